@@ -1,0 +1,3 @@
+"""Containerised reproduction environments for GPU systems papers."""
+
+__version__ = "0.1.0"

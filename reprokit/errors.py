@@ -1,0 +1,39 @@
+"""The errors a user meets. One class an exit code; `cli.main` is the only place that prints them."""
+
+from __future__ import annotations
+
+
+class ReprokitError(Exception):
+    """`message` says what is wrong, `where` names the file, line, container or address, `hint` the remedy."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+
+class WorkFailed(ReprokitError):
+    """The work itself failed, or a finding is an error."""
+
+    exit_code = 1
+
+
+class UsageError(ReprokitError):
+    """Wrong usage or bad input."""
+
+    exit_code = 2
+
+
+class EngineError(ReprokitError):
+    """No engine, or the host is not able."""
+
+    exit_code = 3
+
+
+class SourceError(ReprokitError):
+    """The network or a source failed."""
+
+    exit_code = 4
