@@ -1,0 +1,32 @@
+# Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+SETUP := sh .ci/setup.sh
+PYTHON_ENV := .venv/bin/python
+
+help: ## Show these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
+	@$(SETUP) demo
+	.venv/bin/reprokit build fused-attention:cpu
+	.venv/bin/reprokit bench fused-attention:cpu
+
+test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
+	@$(SETUP) test
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest $(PYTEST_ARGS)
+
+lint: ## Run ruff, mypy and shellcheck
+	@$(SETUP) lint
+	$(PYTHON_ENV) -m ruff check .
+	$(PYTHON_ENV) -m mypy
+	.venv/bin/shellcheck .ci/setup.sh .ci/run
+
+bench: ## Measure reprokit's own start-up, check and build times as ratios
+	@$(SETUP) demo
+	$(PYTHON_ENV) tests/bench
+
+clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
