@@ -1,0 +1,126 @@
+"""The command line: the verbs, and the one place where errors are printed and exit codes are given."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from reprokit import __version__
+from reprokit.errors import ReprokitError
+
+# Verb: its one line of help, which is the first line of the command's docstring (a test compares them). Help and
+# completion read this table, so that no command's module is imported before it is called.
+VERBS = {
+    "list": "List the recipes.",
+    "show": "Show a recipe: its paper, variants, pins and benchmarks.",
+    "new": "Write a commented starting recipe.",
+    "schema": "Print the JSON Schema of recipes, for editors.",
+    "check": "Check pins against the facts, before anything is downloaded.",
+    "render": "Write the Dockerfile of a recipe.",
+    "build": "Build the image of a recipe.",
+    "run": "Run a command in a recipe's container.",
+    "shell": "Open a terminal in a recipe's container.",
+    "exec": "Run a command in a container that is running.",
+    "ps": "List reprokit's containers.",
+    "logs": "Print what a container's commands wrote.",
+    "stop": "Stop containers; their files stay.",
+    "rm": "Remove containers and their files.",
+    "notebook": "Serve Jupyter from a recipe's container.",
+    "smoke": "Check, build and try recipes, for CI.",
+    "bench": "Run a recipe's benchmarks and record the figures.",
+}
+
+# typer carries its own copy of click since 0.27 and used click's before: this is the class in both.
+_ClickException: Any = typer.BadParameter.__mro__[2]
+
+
+class _LazyGroup(TyperGroup):
+    """Loads a verb's module only when the verb is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.commands or cmd_name not in VERBS:
+            return self.commands.get(cmd_name)
+        return TyperCommand(name=cmd_name, help=VERBS[cmd_name])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in VERBS:
+            self.commands[args[0]] = load_verb(args[0])
+        return super().resolve_command(ctx, args)
+
+
+def load_verb(verb: str) -> Any:
+    """The command of `reprokit/commands/VERB.py`: its function of the same name."""
+    module = importlib.import_module(f"reprokit.commands.{verb}")
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(verb)(getattr(module, verb))
+    return get_command(single)
+
+
+app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reprokit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+) -> None:
+    """Reproduction environments for GPU systems papers: check, build, run, benchmark."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the code of `errors`; 130 where interrupted."""
+    # A stop by the system unwinds like Ctrl-C, so that builds, containers and partial files are tidied up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        code = app(standalone_mode=False)
+    except ReprokitError as error:
+        _debug_raise()
+        where = f" ({error.where})" if error.where else ""
+        _say(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "")
+        code = error.exit_code
+    except _ClickException as error:
+        context = getattr(error, "ctx", None)
+        usage = f"hint: see `{context.command_path} --help`" if context else "hint: see `reprokit --help`"
+        _say(f"error: {error.format_message()}", usage if error.format_message() else "")
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("interrupted")
+        code = 130
+    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        _debug_raise()
+        _say(
+            f"error: {type(error).__name__}: {error} (a fault of reprokit itself)",
+            "hint: run it again as `reprokit --debug ...` and report what it prints",
+        )
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        if line:
+            typer.echo(line, err=True)
+
+
+def _debug_raise() -> None:
+    if "--debug" in sys.argv[1:2] or os.environ.get("REPROKIT_DEBUG"):
+        raise  # noqa: PLE0704  (called only while an exception is handled)

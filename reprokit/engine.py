@@ -1,0 +1,236 @@
+"""The container engine. The only module that talks to Docker; everything else goes through `Engine`.
+
+Plain data goes in and out (the Engine API's own JSON), so that callers can be tested with data. Optional fields of the
+API's answers differ between engine versions and podman: read them with `.get`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import IO, Any
+
+import docker
+import docker.errors
+import requests
+
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+
+LABEL = "reprokit"
+# The first byte of a commit, save or import of a large image can take minutes.
+_TIMEOUT_S = 600
+
+
+class Engine:
+    """A connection to one Docker-compatible engine."""
+
+    def __init__(self, client: docker.APIClient) -> None:
+        self.api = client
+
+    @classmethod
+    def connect(cls) -> Engine:
+        """The engine of `DOCKER_HOST` or of the current context. Raises EngineError saying why it cannot be used."""
+        try:
+            client = docker.DockerClient.from_env(timeout=_TIMEOUT_S).api
+            client.ping()
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            raise _no_engine(error) from None
+        return cls(client)
+
+    @property
+    def url(self) -> str:
+        """The address, as DOCKER_HOST would name it."""
+        return os.environ.get("DOCKER_HOST") or str(self.api.base_url).replace("http+docker://localhost", _SOCKET)
+
+    def info(self) -> dict[str, Any]:
+        with _translated():
+            return self.api.info()
+
+    def version(self) -> dict[str, Any]:
+        with _translated():
+            return self.api.version()
+
+    @property
+    def rootless(self) -> bool:
+        """Whether root in a container is the calling user outside."""
+        return any("rootless" in option for option in self.info().get("SecurityOptions") or [])
+
+    # --- images
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        """The image as the engine describes it, or None where it has none of that name."""
+        with _translated():
+            try:
+                return self.api.inspect_image(reference)
+            except docker.errors.ImageNotFound:
+                return None
+
+    def images(self, labels: list[str]) -> list[dict[str, Any]]:
+        with _translated():
+            return self.api.images(filters={"label": labels})
+
+    def history(self, reference: str) -> list[dict[str, Any]]:
+        with _translated():
+            return self.api.history(reference)
+
+    def registry_digest(self, reference: str) -> str:
+        """The digest that the image's registry has for `reference`. Raises SourceError."""
+        with _translated(SourceError, reference):
+            return self.api.inspect_distribution(reference)["Descriptor"]["digest"]
+
+    def pull(self, reference: str) -> Iterator[dict[str, Any]]:
+        """Pull an image; yields the engine's progress events. Raises SourceError."""
+        repository, separator, digest = reference.partition("@")
+        tag = digest if separator else None
+        if not separator and ":" in repository.rsplit("/", 1)[-1]:
+            repository, _, tag = repository.rpartition(":")
+        with _translated(SourceError, reference):
+            for event in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+                if "error" in event:
+                    raise SourceError(event["error"], reference)
+                yield event
+
+    def import_image(self, stream: IO[bytes], repository: str, tag: str, changes: list[str]) -> str:
+        """Make an image of one layer from a tar of a file system; returns its id."""
+        with _translated():
+            answer = self.api.import_image_from_stream(stream, repository=repository, tag=tag, changes=changes)
+        import json
+
+        last = json.loads(answer.strip().splitlines()[-1])
+        if "error" in last:
+            raise EngineError(last["error"], f"{repository}:{tag}")
+        return last["status"]
+
+    def tag(self, reference: str, repository: str, tag: str) -> None:
+        with _translated():
+            self.api.tag(reference, repository, tag, force=True)
+
+    def remove_image(self, reference: str, force: bool = False) -> None:
+        with _translated():
+            self.api.remove_image(reference, force=force)
+
+    def build(self, context: IO[bytes], **options: Any) -> Iterator[dict[str, Any]]:
+        """Build with the classic builder from a tar; yields its events, an `error` event among them if it fails.
+
+        `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). Closing the
+        iterator makes the engine stop the build.
+        """
+        with _translated():
+            yield from self.api.build(fileobj=context, custom_context=True, decode=True, **options)
+
+    # --- containers
+
+    def containers(self, labels: list[str]) -> list[dict[str, Any]]:
+        """Containers that carry all `labels`, running or not."""
+        with _translated():
+            return self.api.containers(all=True, filters={"label": labels})
+
+    def container(self, name: str) -> dict[str, Any] | None:
+        """The container as the engine describes it, or None where it has none of that name."""
+        with _translated():
+            try:
+                return self.api.inspect_container(name)
+            except docker.errors.NotFound:
+                return None
+
+    def create_container(self, name: str, config: dict[str, Any]) -> str:
+        """Create a container from the API's own body (`Image`, `Cmd`, `HostConfig`, ...); returns its id."""
+        with _translated(where=name):
+            return self.api.create_container_from_config(config, name)["Id"]
+
+    def start(self, container: str) -> None:
+        with _translated(where=container):
+            self.api.start(container)
+
+    def stop(self, container: str, timeout_s: int = 10) -> None:
+        with _translated(where=container):
+            self.api.stop(container, timeout=timeout_s)
+
+    def remove(self, container: str, force: bool = False) -> None:
+        with _translated(where=container):
+            self.api.remove_container(container, v=True, force=force)
+
+    def rename(self, container: str, name: str) -> None:
+        with _translated(where=container):
+            self.api.rename(container, name)
+
+    def commit(self, container: str, repository: str, tag: str) -> str:
+        """Keep a container's file system as an image; returns its id."""
+        with _translated(where=container):
+            return self.api.commit(container, repository=repository, tag=tag)["Id"]
+
+    def logs(self, container: str, follow: bool = False, tail: int | str = "all") -> Iterator[bytes]:
+        with _translated(where=container):
+            yield from self.api.logs(container, stream=True, follow=follow, tail=tail)
+
+    def exec_create(self, container: str, command: list[str], **options: Any) -> str:
+        """Prepare a command in a running container; `options` are docker-py's (`user`, `environment`, `workdir`)."""
+        with _translated(where=container):
+            return self.api.exec_create(container, command, **options)["Id"]
+
+    def exec_stream(self, exec_id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Start a prepared command; yields pairs of standard output and error as they come."""
+        with _translated():
+            yield from self.api.exec_start(exec_id, stream=True, demux=True)
+
+    def exec_detached(self, exec_id: str) -> None:
+        with _translated():
+            self.api.exec_start(exec_id, detach=True)
+
+    def exec_exit_code(self, exec_id: str) -> int | None:
+        """None while the command runs."""
+        with _translated():
+            return self.api.exec_inspect(exec_id)["ExitCode"]
+
+    def put_archive(self, container: str, folder: str, tar: bytes) -> None:
+        """Unpack a tar into a folder of a container."""
+        with _translated(where=container):
+            self.api.put_archive(container, folder, tar)
+
+
+_SOCKET = "unix:///var/run/docker.sock"
+
+
+@contextlib.contextmanager
+def _translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iterator[None]:
+    """Docker's errors as ours, with the daemon's own words."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        words = str(error.explanation or error)
+        if "port is already allocated" in words or "address already in use" in words:
+            raise UsageError(words, where, "publish another host port with -p") from None
+        if "is already in use by container" in words:
+            raise UsageError(f"the container name {where!r} is in use", where, "choose another with --name") from None
+        if "no space left on device" in words:
+            raise EngineError(words, where, "free space below the engine's root folder") from None
+        raise kind(words, where) from None
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        if isinstance(error, BrokenPipeError | KeyboardInterrupt):
+            raise
+        raise EngineError(
+            f"the engine stopped answering: {_root_cause(error)}", where, "start it again and repeat the command"
+        ) from None
+
+
+def _root_cause(error: BaseException) -> str:
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error) or type(error).__name__
+
+
+def _no_engine(error: Exception) -> EngineError:
+    cause = _root_cause(error)
+    host = os.environ.get("DOCKER_HOST") or _SOCKET
+    if "Permission denied" in cause:
+        return EngineError(
+            "this user may not talk to the Docker Engine",
+            host,
+            'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
+        )
+    return EngineError(
+        f"no Docker Engine answers: {cause}", host, "start it (`sudo systemctl start docker`), or run `make setup`"
+    )
+
+

@@ -1,0 +1,1 @@
+"""Recipes: one paper each, as YAML, read into typed models."""

@@ -1,0 +1,97 @@
+"""The kinds of value that a recipe's fields hold. Each refuses what could not be placed safely where it lands."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
+
+PIN_NAMES = (
+    "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
+    "cutlass", "flash_attn", "transformers", "distro", "base",
+)  # fmt: skip
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}iB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
+_UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
+
+
+def parse_size(text: Any) -> int:
+    """`"4GiB"` as a number of bytes; KiB..TiB count by 1024, KB..TB by 1000. Raises ValueError."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)", str(text).strip())
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(f"{text!r} is not a size; write for example 4GiB or 500MB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def _requirement(text: str) -> str:
+    # A direct reference (name @ url) would bring bytes that no index vouches for, and a path of the host.
+    try:
+        parsed = Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text!r} is not a requirement such as numpy==1.23.5 ({error})") from None
+    if parsed.url:
+        raise ValueError(f"{text!r} names an address; name a version of an index instead")
+    pinned = [s for s in parsed.specifier if s.operator in ("==", "===") and not s.version.endswith(".*")]
+    if len(pinned) != 1 or len(parsed.specifier) != 1:
+        raise ValueError(f"{text!r} is not exact; write {parsed.name}==VERSION")
+    return text
+
+
+def _container_path(text: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9._/+-]*", text) or ".." in text.split("/"):
+        raise ValueError(f"{text!r} is not an absolute path of plain characters")
+    return text
+
+
+def _workspace_path(text: str) -> str:
+    # Recipes may come from strangers: what they mount stays inside the workspace, the rest of the host is -v's.
+    if text.startswith("/") or ".." in text.split("/") or not re.fullmatch(r"[A-Za-z0-9._/-]+", text):
+        raise ValueError(f"{text!r} is not a path inside the workspace; mount other folders with -v")
+    return text
+
+
+def _git_url(text: str) -> str:
+    # ext::, file:// and leading dashes would let a recipe run or read things on the host.
+    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?/[A-Za-z0-9._/~+-]+", text) or ".." in text:
+        raise ValueError(f"{text!r} is not an https:// address of a git repository")
+    return text.removesuffix(".git").rstrip("/")
+
+
+def _plain_line(text: str) -> str:
+    if any(ord(c) < 32 or ord(c) == 127 for c in text):
+        raise ValueError("control characters are not allowed here")
+    return text
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    return text
+
+
+Line = Annotated[str, AfterValidator(_plain_line)]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=60)]
+Version = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+~-]*$", max_length=60)]
+PinValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:/@_-]*$", max_length=200)]
+ImageRef = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"),
+]
+AptPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$")]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$")]
+Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
+Size = Annotated[int, BeforeValidator(parse_size)]
+WheelRequirement = Annotated[str, AfterValidator(_requirement)]
+ContainerPath = Annotated[str, AfterValidator(_container_path)]
+WorkspacePath = Annotated[str, AfterValidator(_workspace_path)]
+GitUrl = Annotated[str, AfterValidator(_git_url)]
+Regex = Annotated[str, AfterValidator(_regex)]

@@ -1,0 +1,95 @@
+"""YAML read with positions, so that an error can name its line.
+
+Stricter than YAML itself, because recipes come from strangers and versions look like numbers: no aliases (they can
+blow a small file up), no duplicate keys, no tags.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from reprokit.errors import UsageError
+
+Path = tuple[str | int, ...]
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+
+
+class Document:
+    """`data` as plain values; `line(path)` is the 1-based line of the value at that path, or of its nearest parent."""
+
+    def __init__(self, data: Any, lines: dict[Path, int], texts: dict[Path, str], where: str) -> None:
+        self.data = data
+        self.where = where
+        self._lines = lines
+        self._texts = texts
+
+    def line(self, path: Path) -> int:
+        while path not in self._lines and path:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def text(self, path: Path) -> str | None:
+        """The scalar at `path` as it was written, where it was written without quotes."""
+        return self._texts.get(path)
+
+
+def read(text: str, where: str) -> Document:
+    """Read one YAML document. Raises UsageError naming `where:line`."""
+    try:
+        loader = _Loader(text)
+        try:
+            _refuse_aliases(text, where)
+            node = loader.get_single_node()
+            lines: dict[Path, int] = {}
+            texts: dict[Path, str] = {}
+            data = _value(node, (), lines, texts, loader, where) if node is not None else None
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problem = " ".join(p for p in (error.context, error.problem) if p)
+        raise UsageError(f"not valid YAML: {problem}", f"{where}:{line}", "check indentation and quotes") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise UsageError(f"not valid YAML: {error}", where) from None
+    return Document(data, lines, texts, where)
+
+
+def _refuse_aliases(text: str, where: str) -> None:
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise UsageError(
+                f"the alias *{event.anchor} is not allowed", f"{where}:{line}", "use `extends` between variants"
+            )
+
+
+def _value(node: yaml.Node, path: Path, lines: dict, texts: dict, loader: Any, where: str) -> Any:
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise UsageError("a key must be a plain word", f"{where}:{line}")
+            key = key_node.value
+            if key in data:
+                raise UsageError(f"{key!r} stands twice", f"{where}:{line}", "keep one of the two")
+            data[key] = _value(value_node, (*path, key), lines, texts, loader, where)
+            lines[(*path, key)] = line
+        return data
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(n, (*path, i), lines, texts, loader, where) for i, n in enumerate(node.value)]
+    kind = node.tag.removeprefix(_TAG)
+    if kind not in ("str", "int", "float", "bool", "null"):
+        if kind == "timestamp":
+            kind = "str"
+        else:
+            raise UsageError(f"the tag {node.tag} is not allowed", f"{where}:{lines[path]}")
+    if node.style is None or kind != "str":
+        texts[path] = node.value
+    if kind == "str":
+        return node.value
+    return loader.construct_object(node)
