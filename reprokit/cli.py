@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from reprokit import __version__
-from reprokit.errors import ReprokitError
+from reprokit.errors import ReprokitError, UsageError
 
 # Verb: its one line of help, which is the first line of the command's docstring (a test compares them). Help and
 # completion read this table, so that no command's module is imported before it is called.
@@ -53,8 +53,12 @@ class _LazyGroup(TyperGroup):
         return TyperCommand(name=cmd_name, help=VERBS[cmd_name])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] in VERBS:
-            self.commands[args[0]] = load_verb(args[0])
+        verb = args[0]
+        if verb not in VERBS:
+            from reprokit.recipe.spelling import nearest
+
+            raise UsageError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", hint="see `reprokit --help`")
+        self.commands[verb] = load_verb(verb)
         return super().resolve_command(ctx, args)
 
 
@@ -66,7 +70,7 @@ def load_verb(verb: str) -> Any:
     return get_command(single)
 
 
-app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=_LazyGroup, invoke_without_command=True, rich_markup_mode=None)
 
 
 def _version(wanted: bool) -> None:
@@ -77,10 +81,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
 ) -> None:
     """Reproduction environments for GPU systems papers: check, build, run, benchmark."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main() -> NoReturn:

@@ -1,0 +1,29 @@
+"""What the shell offers after a verb. Never raises and never talks: a broken recipe offers nothing."""
+
+from __future__ import annotations
+
+from reprokit.errors import ReprokitError
+
+
+def targets(incomplete: str) -> list[str]:
+    """`NAME` and, once its colon is typed, `NAME:VARIANT`."""
+    from reprokit.recipe import find
+
+    name, colon, _ = incomplete.partition(":")
+    try:
+        found = [t.label for t in find.targets(name)] if colon else find.recipe_names()
+    except ReprokitError:
+        return []
+    return [f for f in found if f.startswith(incomplete)]
+
+
+def containers(incomplete: str) -> list[str]:
+    """Names of reprokit's containers."""
+    from reprokit.engine import Engine
+
+    try:
+        found = Engine.connect().containers(["reprokit.container"])
+    except ReprokitError:
+        return []
+    names = [n.removeprefix("/") for c in found for n in c.get("Names") or []]
+    return [n for n in names if n.startswith(incomplete)]

@@ -1,0 +1,83 @@
+"""The command line itself: help, spelling, exit codes, and what is not imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from reprokit import cli
+
+REPROKIT = [sys.executable, "-m", "reprokit"]
+
+
+def reprokit(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*REPROKIT, *args], capture_output=True, text=True, env={**os.environ, **env}, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_help_of_the_table_is_the_help_of_the_command(verb):
+    command = cli.load_verb(verb)
+    assert command.help.splitlines()[0] == cli.VERBS[verb]
+
+
+def test_no_verb_prints_help_and_is_no_error():
+    done = reprokit()
+    assert done.returncode == 0
+    for verb, line in cli.VERBS.items():
+        assert verb in done.stdout and line.split(",")[0][:30] in done.stdout
+
+
+def test_a_misspelt_verb_names_the_right_one():
+    done = reprokit("biuld")
+    assert done.returncode == 2
+    assert done.stderr == "error: unknown verb 'biuld'; did you mean build?\nhint: see `reprokit --help`\n"
+    assert done.stdout == ""
+
+
+def test_an_unknown_option_is_wrong_usage():
+    done = reprokit("list", "--colour")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: No such option")
+
+
+def test_version():
+    from reprokit import __version__
+
+    assert reprokit("--version").stdout == f"reprokit {__version__}\n"
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys, reprokit.cli as c\ntry: c.app(['--help'], standalone_mode=False)\nfinally:\n print([m for m in ('docker','pydantic','jinja2','yaml','requests') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_traceback_only_with_debug(tmp_path):
+    broken = tmp_path / "recipes"
+    broken.mkdir()
+    (broken / "x.yaml").write_text("name: [")
+    plain = subprocess.run([*REPROKIT, "show", "x"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert plain.returncode == 2
+    assert plain.stderr.startswith("error: not valid YAML") and "Traceback" not in plain.stderr
+    debug = subprocess.run([*REPROKIT, "--debug", "show", "x"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "Traceback" in debug.stderr
+
+
+def test_output_into_a_closed_pipe_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m reprokit schema | head -c 10", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+
+
+def test_completion_offers_recipes_then_variants():
+    from reprokit import completion
+
+    assert "fused-attention" in completion.targets("fus")
+    assert "fused-attention:cpu" in completion.targets("fused-attention:")
+    assert completion.targets("nothing-of-that-name:") == []
