@@ -47,7 +47,10 @@ find_python() {
         "Debian 12 and Ubuntu 22.04 have one; elsewhere install one and set PYTHON=/path/to/python3.x"
 }
 
-venv_works() { fits "$venv/bin/python" && "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+venv_works() {
+    fits "$venv/bin/python" &&
+        "$venv/bin/python" -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("pip") is None)'
+}
 
 # What the environment was made from. The folder is part of it: scripts in a moved environment point at the old place.
 venv_key() {
@@ -95,6 +98,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         # With AppArmor in the kernel and no apparmor_parser, dockerd starts and then no container does.
         grep -qs Y /sys/module/apparmor/parameters/enabled && ! has apparmor_parser && packages="$packages apparmor"
         [ -d /run/systemd/system ] || [ -n "$(ls -A /sys/fs/cgroup 2>/dev/null)" ] || packages="$packages cgroupfs-mount"
+        # For open_socket.
+        [ "$(id -u)" -eq 0 ] || has setfacl || packages="$packages acl"
     fi
     if has apt-get; then
         has mmdebstrap || packages="$packages mmdebstrap"
@@ -175,8 +180,10 @@ start_engine() {
         [ -n "$(ls -A /sys/fs/cgroup 2>/dev/null)" ] || ! has cgroupfs-mount || as_root cgroupfs-mount || true
         mkdir -p "${engine_log%/*}"
         : >"$engine_log"
-        # A pid file outlives a killed dockerd, and when its number is in use again the next one refuses to start.
+        # A pid file outlives a killed process, and when its number is in use again (a zombie's is) the next dockerd
+        # refuses to start, or waits 15 s in vain for that containerd.
         as_root rm -f /var/run/docker.pid
+        pidof containerd >/dev/null 2>&1 || as_root rm -f /var/run/docker/containerd/containerd.pid
         # In a session of its own, so that Ctrl-C spares it; without our output, which a pipe's reader would wait for,
         # and without 9, this script's lock.
         # shellcheck disable=SC2016
@@ -200,7 +207,7 @@ engine_failed() {
     if [ -d /run/systemd/system ]; then
         as_root journalctl -u docker -n 15 --no-pager >&2 || true
     else
-        tail -n 15 "$engine_log" >&2 || true
+        grep -v level=info "$engine_log" | tail -n 15 >&2 || true
     fi
     die 3 "Docker Engine did not start" "the lines above are its own log; a container needs --privileged to run an engine"
 }

@@ -1,0 +1,82 @@
+"""What an installed reprokit carries: built, installed away from the checkout, and asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CARRIED = ("recipes", "images", "workspaces/fused_attention")
+
+
+def tracked(folder: str) -> set[str]:
+    """The files below `folder` that git knows and that are there; outside a clone, all that are there."""
+    listed = subprocess.run(["git", "ls-files", "-z", folder], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode == 0:
+        return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
+    return {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*") if path.is_file()}
+
+
+def build(kind: str, source: Path, into: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", into]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (built,) = into.iterdir()
+    return built
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.mark.parametrize("folder", CARRIED)
+def test_wheel_carries_every_tracked_file(wheel: Path, folder: str) -> None:
+    wanted = {f"reprokit/data/{name}" for name in tracked(folder)}
+    assert wanted, f"{folder} is empty"
+    assert wanted <= names_in(wheel)
+
+
+def test_wheel_carries_the_package_and_nothing_of_the_checkout(wheel: Path) -> None:
+    names = names_in(wheel)
+    assert tracked("reprokit") <= names
+    assert "reprokit/py.typed" in names
+    assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"reprokit"}
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".so", ".o"))]
+
+
+def test_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    sdist = build("sdist", ROOT, tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = tmp_path.glob("reprokit-*")
+    assert names_in(build("wheel", unpacked, tmp_path / "again")) == names_in(wheel)
+
+
+def test_installed_tool_finds_its_recipes_from_anywhere(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    command = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel]
+    subprocess.run(command, check=True, capture_output=True)
+    # The dependencies are those of the environment that runs the tests: nothing is downloaded.
+    query = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([python, "-c", query], check=True, capture_output=True, text=True).stdout.strip()
+    Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = [tmp_path / "venv/bin/reprokit", "list", "--json"]
+    listed = subprocess.run(command, cwd=elsewhere, check=True, capture_output=True, text=True)
+    named = {path.stem for path in (ROOT / "recipes").glob("*.yaml") if not path.name.endswith(".lock.yaml")}
+    assert named and named == {recipe["name"] for recipe in json.loads(listed.stdout)}
