@@ -1,0 +1,1 @@
+"""Benchmarks inside containers: output becomes figures, figures records, like records medians."""
