@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -171,8 +172,23 @@ class Engine:
 
     def exec_stream(self, exec_id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Start a prepared command; yields pairs of standard output and error as they come."""
+        with contextlib.closing(self.exec_attach(exec_id)) as connection:
+            for error, data in connection.frames():
+                yield (None, data) if error else (data, None)
+
+    def exec_attach(self, exec_id: str, tty: bool = False) -> Connection:
+        """Start a prepared command and hold its input and output."""
         with _translated():
-            yield from self.api.exec_start(exec_id, stream=True, demux=True)
+            return Connection(self.api.exec_start(exec_id, tty=tty, socket=True))
+
+    def exec_resize(self, exec_id: str, rows: int, columns: int) -> bool:
+        """Tell a command's terminal its size. False where the command has not started yet or has ended."""
+        with _translated():
+            try:
+                self.api.exec_resize(exec_id, height=rows, width=columns)
+            except docker.errors.APIError:
+                return False
+            return True
 
     def exec_detached(self, exec_id: str) -> None:
         with _translated():
@@ -183,10 +199,64 @@ class Engine:
         with _translated():
             return self.api.exec_inspect(exec_id)["ExitCode"]
 
+    def get_archive(self, container: str, path: str) -> bytes | None:
+        """A small file or folder of a container as a tar, or None where it has none of that path."""
+        with _translated(where=container):
+            try:
+                chunks, _ = self.api.get_archive(container, path)
+            except docker.errors.NotFound:
+                return None
+            return b"".join(chunks)
+
+    def export(self, container: str) -> Iterator[bytes]:
+        """A container's whole file system as a tar."""
+        with _translated(where=container):
+            yield from self.api.export(container)
+
     def put_archive(self, container: str, folder: str, tar: bytes) -> None:
         """Unpack a tar into a folder of a container."""
         with _translated(where=container):
             self.api.put_archive(container, folder, tar)
+
+
+class Connection:
+    """Input and output of one command in a container.
+
+    Read through the HTTP reader's own buffer: docker-py's stream helpers read the socket below it, and lose the first
+    frame when it arrives in one piece with the headers.
+    """
+
+    def __init__(self, opened: Any) -> None:
+        self._opened = opened
+        self._socket = getattr(opened, "_sock", opened)
+        self._socket.settimeout(None)
+        self._reader = opened._response.raw._fp.fp
+
+    def read(self) -> bytes:
+        """What has come, at least a byte; nothing at the end. With a terminal this is the output itself."""
+        with _translated():
+            return self._reader.read1(1 << 16)
+
+    def frames(self) -> Iterator[tuple[bool, bytes]]:
+        """Output without a terminal, as pairs of `is standard error` and data."""
+        while True:
+            with _translated():
+                header = self._reader.read(8)
+                data = self._reader.read(int.from_bytes(header[4:], "big")) if len(header) == 8 else b""
+            if not data:
+                return
+            yield header[0] == 2, data
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def end_input(self) -> None:
+        """The command sees the end of its standard input."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._opened._response.close()
+        self._opened.close()
 
 
 _SOCKET = "unix:///var/run/docker.sock"
