@@ -1,0 +1,1 @@
+"""From a recipe's variant to an image: base, Dockerfile, build."""

@@ -1,0 +1,186 @@
+"""A variant as a Dockerfile that plain `docker build` understands.
+
+The same variant gives the same bytes. Templates are ours and sandboxed; what a recipe says enters only through the
+filters of `quoting`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+
+from reprokit.errors import UsageError
+from reprokit.image import quoting
+from reprokit.image.blocks import Use, templates, uses, wheel_requirements
+from reprokit.recipe.find import Target
+from reprokit.recipe.where import where_in
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A Dockerfile, and which block each of its lines belongs to.
+
+    `spans` are `(first line, last line, block)`, 1-based and without gaps.
+    """
+
+    dockerfile: str
+    spans: tuple[tuple[int, int, str], ...]
+
+    def block_at(self, line: int) -> str:
+        """The block that a line belongs to."""
+        return next((block for first, last, block in self.spans if first <= line <= last), self.spans[-1][2])
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """The line of each instruction: `steps[n - 1]` is the classic builder's `Step n/12`."""
+        return tuple(instruction_lines(self.dockerfile))
+
+    def block_of_step(self, step: int) -> str:
+        """The block of the classic builder's `Step STEP/...`."""
+        return self.block_at(self.steps[step - 1])
+
+
+def instruction_lines(dockerfile: str) -> list[int]:
+    """The 1-based line on which each instruction of a Dockerfile begins."""
+    found = []
+    continued = False
+    for number, line in enumerate(dockerfile.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if not continued:
+            found.append(number)
+        continued = line.rstrip().endswith("\\")
+    return found
+
+
+def render(target: Target) -> Rendered:
+    """The Dockerfile of one variant. Raises UsageError where its blocks, options or pins do not fit together."""
+    used = uses(target)
+    facts = _facts(target)
+    parts: list[tuple[str, str]] = [("base", _head(target, used))]
+    environment = _environment()
+    here = "base"  # the stage that the image grows in
+    parts.append(("base", _part(environment, "final", used[0], facts, [])))
+    for use in (u for u in used if u.spec.build_from == "base"):
+        stage = f"FROM base AS {use.spec.name}\n"
+        parts.append((use.spec.name, stage + _part(environment, "build", use, facts, [])))
+        here = "image"
+    if here == "image":
+        parts.append((used[1].spec.name, "FROM base AS image\n"))
+    before = ["base"]
+    for use in used[1:]:
+        name = use.spec.name
+        text = ""
+        if use.spec.build_from == "image":
+            text = f"FROM {here} AS {name}\n" + _part(environment, "build", use, facts, before)
+            text += f"\nFROM {here} AS with-{name}\n"
+            here = f"with-{name}"
+        parts.append((name, text + _part(environment, "final", use, facts, before)))
+        before.append(name)
+    parts.append(("env", _tail(target)))
+    return _joined(parts)
+
+
+def _head(target: Target, used: tuple[Use, ...]) -> str:
+    names = {use.spec.name for use in used}
+    lines = [f"# {quoting.word(target.recipe.name)}, variant {quoting.word(target.variant_name)}"]
+    lines.append(f"ARG BASE={quoting.word(target.variant.base)}")
+    if "git" in names:
+        lines.append("ARG REPROKIT_GIT=https://")
+    if "wheels" in names:
+        lines.append("ARG REPROKIT_WHEELS=")
+    lines.append("FROM ${BASE} AS base")
+    return "\n".join(lines) + "\n"
+
+
+def _tail(target: Target) -> str:
+    lines = [f"ENV {quoting.word(name)}={quoting.env(value)}" for name, value in target.variant.env.items()]
+    return "\n".join([*lines, f"WORKDIR {quoting.word(target.variant.workdir)}"]) + "\n"
+
+
+def _part(
+    environment: ImmutableSandboxedEnvironment, part: str, use: Use, facts: dict[str, Any], before: list[str]
+) -> str:
+    template = environment.get_template(f"blocks/{use.spec.name}.j2")
+    context = template.new_context({**facts, "block": use.spec.name, "options": use.options, "before": before})
+    return "".join(template.blocks[part](context))
+
+
+def _joined(parts: list[tuple[str, str]]) -> Rendered:
+    text, spans, line = "", [], 1
+    for block, part in parts:
+        if text and not part.startswith("WORKDIR"):
+            part = "\n" + part
+        last = line + part.count("\n") - 1
+        if spans and spans[-1][2] == block:
+            spans[-1] = (spans[-1][0], last, block)
+        else:
+            spans.append((line, last, block))
+        text += part
+        line = last + 1
+    return Rendered(text, tuple(spans))
+
+
+def _facts(target: Target) -> dict[str, Any]:
+    """What templates see of a variant: plain values, each to be written through a filter."""
+    variant = target.variant
+    wheels = [Requirement(text) for text in wheel_requirements(target)]
+    return {
+        "pins": dict(variant.pins),
+        "apt": list(variant.apt),
+        "indexes": list(variant.wheel_indexes),
+        "wheels": [{"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels],
+        "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
+        "sources": {s.name: s.model_dump() for s in variant.sources},
+        "distro": variant.pins.get("distro", ""),
+        "vendor_base": variant.base.startswith(("nvidia/", "nvcr.io/", "docker.io/nvidia/", "pytorch/")),
+        "python": _python(target),
+        "torch_cuda": _torch_cuda(target),
+    }
+
+
+def _python(target: Target) -> str:
+    pin = target.variant.pins.get("python", "")
+    if pin and not re.fullmatch(r"\d+\.\d+(\.\d+)?", pin):
+        raise UsageError(
+            f"the pin python {pin!r} names no minor version",
+            where_in(target, ("pins", "python")),
+            'write for example "3.11"',
+        )
+    return "python" + ".".join(pin.split(".")[:2])
+
+
+def _torch_cuda(target: Target) -> str:
+    """The CUDA that torch must say it was built with: `none`, `11.1`, or a major version."""
+    block = next((b for b in target.variant.blocks if b.name == "torch"), None)
+    if block and block.options.get("cuda"):
+        return str(block.options["cuda"])
+    local = target.variant.pins.get("torch", "").partition("+")[2]
+    if match := re.fullmatch(r"cu(\d+)(\d)", local):
+        return f"{match[1]}.{match[2]}"
+    return target.variant.pins.get("cuda", "none").split(".")[0] if local != "cpu" else "none"
+
+
+@lru_cache(maxsize=None)
+def _environment() -> ImmutableSandboxedEnvironment:
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(templates()),
+        undefined=StrictUndefined,
+        finalize=quoting.finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= quoting.FILTERS
+    environment.filters["major"] = lambda version: version.split(".")[0]
+    return environment
