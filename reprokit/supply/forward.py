@@ -1,0 +1,107 @@
+"""Plain HTTP passed on, as apt asks for it: streamed both ways, through the host's own proxy where it has one."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.request
+from base64 import b64encode
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from reprokit.supply.redact import redact
+
+if TYPE_CHECKING:
+    from reprokit.supply.gateway import Handler
+
+_TIMEOUT_S = 60
+_BLOCK = 1 << 16
+# RFC 9110 section 7.6.1: about one connection only, never passed on.
+_HOP_BY_HOP = {
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade",
+}  # fmt: skip
+
+
+def host_proxy(scheme: str, host: str) -> SplitResult | None:
+    """The proxy that this host's own settings name for such a request."""
+    proxies = urllib.request.getproxies()
+    if scheme not in proxies or urllib.request.proxy_bypass(host):
+        return None
+    address = proxies[scheme]
+    return urlsplit(address if "://" in address else f"http://{address}")
+
+
+def proxy_authorization(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return {"Proxy-Authorization": "Basic " + b64encode(pair.encode()).decode()}
+
+
+def forward(handler: Handler, address: SplitResult) -> None:
+    """Send the handler's request on and stream the answer back; 502 with the reason where that fails."""
+    host = address.hostname or ""
+    headers = [(k, v) for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP]
+    length = int(handler.headers.get("Content-Length") or 0)
+    if handler.headers.get("Transfer-Encoding"):
+        handler.close_connection = True
+        handler.refuse(411, "a request body must state its length")
+        return
+    proxy = host_proxy("http", host)
+    target = address._replace(scheme="", netloc="").geturl() or "/"
+    if proxy is None:
+        upstream = http.client.HTTPConnection(host, address.port or 80, timeout=_TIMEOUT_S)
+    else:
+        upstream = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=_TIMEOUT_S)
+        target = address.geturl()
+        headers += proxy_authorization(proxy).items()
+    try:
+        upstream.putrequest(handler.command, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers:
+            upstream.putheader(name, value)
+        upstream.putheader("Connection", "close")
+        upstream.endheaders()
+        while length > 0 and (block := handler.rfile.read(min(length, _BLOCK))):
+            upstream.send(block)
+            length -= len(block)
+        answer = upstream.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        handler.close_connection = True
+        via = f" through the proxy {redact(proxy.geturl())}" if proxy else ""
+        handler.refuse(502, f"cannot reach {host}{via}: {error or type(error).__name__}")
+        upstream.close()
+        return
+    try:
+        _relay(handler, answer)
+    finally:
+        upstream.close()
+
+
+def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:
+    headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
+    bodiless = handler.command == "HEAD" or answer.status in (204, 304) or answer.status < 200
+    # HTTP/1.0 clients know no chunks: there the end of the connection is the end of the body.
+    sized = bodiless or answer.headers.get("Content-Length") is not None
+    chunked = not sized and handler.request_version == "HTTP/1.1"
+    handler.send_response_only(answer.status, answer.reason)
+    for name, value in headers:
+        handler.send_header(name, value)
+    if chunked:
+        handler.send_header("Transfer-Encoding", "chunked")
+    elif not sized:
+        handler.send_header("Connection", "close")
+        handler.close_connection = True
+    handler.end_headers()
+    if bodiless:
+        return
+    try:
+        while block := answer.read1(_BLOCK):
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
+            handler.gateway.served(len(block))
+    except (OSError, http.client.HTTPException):
+        handler.close_connection = True  # a cut body must not look whole
+        return
+    if chunked:
+        handler.wfile.write(b"0\r\n\r\n")
+    elif answer.length:  # read1 gives no IncompleteRead
+        handler.close_connection = True

@@ -1,0 +1,200 @@
+"""The gateway: the HTTP proxy of this process through which a build gets everything, alive only while it runs.
+
+A build reaches it through the predefined `http_proxy` build arguments, which enter neither the layer cache's key nor
+the image's history. It serves the variant's wheels and git commits from the store under names that exist nowhere
+(`.invalid`, RFC 2606), passes plain HTTP on and tunnels CONNECT, and records every host that was asked for.
+
+It listens on 127.0.0.1 only. Other users of the machine reach that too, so it asks for a password that only the build
+knows: what it serves may come from private repositories.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+from reprokit.supply import forward, gitserver, tunnel, wheelserver
+from reprokit.supply.git import Commit
+from reprokit.supply.store import Store
+from reprokit.supply.wheels import WheelSet
+
+WHEELS_HOST = "wheels.reprokit.invalid"
+GIT_HOST = "git.reprokit.invalid"
+
+# Asked before anything is passed on; gives why a request is refused, or None. `name` is host, or host:port of a CONNECT.
+Policy = Callable[[str, str], "str | None"]
+
+
+def pass_all(method: str, name: str) -> str | None:
+    """The policy of a build without a lock: everything is passed and recorded."""
+    return None
+
+
+class Gateway:
+    """Use as a context manager: the proxy answers inside it."""
+
+    def __init__(
+        self, store: Store, wheels: WheelSet, commits: Iterable[Commit] = (), policy: Policy = pass_all
+    ) -> None:
+        self.store = store
+        self.wheels = wheels
+        self.commits = tuple(commits)
+        self.policy = policy
+        self.hosts: Counter[str] = Counter()
+        self.missing: Counter[str] = Counter()
+        self.bytes_served = 0
+        self._token = secrets.token_urlsafe(18)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Gateway:
+        self._scratch = TemporaryDirectory(prefix="reprokit-git-")
+        self.repositories = gitserver.prepare(self.commits, self.store, Path(self._scratch.name))
+        self._server = _Server(self)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._scratch.cleanup()
+
+    @property
+    def url(self) -> str:
+        """The address for `http_proxy`. It holds the password: keep it out of logs (see `hide`)."""
+        return f"http://reprokit:{self._token}@127.0.0.1:{self._server.server_port}"
+
+    def hide(self, text: str) -> str:
+        """`text` without the gateway's password."""
+        return text.replace(self._token, "***")
+
+    def build_arguments(self) -> dict[str, str]:
+        """The predefined arguments of a build, in both spellings, as tools differ in the one that they read."""
+        proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        return {**dict.fromkeys(proxies, self.url), "no_proxy": "", "NO_PROXY": ""}
+
+    def allows(self, authorization: str | None) -> bool:
+        expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()
+        return hmac.compare_digest((authorization or "").encode(), expected.encode())
+
+    def asked(self, name: str) -> None:
+        with self._lock:
+            self.hosts[name] += 1
+
+    def not_there(self, name: str) -> None:
+        with self._lock:
+            self.missing[name] += 1
+
+    def served(self, count: int) -> None:
+        with self._lock:
+            self.bytes_served += count
+
+
+def index_url(wheels: WheelSet) -> str:
+    """The address of the package index inside a build. It names the set, so that another set is not a cached layer."""
+    return f"http://{WHEELS_HOST}/{wheels.key}/simple/"
+
+
+GIT_URL = f"http://{GIT_HOST}/"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # connections that are kept alive have no end of their own
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is not worth a traceback on the user's terminal."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 300
+    server: _Server
+
+    @property
+    def gateway(self) -> Gateway:
+        return self.server.gateway
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_HEAD = do_POST = do_GET
+
+    def do_CONNECT(self) -> None:
+        if self._authorised() and self._permitted(self.path):
+            tunnel.open_tunnel(self, self.path)
+
+    def _answer(self) -> None:
+        if not self._authorised():
+            return
+        address = urlsplit(self.path)
+        if address.scheme != "http" or not address.hostname:
+            self.refuse(400, f"not a request for a proxy: {self.path}")
+        elif address.hostname == WHEELS_HOST:
+            wheelserver.answer(self, address.path)
+        elif address.hostname == GIT_HOST:
+            gitserver.answer(self, address.path, address.query)
+        elif self._permitted(address.hostname):
+            forward.forward(self, address)
+
+    def _authorised(self) -> bool:
+        if self.gateway.allows(self.headers.get("Proxy-Authorization")):
+            return True
+        self.discard_body()
+        self.refuse(
+            407, "this gateway belongs to a running build", {"Proxy-Authenticate": 'Basic realm="reprokit"'}
+        )
+        return False
+
+    def _permitted(self, name: str) -> bool:
+        self.gateway.asked(name)
+        refusal = self.gateway.policy(self.command, name)
+        if refusal is None:
+            return True
+        self.refuse(403, refusal)
+        return False
+
+    def refuse(self, status: int, why: str, headers: dict[str, str] | None = None) -> None:
+        """Answer with one line of text that says why."""
+        body = f"reprokit gateway: {why}\n".encode()
+        self.start(
+            status,
+            {
+                "Content-Type": "text/plain; charset=utf-8",
+                "Content-Length": str(len(body)),
+                **(headers or {}),
+            },
+        )
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def start(self, status: int, headers: dict[str, str], reason: str | None = None) -> None:
+        self.send_response_only(status, reason)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def discard_body(self) -> None:
+        """Read what the client sends along, so that the connection can be used again."""
+        length = self.headers.get("Content-Length")
+        if self.headers.get("Transfer-Encoding") or (length and not length.isdigit()):
+            self.close_connection = True
+        elif length and int(length) > 1 << 20:
+            self.close_connection = True
+        elif length:
+            self.rfile.read(int(length))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are counted, not printed."""

@@ -1,0 +1,77 @@
+"""CONNECT: bytes carried between a build and a host that it names, unread."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from typing import TYPE_CHECKING
+
+from reprokit.supply.forward import host_proxy, proxy_authorization
+from reprokit.supply.redact import redact
+
+if TYPE_CHECKING:
+    from reprokit.supply.gateway import Handler
+
+_CONNECT_TIMEOUT_S = 30
+_IDLE_TIMEOUT_S = 600
+_BLOCK = 1 << 16
+
+
+def open_tunnel(handler: Handler, name: str) -> None:
+    """Connect to `host:port`, through the host's own proxy where it has one; 502 with the reason where that fails."""
+    handler.close_connection = True
+    host, _, port = name.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit():
+        handler.refuse(400, f"not host:port: {name}")
+        return
+    try:
+        upstream = _connect(host, int(port))
+    except OSError as error:
+        handler.refuse(502, f"cannot reach {name}: {error}")
+        return
+    with upstream:
+        handler.send_response_only(200, "Connection established")
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            _carry(handler, upstream)
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    proxy = host_proxy("https", host)
+    if proxy is None:
+        return socket.create_connection((host, port), _CONNECT_TIMEOUT_S)
+    upstream = socket.create_connection((proxy.hostname, proxy.port or 80), _CONNECT_TIMEOUT_S)
+    headers = "".join(f"{k}: {v}\r\n" for k, v in proxy_authorization(proxy).items())
+    upstream.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{headers}\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"\r\n\r\n"):
+        byte = upstream.recv(1)  # one at a time: what follows the header belongs to the tunnel
+        if not byte or len(answer) > 16384:
+            break
+        answer += byte
+    status = answer.split(b"\r\n", 1)[0].decode("latin-1")
+    if " 200" not in status:
+        upstream.close()
+        raise OSError(f"the proxy {redact(proxy.geturl())} answered {status!r}")
+    return upstream
+
+
+def _carry(handler: Handler, upstream: socket.socket) -> None:
+    ends = {handler.connection: upstream, upstream: handler.connection}
+    while ends:
+        ready, _, _ = select.select(list(ends), [], [], _IDLE_TIMEOUT_S)
+        if not ready:
+            return
+        for source in ready:
+            block = source.recv(_BLOCK)
+            if not block:
+                with contextlib.suppress(OSError):
+                    ends[source].shutdown(socket.SHUT_WR)
+                del ends[source]
+                continue
+            ends_to = upstream if source is handler.connection else handler.connection
+            ends_to.sendall(block)
+            if source is upstream:
+                handler.gateway.served(len(block))
