@@ -30,6 +30,8 @@ as_root() {
     fi
 }
 
+can_be_root() { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }
+
 # --- what is here ---------------------------------------------------------------------------------------------------
 
 fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
@@ -101,10 +103,16 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         # For open_socket.
         [ "$(id -u)" -eq 0 ] || has setfacl || packages="$packages acl"
     fi
-    if has apt-get; then
-        has mmdebstrap || packages="$packages mmdebstrap"
-        # mmdebstrap as an ordinary user maps user ids.
-        [ "$(id -u)" -eq 0 ] || has newuidmap || packages="$packages uidmap"
+    bootstrap=""
+    has mmdebstrap || bootstrap=" mmdebstrap"
+    # mmdebstrap as an ordinary user maps user ids.
+    [ "$(id -u)" -eq 0 ] || has newuidmap || bootstrap="$bootstrap uidmap"
+    [ -n "$bootstrap" ] || return 0
+    # On a cluster's node an engine may answer to users who are not root; they can go on with a registry alone.
+    if [ "$engine" = absent ] || { has apt-get && can_be_root; }; then
+        packages="$packages$bootstrap"
+    else
+        say "base images come from a registry only: bootstrapping them needs$bootstrap"
     fi
 }
 
@@ -133,6 +141,7 @@ install_packages() {
     has apt-get || die 3 "missing here:$packages (names as in Debian)" \
         "this script installs on Debian and Ubuntu only; install what these give with your own package manager"
     log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
     fresh=no
     for package in $packages; do
         case $package in docker-cli | cgroupfs-mount) continue ;; esac
@@ -151,7 +160,6 @@ install_packages() {
         # shellcheck disable=SC2086
         apt install --no-install-recommends $chosen || apt_failed "apt-get could not install:$chosen"
     fi
-    rm -f "$log"
 }
 
 update_lists() {
@@ -162,7 +170,6 @@ update_lists() {
 
 apt_failed() {
     tail -n 15 "$log" >&2
-    rm -f "$log"
     die 4 "$1" "the lines above are apt-get's own; on Ubuntu mmdebstrap and docker.io are in 'universe'"
 }
 
@@ -224,10 +231,7 @@ open_socket() {
         die 3 "an engine runs, but $user may not talk to it ($socket)" \
             "sudo usermod -aG docker $user, then log in again; members of that group are as good as root"
     fi
-    if ! has setfacl; then
-        packages=acl
-        install_packages
-    fi
+    has setfacl || { packages=acl && install_packages; }
     as_root setfacl -m "u:$user:rw" "$socket"
     say "opened $socket to $user until the next login"
 }
