@@ -1,0 +1,48 @@
+// What differs between torch 1.8 and 2.15. FUSED_ATTENTION_TORCH is major * 100 + minor, given by the build:
+// torch's own version header is younger than the oldest torch.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#ifndef FUSED_ATTENTION_TORCH
+#error "compile with -DFUSED_ATTENTION_TORCH=<major * 100 + minor of torch>"
+#endif
+
+#ifndef TORCH_CHECK_TYPE
+#define TORCH_CHECK_TYPE TORCH_CHECK
+#endif
+#ifndef TORCH_CHECK_VALUE
+#define TORCH_CHECK_VALUE TORCH_CHECK
+#endif
+
+namespace fused_attention {
+
+#if FUSED_ATTENTION_TORCH >= 204
+template <class T>
+using Optional = std::optional<T>;
+#else
+template <class T>
+using Optional = c10::optional<T>;
+#endif
+
+// Sizes that may be symbols, so that one set of checks serves tensors and the compiler's traces of them.
+#if FUSED_ATTENTION_TORCH >= 200
+using Size = c10::SymInt;
+inline Size size_of(const at::Tensor& t, int64_t dim) { return t.sym_size(dim); }
+inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.sym_stride(dim); }
+inline at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty_symint(t.sym_sizes(), t.options()); }
+#else
+using Size = int64_t;
+inline Size size_of(const at::Tensor& t, int64_t dim) { return t.size(dim); }
+inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.stride(dim); }
+inline at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty(t.sizes(), t.options()); }
+#endif
+
+#if FUSED_ATTENTION_TORCH >= 110
+using BelowAutograd = at::AutoDispatchBelowADInplaceOrView;
+#else
+using BelowAutograd = at::AutoNonVariableTypeMode;
+#endif
+
+}  // namespace fused_attention

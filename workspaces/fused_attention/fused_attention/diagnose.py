@@ -1,0 +1,51 @@
+"""What a failed build or load says, said first."""
+
+import ctypes
+import re
+from typing import List, Optional
+
+# In the order that a build meets them: missing tools, the compilers, the linker.
+_CAUSES = re.compile(
+    r"fatal error:|(?<!ninja: )\berror:|\berror #|nvcc fatal|undefined reference to|cannot find -l|"
+    r"unsupported GNU version|Killed signal|command not found|No space left on device"
+)
+_UNDEFINED = re.compile(r"undefined symbol: (\w+)")
+
+
+def first_errors(log: str, limit: int = 3) -> List[str]:
+    """The first causal lines of a build's log, the compiler's quotation of the first one with them.
+
+    Later errors are mostly consequences, and the last line of a log says only that something failed.
+    """
+    lines = log.splitlines()
+    found = [i for i, line in enumerate(lines) if _CAUSES.search(line)]
+    if not found:
+        return [line for line in lines if line.strip()][-limit:]
+    # g++ quotes the source after an error, as "   12 | code" and a caret.
+    quoted = [line for line in lines[found[0] + 1 : found[0] + 3] if re.match(r"\s*\d* \|", line)]
+    return [lines[found[0]]] + quoted + [lines[i] for i in found[1:limit]]
+
+
+def explain_load(message: str) -> str:
+    """A failed load's message; an undefined symbol in it comes with its name in C++."""
+    match = _UNDEFINED.search(message)
+    if not match:
+        return message
+    name = demangle(match.group(1))
+    if name is None:
+        return message
+    return "%s\n%s is called, and nothing that was linked defines it with these parameters" % (message, name)
+
+
+def demangle(symbol: str) -> Optional[str]:
+    """A C++ symbol as it was written, or None if it is not one. By the C++ runtime that torch needs anyway."""
+    runtime = ctypes.CDLL("libstdc++.so.6")
+    runtime.__cxa_demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    text = runtime.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not text:
+        return None
+    try:
+        return ctypes.string_at(text).decode()
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(text))

@@ -1,0 +1,51 @@
+"""What a measurement must carry to be believed: versions, processor, GPU, driver, clocks."""
+
+import os
+import platform
+from typing import Any, Dict, Optional
+
+import torch
+
+from . import toolchain
+
+
+def describe(device: str) -> Dict[str, Any]:
+    tools = toolchain.find()
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "compiler": tools.compiler_version,
+        "nvcc": tools.nvcc_version.splitlines()[-1] if tools.nvcc_version else None,
+        "cuda": torch.version.cuda,
+        "platform": platform.platform(),
+        "processor": processor(),
+        "threads": torch.get_num_threads(),
+        "device": gpu() if device.startswith("cuda") else {"name": "cpu"},
+    }
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return "%s, %d cores" % (names[0] if names else platform.machine(), os.cpu_count() or 1)
+
+
+def gpu() -> Dict[str, Any]:
+    """The current device. Driver and clocks (MHz) are None where nvidia-smi is missing."""
+    fields = nvidia_smi("driver_version,clocks.sm,clocks.mem,clocks.max.sm")
+    values = fields.split(", ") if fields else [None] * 4
+    return {
+        "name": torch.cuda.get_device_name(),
+        "capability": "%d.%d" % torch.cuda.get_device_capability(),
+        "driver": values[0],
+        "clocks": dict(zip(("sm", "memory", "sm_max"), values[1:])),
+    }
+
+
+def nvidia_smi(fields: str) -> Optional[str]:
+    identifier = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[torch.cuda.current_device()]
+    command = ["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits", "--id=" + identifier]
+    return toolchain.first_line(command)
