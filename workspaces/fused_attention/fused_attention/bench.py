@@ -1,7 +1,7 @@
 """Builds the kernels, checks them against float64, then times them: python -m fused_attention.bench --json
 
-With --json, one object a line: {"environment": ...}, {"correctness": [...]}, then one record a case and method. Exit
-code 1, and no times, if the build fails or a result is wrong.
+With --json, one object a line: {"environment": ...}, {"correctness": [...]}, then one record a case and
+method. Exit code 1, and no times, if the build fails or a result is wrong.
 """
 
 import argparse
@@ -33,7 +33,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     show({"correctness": checks})
     wrong = [result for result in checks if not result["ok"]]
     if wrong:
-        print("error: %d of %d results are wrong; nothing was timed" % (len(wrong), len(checks)), file=sys.stderr)
+        print(
+            "error: %d of %d results are wrong; nothing was timed" % (len(wrong), len(checks)),
+            file=sys.stderr,
+        )
         return 1
     for record in measure(options):
         show(record)
@@ -41,7 +44,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m fused_attention.bench", description="Check and time the kernels.")
+    parser = argparse.ArgumentParser(
+        prog="python -m fused_attention.bench", description="Check and time the kernels."
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
     parser.add_argument("--quick", action="store_true", help="fewer cases and samples")
     parser.add_argument("--dtype", nargs="+", choices=sorted(cases.DTYPES))
@@ -54,7 +59,9 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
     quick = options.quick
-    options.dtype = options.dtype or (["float32", "bfloat16"] if quick else ["float32", "bfloat16", "float16"])
+    options.dtype = options.dtype or (
+        ["float32", "bfloat16"] if quick else ["float32", "bfloat16", "float16"]
+    )
     options.mask = options.mask or (["none", "causal"] if quick else ["none", "causal", "window"])
     options.batch = options.batch or [1]
     options.seq = options.seq or ([128, 512] if quick else [64, 256, 512])

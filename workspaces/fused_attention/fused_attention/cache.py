@@ -21,8 +21,8 @@ def key(sources: Sequence[str], identity: Sequence[str]) -> str:
 
 
 def root() -> str:
-    """The folder of all builds: $FUSED_ATTENTION_CACHE, or torch's folder of extensions, or, where the home folder
-    cannot be written, a private one under the system's temporary folder.
+    """The folder of all builds: $FUSED_ATTENTION_CACHE, or torch's folder of extensions, or, where the home
+    folder cannot be written, a private one under the system's temporary folder.
 
     Raises OSError that names the folder if one that was asked for cannot be written.
     """
@@ -41,8 +41,9 @@ def root() -> str:
 def locked(folder: str) -> Iterator[None]:
     """Holds the folder for one builder; others wait.
 
-    The kernel drops the lock with its process, so a killed builder leaves none. torch's own lock file does stay
-    behind, and torch would wait for it for ever; whoever holds ours knows that nobody else builds here, and removes it.
+    The operating system drops the lock with its process, so a killed builder leaves none. torch's own lock
+    file does stay behind, and torch would wait for it for ever; whoever holds ours knows that nobody else
+    builds here, and removes it.
     """
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "builder.lock"), "w") as file:
@@ -67,5 +68,5 @@ def _private_temporary() -> str:
     # A library is code: never load one that somebody else may have put there.
     status = os.stat(folder)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise OSError("%s belongs to another user or is writable by others; set FUSED_ATTENTION_CACHE" % folder)
+        raise OSError("%s is another user's or writable by others; set FUSED_ATTENTION_CACHE" % folder)
     return folder

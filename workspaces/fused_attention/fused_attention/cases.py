@@ -7,8 +7,8 @@ import torch
 
 MASKS = ("none", "causal", "padding", "window")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Largest error against float64 for values of unit variance: a rounding of the output (up to 4) in the dtype and, in
-# float32, of the sums.
+# Largest error against float64 for values of unit variance: a rounding of the output (up to 4) in the dtype
+# and, in float32, of the sums.
 TOLERANCES = {"float32": 2e-5, "bfloat16": 1.6e-2, "float16": 2e-3}
 
 
@@ -36,7 +36,12 @@ class Inputs(NamedTuple):
 
 
 def grid(
-    batches: Sequence[int], heads: int, seqs: Sequence[int], dim: int, dtypes: Sequence[str], masks: Sequence[str]
+    batches: Sequence[int],
+    heads: int,
+    seqs: Sequence[int],
+    dim: int,
+    dtypes: Sequence[str],
+    masks: Sequence[str],
 ) -> List[Case]:
     product = itertools.product(dtypes, masks, batches, seqs)
     return [Case(batch, heads, seq, dim, dtype, mask) for dtype, mask, batch, seq in product]
@@ -44,7 +49,13 @@ def grid(
 
 def correctness_cases(dtypes: Sequence[str]) -> List[Case]:
     """Few and awkward: lengths and head dimensions off every tile, grouped heads, each mask."""
-    sizes = [(2, 3, 1, 1, None), (1, 4, 17, 64, 2), (2, 2, 127, 80, 1), (1, 2, 200, 256, None), (1, 12, 128, 64, None)]
+    sizes = [
+        (2, 3, 1, 1, None),
+        (1, 4, 17, 64, 2),
+        (2, 2, 127, 80, 1),
+        (1, 2, 200, 256, None),
+        (1, 12, 128, 64, None),
+    ]
     return [
         Case(batch, heads, seq, dim, dtype, mask, kv_heads)
         for dtype in dtypes
@@ -54,7 +65,7 @@ def correctness_cases(dtypes: Sequence[str]) -> List[Case]:
 
 
 def inputs(case: Case, device: str) -> Inputs:
-    """Tensors of unit variance, laid out as a Transformer's projections are: [batch, seq, heads, dim], transposed."""
+    """Tensors of unit variance, laid out as projections are: [batch, seq, heads, dim], transposed."""
     generator = torch.Generator().manual_seed(case.seq * 1000 + case.dim)
 
     def tensor(heads: int) -> torch.Tensor:
@@ -67,7 +78,7 @@ def inputs(case: Case, device: str) -> Inputs:
 
 
 def boolean_mask(case: Case, device: str) -> Optional[torch.Tensor]:
-    """padding: [batch, 1, 1, seq], from half to all keys; window: [seq, seq], the 1/16 of keys on either side."""
+    """padding: [batch, 1, 1, seq], half to all of the keys. window: [seq, seq], seq / 16 keys to each side."""
     position = torch.arange(case.seq, device=device)
     if case.mask == "padding":
         lengths = torch.linspace(max(1, case.seq // 2), case.seq, case.batch).long().to(device)

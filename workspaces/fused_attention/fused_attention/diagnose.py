@@ -38,7 +38,7 @@ def explain_load(message: str) -> str:
 
 
 def demangle(symbol: str) -> Optional[str]:
-    """A C++ symbol as it was written, or None if it is not one. By the C++ runtime that torch needs anyway."""
+    """A C++ symbol as it was written, or None if it is not one, by the C++ runtime that torch has loaded."""
     runtime = ctypes.CDLL("libstdc++.so.6")
     runtime.__cxa_demangle.restype = ctypes.c_void_p
     status = ctypes.c_int()

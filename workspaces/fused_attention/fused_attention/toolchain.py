@@ -9,7 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-# What a build without a visible GPU compiles for, as far as nvcc and torch know it: one per generation in use.
+# What a build without a visible GPU compiles for, as far as nvcc and torch know it.
 DEFAULT_ARCHS = ("6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
@@ -34,15 +34,13 @@ class Toolchain(NamedTuple):
 def find() -> Toolchain:
     """The toolchain of this process's environment.
 
-    Raises ToolchainError if there is no C++ compiler, ValueError if TORCH_CUDA_ARCH_LIST names an architecture that
-    nvcc lacks.
+    Raises ToolchainError if there is no C++ compiler, ValueError if TORCH_CUDA_ARCH_LIST names an
+    architecture that nvcc lacks.
     """
     compiler = os.environ.get("CXX") or "c++"
-    version = first_line(compiler.split() + ["--version"])
+    version = first_line([*compiler.split(), "--version"])
     if version is None:
-        raise ToolchainError(
-            "no C++ compiler: %r does not run; install g++ or name one in the environment variable CXX" % compiler
-        )
+        raise ToolchainError("no C++ compiler: %r does not run; install g++ or name one in CXX" % compiler)
     cuda_home = find_cuda_home() if torch.version.cuda else None
     if cuda_home is None:
         return Toolchain(compiler, version, cxx_flags(), None, "", (), "")
@@ -52,7 +50,7 @@ def find() -> Toolchain:
     # Names such as "Ampere" are torch's to translate; it does so when it is given no flag of its own.
     arch_flags = () if archs is None else gencode_flags(archs)
     nvcc_version = (output_of([nvcc, "--version"]) or "").strip()
-    cuda_flags = ("-O3", torch_define()) + arch_flags
+    cuda_flags = ("-O3", torch_define(), *arch_flags)
     return Toolchain(compiler, version, cxx_flags(), cuda_home, nvcc_version, cuda_flags, requested)
 
 
@@ -64,8 +62,8 @@ def torch_define() -> str:
 def cxx_flags() -> Tuple[str, ...]:
     # ISO C++ mode keeps g++ from fusing multiply and add unless it is told to.
     flags = ("-O3", "-ffp-contract=fast", "-Wno-psabi", torch_define())
-    # Not among the linker's flags: the runtime must be the one that torch has loaded, or torch.set_num_threads would
-    # not reach the kernel.
+    # Not among the linker's flags: the runtime must be the one that torch has loaded, or
+    # torch.set_num_threads would not reach the kernel.
     return flags + (("-fopenmp",) if torch.backends.openmp.is_available() else ())
 
 
@@ -86,7 +84,7 @@ def nvcc_of(cuda_home: str) -> str:
 
 
 def nvcc_archs(nvcc: str) -> List[str]:
-    """What nvcc compiles for, such as ["7.5", "9.0", "9.0a"]. Read off its help: 10.2 has no --list-gpu-arch."""
+    """What nvcc compiles for, such as ["7.5", "9.0a"]. Read off its help: 10.2 has no --list-gpu-arch."""
     return _dotted(re.findall(r"compute_(\d+[a-z]?)\b", output_of([nvcc, "--help"]) or ""))
 
 
@@ -106,9 +104,9 @@ def choose_archs(
 ) -> Optional[List[str]]:
     """The architectures to compile for, a trailing "+PTX" where PTX is kept for GPUs yet unknown.
 
-    `requested` is TORCH_CUDA_ARCH_LIST, which wins; None is returned if it holds names. Then the visible GPUs; a GPU
-    newer than nvcc gets the newest PTX. Without either, DEFAULT_ARCHS as far as nvcc and torch know them.
-    Raises ValueError if nvcc knows nothing that was asked for.
+    `requested` is TORCH_CUDA_ARCH_LIST, which wins; None is returned if it holds names. Then the visible
+    GPUs; one newer than nvcc gets the newest PTX. Without either, DEFAULT_ARCHS as far as nvcc and torch know
+    them. Raises ValueError if nvcc knows nothing that was asked for.
     """
     wanted = [arch for arch in re.split(r"[;\s]+", requested) if arch]
     if any(not re.match(r"\d+\.\d+[a-z]?(\+PTX)?$", arch) for arch in wanted):

@@ -35,7 +35,8 @@ void check_same_device(const char* name, const at::Tensor& t, const at::Tensor& 
 }
 
 void check_layout(const char* name, const at::Tensor& t) {
-  TORCH_CHECK_TYPE(t.layout() == at::kStrided, name, " has layout ", t.layout(), "; only strided tensors are allowed");
+  TORCH_CHECK_TYPE(t.layout() == at::kStrided, name, " has layout ", t.layout(),
+                   "; only strided tensors are allowed");
 }
 
 void check_ndim(const char* name, const at::Tensor& t) {

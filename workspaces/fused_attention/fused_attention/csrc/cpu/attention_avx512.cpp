@@ -1,4 +1,5 @@
-// AVX-512. Clang ignores the pragma and would not compile the wide vectors to what they promise: it keeps the default.
+// AVX-512. Clang ignores the pragma and would not compile the wide vectors to what they promise: it keeps the
+// default.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 // Before the pragma: what these define must run everywhere, for another file may use this file's copy.
 #include <cmath>
