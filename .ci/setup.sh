@@ -177,7 +177,11 @@ apt_failed() {
 
 start_engine() {
     [ "$engine" = absent ] || return 0
-    if [ -d /run/systemd/system ]; then
+    engine=$(engine_state) # the package starts it where systemd runs
+    if [ "$engine" != absent ]; then
+        say "Docker Engine answers at $socket"
+        return 0
+    elif [ -d /run/systemd/system ]; then
         say "starting Docker Engine with systemd"
         as_root systemctl start docker </dev/null || engine_failed
     elif pidof dockerd >/dev/null 2>&1; then
@@ -212,10 +216,10 @@ start_engine() {
 
 engine_failed() {
     if [ -d /run/systemd/system ]; then
-        as_root journalctl -u docker -n 15 --no-pager >&2 || true
+        as_root journalctl -u docker -n 50 --no-pager
     else
-        grep -v level=info "$engine_log" | tail -n 15 >&2 || true
-    fi
+        cat "$engine_log"
+    fi | grep -v level=info | tail -n 15 >&2 || true
     die 3 "Docker Engine did not start" "the lines above are its own log; a container needs --privileged to run an engine"
 }
 
