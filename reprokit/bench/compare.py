@@ -66,9 +66,13 @@ def groups(records: Sequence[Record]) -> list[list[Record]]:
     """The records in groups of like ones, in order of first appearance."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        key = repr([_sorted(getattr(record, name)) for name in IDENTITY])
-        found.setdefault(key, []).append(record)
+        found.setdefault(identity(record), []).append(record)
     return list(found.values())
+
+
+def identity(record: Record, without: Sequence[str] = ()) -> str:
+    """Equal for records that agree in every field of IDENTITY, those of `without` aside."""
+    return repr([_sorted(getattr(record, name)) for name in IDENTITY if name not in without])
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -13,8 +13,8 @@ from reprokit.errors import UsageError
 
 CHANGES = {
     "metric": "other", "unit": "s", "params": {"batch": 16, "impl": "ours"}, "recipe": "faith",
-    "variant": "cuda", "benchmark": "backward", "command": "python3 -m bench --quick", "input_hash": "00" * 32,
-    "image_digest": "sha256:" + "00" * 32, "cpu": "Xeon", "threads": 4, "gpu": "H200", "driver": "570.1",
+    "variant": "cuda", "benchmark": "backward", "command": "python3 -m other", "input_hash": "00" * 32,
+    "image_digest": "sha256:00", "cpu": "Xeon", "threads": 4, "gpu": "H200", "driver": "570.1",
     "environment": {"torch": "2.6.0"}, "files": {"graph.npz": "ff"},
 }  # fmt: skip
 

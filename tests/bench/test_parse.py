@@ -1,4 +1,4 @@
-"""Output of benchmarks as figures: the shapes that papers print, and the ways in which output can be short."""
+"""Benchmark output as figures: the shapes that papers print, and the ways in which it can be short."""
 
 from __future__ import annotations
 

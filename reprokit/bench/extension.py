@@ -1,0 +1,94 @@
+"""The bundled fused attention extension, sent into any container and kept there by the hash of its sources.
+
+The sources are copied, not mounted, so that a container needs no other mounts to take them, and so that two
+containers never share a build tree. They lie in the container's own file system, and with them what is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from reprokit import paths
+from reprokit.bench.hardware import Execute
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, UsageError, WorkFailed
+
+RECIPE = "fused-attention"
+_WORKSPACE = "fused_attention"
+_PACKAGE = "fused_attention"
+_HOME = "opt/reprokit/extensions"
+_DONE = ".complete"
+_LEFT_OUT = {"__pycache__", "build"}
+
+
+def sources() -> dict[str, bytes]:
+    """The extension's files by path below its workspace; the user's own wins over the bundled one."""
+    folder = paths.workspace(_WORKSPACE)
+    if not (folder / _PACKAGE).is_dir():
+        bundled = paths.bundled_workspace(_WORKSPACE)
+        if bundled is None:
+            raise UsageError("this reprokit carries no extension", str(paths.data_root()), "install it again")
+        folder = bundled
+    return {
+        file.relative_to(folder).as_posix(): file.read_bytes()
+        for file in sorted((folder / _PACKAGE).rglob("*"))
+        if file.is_file() and not _LEFT_OUT & set(file.relative_to(folder).parts) and file.suffix != ".pyc"
+    }
+
+
+def digest(files: dict[str, bytes]) -> str:
+    """SHA-256 over names and contents."""
+    total = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
+
+
+def send(engine: Engine, container: str, execute: Execute, files: dict[str, bytes]) -> str:
+    """Put `files` into the container unless they are there; returns their folder, which its user may write.
+
+    Raises WorkFailed where the image has no torch, EngineError where the container refuses the files.
+    """
+    folder = f"/{_HOME}/{digest(files)[:16]}"
+    script = (
+        f"id -u; id -g; test -e {folder}/{_DONE} && echo there; python3 -c 'import torch' 2>&1 && echo torch"
+    )
+    answer = execute(["sh", "-c", script], logged=False).stdout.splitlines()
+    if len(answer) < 2 or not (answer[0].isdecimal() and answer[1].isdecimal()):
+        raise EngineError("the container's shell did not answer", container)
+    if answer[-1] != "torch":
+        raise WorkFailed(
+            f"the extension needs torch, which this image cannot import: {answer[-1]}",
+            container,
+            "give the variant a torch pin and the blocks torch and extension",
+        )
+    if "there" not in answer[2:]:
+        engine.put_archive(container, "/", archive(files, folder, int(answer[0]), int(answer[1])))
+    return folder
+
+
+def archive(files: dict[str, bytes], folder: str, uid: int, gid: int) -> bytes:
+    """A tar of `files` below `folder`, all owned by `uid:gid`, that says last that it is complete."""
+    folder = folder.strip("/")
+    folders = {parent for name in files for parent in Path(folder, name).parents if str(parent) != "."}
+    # What stands in every image keeps its owner and mode.
+    folders -= set(Path(_HOME).parents)
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+
+        def add(name: str, content: bytes | None) -> None:
+            entry = tarfile.TarInfo(name)
+            entry.uid, entry.gid = uid, gid
+            entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if content is None else (tarfile.REGTYPE, 0o644)
+            entry.size = len(content or b"")
+            tar.addfile(entry, io.BytesIO(content or b""))
+
+        for parent in sorted(map(str, folders)):
+            add(parent, None)
+        for name, content in sorted(files.items()):
+            add(f"{folder}/{name}", content)
+        add(f"{folder}/{_DONE}", b"")
+    return stream.getvalue()

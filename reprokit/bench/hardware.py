@@ -1,0 +1,84 @@
+"""What a container has to compute with, asked inside it: that is what its benchmarks see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from reprokit.container.execute import Completed
+
+Execute = Callable[..., Completed]
+
+# A driver or card that fell off the bus makes nvidia-smi hang for minutes.
+_SCRIPT = """
+echo "threads=$(nproc 2>/dev/null || echo 1)"
+echo "cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"
+echo "machine=$(uname -m)"
+cpu=/sys/devices/system/cpu/cpu0/cpufreq
+[ -r $cpu/scaling_governor ] && echo "governor=$(cat $cpu/scaling_governor)"
+[ -r $cpu/scaling_max_freq ] && echo "cpu_khz=$(cat $cpu/scaling_max_freq)"
+for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "device=$device"; done
+if command -v nvidia-smi >/dev/null; then
+  timeout 30 nvidia-smi --format=csv,noheader,nounits \
+    --query-gpu=name,driver_version,clocks.max.sm,clocks.max.memory,clocks.applications.graphics | sed 's/^/gpu=/'
+fi
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """`threads` is how many processors may be used; `gpu` names all that are seen, `driver` is theirs.
+
+    `clocks` in MHz: the highest, and those set for applications; idle clocks would say nothing.
+    """
+
+    cpu: str
+    threads: int
+    gpu: str = ""
+    driver: str = ""
+    clocks: Mapping[str, int | str | list[int]] = field(default_factory=dict)
+    has_gpu: bool = False
+
+
+def probe(execute: Execute) -> Hardware:
+    """The hardware that commands in a container see."""
+    return read(execute(["sh", "-c", _SCRIPT], logged=False).stdout)
+
+
+def read(text: str) -> Hardware:
+    """Hardware from the probe's `key=value` lines; what is not there stays unknown."""
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, separator, value = line.partition("=")
+        if separator and value.strip():
+            values.setdefault(key, []).append(value.strip())
+
+    def one(key: str) -> str:
+        return values.get(key, [""])[0]
+
+    # A broken driver answers with a sentence in place of a row.
+    gpus = [cells for row in values.get("gpu", []) if len(cells := [c.strip() for c in row.split(",")]) == 5]
+    clocks: dict[str, int | str | list[int]] = {}
+    for name, column in (("gpu_max_sm", 2), ("gpu_max_memory", 3), ("gpu_applications", 4)):
+        known = [int(cells[column]) for cells in gpus if cells[column].isdecimal()]
+        if known and len(known) == len(gpus):
+            clocks[name] = known[0] if len(set(known)) == 1 else known
+    if one("cpu_khz").isdecimal():
+        clocks["cpu_max"] = int(one("cpu_khz")) // 1000
+    if one("governor"):
+        clocks["cpu_governor"] = one("governor")
+    return Hardware(
+        cpu=one("cpu") or one("machine"),
+        threads=int(one("threads")) if one("threads").isdecimal() else 1,
+        gpu=_counted([cells[0] for cells in gpus]),
+        driver=gpus[0][1] if gpus else "",
+        clocks=clocks,
+        has_gpu=bool(gpus or values.get("device")),
+    )
+
+
+def _counted(names: list[str]) -> str:
+    """`["A", "A", "B"]` as `"2x A, B"`."""
+    unique = dict.fromkeys(names)
+    return ", ".join(f"{names.count(name)}x {name}" if names.count(name) > 1 else name for name in unique)
