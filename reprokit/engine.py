@@ -7,6 +7,7 @@ API's answers differ between engine versions and podman: read them with `.get`.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -75,10 +76,17 @@ class Engine:
         with _translated():
             return self.api.history(reference)
 
-    def registry_digest(self, reference: str) -> str:
-        """The digest that the image's registry has for `reference`. Raises SourceError."""
-        with _translated(SourceError, reference):
-            return self.api.inspect_distribution(reference)["Descriptor"]["digest"]
+    def registry_digest(self, reference: str, timeout_s: float = 20) -> str:
+        """The digest that the image's registry has for `reference`. Raises SourceError, after `timeout_s` at most."""
+        patience, self.api.timeout = self.api.timeout, timeout_s
+        try:
+            with _translated(SourceError, reference):
+                try:
+                    return self.api.inspect_distribution(reference)["Descriptor"]["digest"]
+                except requests.exceptions.Timeout:
+                    raise SourceError(f"no answer within {timeout_s:g} s", reference) from None
+        finally:
+            self.api.timeout = patience
 
     def pull(self, reference: str) -> Iterator[dict[str, Any]]:
         """Pull an image; yields the engine's progress events. Raises SourceError."""
@@ -94,10 +102,10 @@ class Engine:
 
     def import_image(self, stream: IO[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
+        # docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks.
+        blocks = iter(lambda: stream.read(1 << 20), b"")
         with _translated():
-            answer = self.api.import_image_from_stream(stream, repository=repository, tag=tag, changes=changes)
-        import json
-
+            answer = self.api.import_image_from_stream(blocks, repository=repository, tag=tag, changes=changes)
         last = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
             raise EngineError(last["error"], f"{repository}:{tag}")
@@ -198,6 +206,14 @@ class Engine:
         """None while the command runs."""
         with _translated():
             return self.api.exec_inspect(exec_id)["ExitCode"]
+
+    def exec_running(self, exec_id: str) -> bool:
+        """Whether a command runs; False where the engine has forgotten it."""
+        with _translated():
+            try:
+                return bool(self.api.exec_inspect(exec_id)["Running"])
+            except docker.errors.NotFound:
+                return False
 
     def get_archive(self, container: str, path: str) -> bytes | None:
         """A small file or folder of a container as a tar, or None where it has none of that path."""
