@@ -104,7 +104,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         [ "$(id -u)" -eq 0 ] || has setfacl || packages="$packages acl"
     fi
     bootstrap=""
-    has mmdebstrap || bootstrap=" mmdebstrap"
+    # Debian's bases on Ubuntu and the reverse need the other's keys, gpg to choose them, and the releases' names.
+    has mmdebstrap || bootstrap=" mmdebstrap gpg distro-info-data debian-archive-keyring ubuntu-keyring"
     # mmdebstrap as an ordinary user maps user ids.
     [ "$(id -u)" -eq 0 ] || has newuidmap || bootstrap="$bootstrap uidmap"
     [ -n "$bootstrap" ] || return 0
@@ -123,16 +124,17 @@ apt() { # ARGUMENTS: apt-get's; its output goes to $log
         apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null >>"$log" 2>&1
 }
 
+# Not every release has every package: docker-cli is part of docker.io before Debian 13.
+optional() { case $1 in docker-cli | cgroupfs-mount | ubuntu-keyring) ;; *) return 1 ;; esac }
+
 known() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
 
-# Not every release has every package: docker-cli is part of docker.io before Debian 13.
 choose_packages() {
     chosen=""
     for package in $packages; do
-        case $package in
-            docker-cli | cgroupfs-mount) known "$package" || continue ;;
-        esac
-        chosen="$chosen $package"
+        if ! optional "$package" || known "$package"; then
+            chosen="$chosen $package"
+        fi
     done
 }
 
@@ -144,8 +146,7 @@ install_packages() {
     trap 'rm -f "$log"' EXIT
     fresh=no
     for package in $packages; do
-        case $package in docker-cli | cgroupfs-mount) continue ;; esac
-        known "$package" || fresh=needed
+        optional "$package" || known "$package" || fresh=needed
     done
     if [ "$fresh" = needed ]; then
         update_lists
