@@ -8,9 +8,11 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 CARRIED = ("recipes", "images", "workspaces/fused_attention")
@@ -54,6 +56,17 @@ def test_wheel_carries_the_package_and_nothing_of_the_checkout(wheel: Path) -> N
     assert "reprokit/py.typed" in names
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"reprokit"}
     assert not [name for name in names if "__pycache__" in name or name.endswith((".so", ".o"))]
+
+
+def test_heavy_requirements_come_with_an_extra_only(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = message_from_bytes(archive.read(name))
+    needed = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    always = {need.name for need in needed if need.marker is None}
+    assert "docker" in always and not always & {"torch", "numpy", "ninja", "pytest", "hatchling"}
+    extension = {need.name for need in needed if need.marker and need.marker.evaluate({"extra": "extension"})}
+    assert {"torch", "ninja"} <= extension
 
 
 def test_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
