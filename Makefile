@@ -25,7 +25,7 @@ lint: ## Run ruff, mypy and shellcheck
 
 bench: ## Measure reprokit's own start-up, check and build times as ratios
 	@$(SETUP) demo
-	$(PYTHON_ENV) tests/bench
+	$(PYTHON_ENV) tests/performance/measure.py
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
