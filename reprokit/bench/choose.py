@@ -11,7 +11,7 @@ from reprokit.recipe.spelling import nearest
 
 
 def benchmarks(target: Target, wanted: Sequence[str]) -> Mapping[str, Benchmark]:
-    """This variant's benchmarks, or those of them that are `wanted`. Raises UsageError where there is none."""
+    """This variant's benchmarks, or the `wanted` ones of them. Raises UsageError where there is none."""
     every = target.recipe.benchmarks
     mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
     for name in wanted:

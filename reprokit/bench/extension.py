@@ -73,9 +73,8 @@ def send(engine: Engine, container: str, execute: Execute, files: dict[str, byte
 def archive(files: dict[str, bytes], folder: str, uid: int, gid: int) -> bytes:
     """A tar of `files` below `folder`, all owned by `uid:gid`, that says last that it is complete."""
     folder = folder.strip("/")
-    folders = {parent for name in files for parent in Path(folder, name).parents if str(parent) != "."}
-    # What stands in every image keeps its owner and mode.
-    folders -= set(Path(_HOME).parents)
+    # /opt stands in every image, and keeps its owner and mode.
+    folders = {parent for name in files for parent in Path(folder, name).parents} - {Path(), Path("opt")}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
 

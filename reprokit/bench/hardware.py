@@ -19,8 +19,9 @@ cpu=/sys/devices/system/cpu/cpu0/cpufreq
 [ -r $cpu/scaling_max_freq ] && echo "cpu_khz=$(cat $cpu/scaling_max_freq)"
 for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "device=$device"; done
 if command -v nvidia-smi >/dev/null; then
-  timeout 30 nvidia-smi --format=csv,noheader,nounits \
-    --query-gpu=name,driver_version,clocks.max.sm,clocks.max.memory,clocks.applications.graphics | sed 's/^/gpu=/'
+  clocks=clocks.max.sm,clocks.max.memory,clocks.applications.graphics
+  query=name,driver_version,$clocks
+  timeout 30 nvidia-smi --query-gpu="$query" --format=csv,noheader,nounits | sed 's/^/gpu=/'
 fi
 exit 0
 """

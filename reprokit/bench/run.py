@@ -34,7 +34,7 @@ class Bench:
         workdir: str = "",
         on_output: Callable[[str, str], None] | None = None,
     ) -> list[Record]:
-        """The records of one run, in `workdir` or the variant's. Raises WorkFailed where it is not complete."""
+        """The records of one run, in `workdir` or the variant's. Raises WorkFailed where it failed."""
         folder = workdir or self.target.variant.workdir
         where = f"{self.target.label} {name}"
         files = prepare(self.execute, benchmark.inputs, folder)

@@ -1,0 +1,71 @@
+"""The verdict on one variant of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Status = Literal["pass", "fail", "skip"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was tried. `reason` is one line; `output` is what a failed command wrote."""
+
+    name: str
+    status: Status
+    seconds: float = 0.0
+    reason: str = ""
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """`exit_code` is that of the failure, by the convention of `reprokit.errors`; 0 where there is none."""
+
+    label: str
+    steps: tuple[Step, ...]
+    exit_code: int = 0
+
+    @property
+    def status(self) -> Status:
+        """Failed if any step did, skipped if all were."""
+        found = {step.status for step in self.steps}
+        return "fail" if "fail" in found else "pass" if "pass" in found else "skip"
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+    @property
+    def reason(self) -> str:
+        """What failed and why, or what was left out and why."""
+        for step in self.steps:
+            if step.status == "fail":
+                return f"{step.name}: {step.reason}"
+        left_out = [step for step in self.steps if step.status == "skip"]
+        if len(left_out) == len(self.steps):
+            return left_out[0].reason if left_out else ""
+        return f"left out {len(left_out)}: {left_out[0].reason}" if left_out else ""
+
+    def line(self) -> str:
+        """`pass  featgraph:cpu  12.3 s  reason`, without a line break."""
+        parts = [self.status, self.label, f"{self.seconds:.1f} s", " ".join(self.reason.split())]
+        return "  ".join(part for part in parts if part)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.label,
+            "status": self.status,
+            "seconds": round(self.seconds, 3),
+            "reason": self.reason,
+            "steps": [vars(step) for step in self.steps],
+        }
+
+
+def exit_code(results: list[Result]) -> int:
+    """0 where nothing failed; the failures' code where they agree, else 1; 3 where nothing could run."""
+    codes = {result.exit_code for result in results if result.status == "fail"}
+    if not codes:
+        return 3 if results and all(result.status == "skip" for result in results) else 0
+    return codes.pop() if len(codes) == 1 else 1

@@ -1,0 +1,101 @@
+"""What is sent into a container: the package's sources, not what was built of them, owned by its user."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from reprokit.bench import extension
+from reprokit.container.execute import Completed
+from reprokit.errors import EngineError, WorkFailed
+
+FILES = {"fused_attention/__init__.py": b"1", "fused_attention/csrc/op.cpp": b"2"}
+
+
+class Container:
+    """A container that answers the question of `send` and takes archives."""
+
+    def __init__(self, torch: str = "torch") -> None:
+        self.torch = torch
+        self.there = False
+        self.archives: list[bytes] = []
+
+    def execute(self, argv, **_) -> Completed:
+        lines = ["1000", "1001", *(["there"] if self.there else []), self.torch]
+        return Completed(0, "\n".join(lines) + "\n")
+
+    def put_archive(self, container: str, folder: str, tar: bytes) -> None:
+        assert (container, folder) == ("c", "/")
+        self.archives.append(tar)
+        self.there = True
+
+    def send(self) -> str:
+        return extension.send(self, "c", self.execute, FILES)  # type: ignore[arg-type]
+
+
+def test_sources_are_sent_once():
+    container = Container()
+    folder = container.send()
+    assert folder == f"/opt/reprokit/extensions/{extension.digest(FILES)[:16]}"
+    assert container.send() == folder
+    assert len(container.archives) == 1
+
+
+def test_the_archive_is_owned_by_the_user_and_says_last_that_it_is_complete():
+    container = Container()
+    folder = container.send().strip("/")
+    with tarfile.open(fileobj=io.BytesIO(container.archives[0])) as tar:
+        members = tar.getmembers()
+    assert {(m.uid, m.gid) for m in members} == {(1000, 1001)}
+    names = [m.name for m in members]
+    assert "opt" not in names
+    assert names[-1] == f"{folder}/.complete"
+    for m in members:
+        parent = str(Path(m.name).parent)
+        assert parent == "opt" or parent in names[: names.index(m.name)]
+
+
+def test_an_image_without_torch_is_told_before_anything_is_sent():
+    container = Container(torch="ModuleNotFoundError: No module named 'torch'")
+    with pytest.raises(WorkFailed, match=r"needs torch.*No module named 'torch'") as error:
+        container.send()
+    assert "blocks torch and extension" in error.value.hint
+    assert container.archives == []
+
+
+def test_a_container_without_a_shell_is_told():
+    silent = Container()
+    silent.execute = lambda argv, **_: Completed(127, "", "no sh")  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="did not answer"):
+        silent.send()
+
+
+def test_the_hash_covers_names_and_contents():
+    variants = [
+        FILES, {**FILES, "x": b""}, {**FILES, "fused_attention/__init__.py": b"2"},
+        {"fused_attention/__init__.py": b"12", "fused_attention/csrc/op.cpp": b""},
+    ]  # fmt: skip
+    assert len({extension.digest(files) for files in variants}) == 4
+    assert extension.digest(dict(reversed(FILES.items()))) == extension.digest(FILES)
+
+
+def test_the_sources_are_the_package_without_what_was_built(tmp_path, monkeypatch):
+    package = tmp_path / "workspaces" / "fused_attention" / "fused_attention"
+    for name in ("__init__.py", "csrc/op.cpp", "__pycache__/a.cpython-311.pyc", "build/op.o"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(name)
+    (package.parent / "README.md").touch()
+    monkeypatch.chdir(tmp_path)
+    assert extension.sources() == {
+        "fused_attention/__init__.py": b"__init__.py",
+        "fused_attention/csrc/op.cpp": b"csrc/op.cpp",
+    }
+
+
+def test_the_bundled_sources_serve_where_the_user_has_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    assert "fused_attention/bench.py" in extension.sources()

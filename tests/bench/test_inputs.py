@@ -1,0 +1,58 @@
+"""Inputs are made once, never half, and named by what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from reprokit.bench.inputs import prepare
+from reprokit.errors import WorkFailed
+from reprokit.recipe.model import Input
+
+
+def made(path: str, make: str) -> list[Input]:
+    return [Input(path=path, make=make)]
+
+
+def test_a_missing_input_is_made_and_hashed_and_a_present_one_is_kept(here, tmp_path):
+    inputs = made("data/graph.npz", "echo made >> count; printf abc > data/graph.npz")
+    assert prepare(here, inputs, ".") == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, inputs, ".") == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert (tmp_path / "count").read_text() == "made\n"
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["graph.npz"]
+
+
+def test_what_a_killed_command_left_is_made_again(here, tmp_path):
+    (tmp_path / "graph").write_text("hal")
+    (tmp_path / "graph.making").touch()
+    prepare(here, made("graph", "printf whole > graph"), ".")
+    assert (tmp_path / "graph").read_text() == "whole"
+    assert not (tmp_path / "graph.making").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        ("printf hal > graph; echo no space >&2; exit 7", r"exit code 1\): no space"),
+        ("true", "the command ended well and made no graph"),
+    ],
+)
+def test_a_command_that_fails_is_told_and_tried_again(here, tmp_path, make, message):
+    with pytest.raises(WorkFailed, match=f"the input graph could not be made .*{message}"):
+        prepare(here, made("graph", make), ".")
+    prepare(here, made("graph", "printf whole > graph"), ".")
+    assert (tmp_path / "graph").read_text() == "whole"
+
+
+def test_a_folder_counts_as_all_that_is_in_it(here, tmp_path):
+    inputs = made("data", "mkdir -p data/a && echo 1 > data/a/x && echo 2 > data/y")
+    first = prepare(here, inputs, ".")
+    assert prepare(here, inputs, ".") == first
+    (tmp_path / "data" / "a" / "x").write_text("3")
+    assert prepare(here, inputs, ".") != first
+
+
+def test_braces_and_quotes_of_a_command_are_its_own(here, tmp_path):
+    prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".")
+    assert (tmp_path / "x").read_text() == "{1: 'a'}"
