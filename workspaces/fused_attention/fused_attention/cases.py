@@ -78,7 +78,7 @@ def inputs(case: Case, device: str) -> Inputs:
 
 
 def boolean_mask(case: Case, device: str) -> Optional[torch.Tensor]:
-    """padding: [batch, 1, 1, seq], half to all of the keys. window: [seq, seq], seq / 16 keys to each side."""
+    """padding: [batch, 1, 1, seq], half to all keys. window: [seq, seq], seq / 16 keys to each side."""
     position = torch.arange(case.seq, device=device)
     if case.mask == "padding":
         lengths = torch.linspace(max(1, case.seq // 2), case.seq, case.batch).long().to(device)
