@@ -100,7 +100,7 @@ class Engine:
                     raise SourceError(event["error"], reference)
                 yield event
 
-    def import_image(self, stream: IO[bytes], repository: str, tag: str, changes: list[str]) -> str:
+    def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
         # docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks.
         blocks = iter(lambda: stream.read(1 << 20), b"")
@@ -125,8 +125,17 @@ class Engine:
         `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). Closing the
         iterator makes the engine stop the build.
         """
-        with _translated():
-            yield from self.api.build(fileobj=context, custom_context=True, decode=True, **options)
+        answers: list[requests.Response] = []
+        hooks = self.api.hooks["response"]
+        hooks.append(remember := lambda answer, *_, **__: answers.append(answer))
+        try:
+            with _translated():
+                yield from self.api.build(fileobj=context, custom_context=True, decode=True, **options)
+        finally:
+            # docker-py keeps the answer to itself, and the engine builds on until its connection is closed.
+            hooks.remove(remember)
+            for answer in answers:
+                answer.close()
 
     # --- containers
 

@@ -1,0 +1,58 @@
+"""End a command in a container. The Engine API can start a command but has no call to end one."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+
+# Every process that a command starts inherits this variable, also one that has left the command's session.
+_VARIABLE = "REPROKIT_COMMAND"
+
+# Arguments: signal, mark, tenths of a second to wait. Exit code 0: none of the command's processes is left.
+# The signal goes to process groups too: a child with a cleared environment is mostly still in its parent's
+# group.
+_SCRIPT = """
+find_them() { grep -lsaF "$mark" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do echo "$pid"; done; }
+mark=$2
+for pid in $(find_them); do
+  kill -s "$1" -- "$pid" 2>/dev/null
+  kill -s "$1" -- "-$pid" 2>/dev/null
+done
+tries=$3
+while [ -n "$(find_them)" ]; do
+  tries=$((tries - 1))
+  [ "$tries" -gt 0 ] || exit 1
+  sleep 0.1
+done
+"""
+# A terminal's Ctrl-C first, so that programs tidy up; then what they may catch; then what they cannot.
+_STEPS = (("INT", 50), ("TERM", 30), ("KILL", 20))
+
+
+def new_mark() -> tuple[str, str]:
+    """A variable and a value to start a command with, by which its processes are found again."""
+    return _VARIABLE, secrets.token_hex(12)
+
+
+def end(engine: Engine, container: str, mark: str, user: str | None) -> None:
+    """End every process marked `mark`; a second interrupt kills at once. Quiet where the engine is gone."""
+    with contextlib.suppress(EngineError):
+        try:
+            for signal, tenths in _STEPS:
+                if _signal(engine, container, mark, user, signal, tenths):
+                    return
+        except KeyboardInterrupt:
+            _signal(engine, container, mark, user, "KILL", 20)
+
+
+def _signal(engine: Engine, container: str, mark: str, user: str | None, signal: str, tenths: int) -> bool:
+    # The same user as the command's: the engine's default capabilities let not even root read another's
+    # environ.
+    argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_VARIABLE}={mark}", str(tenths)]
+    exec_id = engine.exec_create(container, argv, user=user or "")
+    for _ in engine.exec_stream(exec_id):
+        pass
+    return engine.exec_exit_code(exec_id) == 0

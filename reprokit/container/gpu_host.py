@@ -1,0 +1,49 @@
+"""What this host says of its GPUs: device files, and the files of CDI. What follows from it is in `gpu`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from reprokit.container.gpu import GpuSupport, support_of
+
+# The control device of the driver, and WSL's.
+_DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
+
+
+def support(info: Mapping[str, Any]) -> GpuSupport:
+    """What the engine of `info` offers, by the CDI files of this host where the engine lists none."""
+    return support_of(info, cdi_devices(info.get("CDISpecDirs") or ()))
+
+
+def has_gpu(offered: GpuSupport) -> bool:
+    """Whether asking for a GPU can work: a driver's device file, or a CDI device."""
+    return bool(offered.cdi) or any(Path(file).exists() for file in _DEVICE_FILES)
+
+
+def cdi_devices(folders: Iterable[str]) -> tuple[str, ...]:
+    """Names such as `nvidia.com/gpu=0` from the CDI files of `folders`; unreadable ones are passed over."""
+    names: list[str] = []
+    for folder in folders:
+        for file in sorted(Path(folder).glob("*.*")):
+            try:
+                spec = _read(file)
+                names += [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+    return tuple(dict.fromkeys(names))
+
+
+def _read(file: Path) -> Any:
+    if file.suffix == ".json":
+        return json.loads(file.read_text())
+    if file.suffix not in (".yaml", ".yml"):
+        raise ValueError(file)
+    import yaml
+
+    try:
+        return yaml.safe_load(file.read_text())
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,117 @@
+"""Make and start one container; nothing is left behind where it does not start."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reprokit.container import gpu, gpu_host, names
+from reprokit.container.reach import reachable
+from reprokit.container.settings import Settings, to_label
+from reprokit.container.spec import ContainerSpec, to_api
+from reprokit.container.user import Caller, add_account, identity
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a container begins with: `built` is the id of the built image, `image` that or its snapshot."""
+
+    name: str
+    recipe: str
+    variant: str
+    workdir: str
+    image: str
+    built: str
+    env: dict[str, str]
+
+
+def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool, say: Say) -> Settings:
+    """Create and start; returns the settings with the rung that gave the GPUs.
+
+    With `gpu_optional` a container without GPUs is started where the engine gives none. Raises EngineError,
+    UsageError.
+    """
+    caller = Caller.here()
+    info = engine.info()
+    request = gpu.parse_gpus(settings.gpus)
+    rungs = gpu.ladder(request, gpu_host.support(info))
+    refusal = ""
+    for rung in rungs:
+        given = replace(settings, rung=rung.name)
+        try:
+            _try(engine, start.name, _spec(engine, start, given, rung, info), caller)
+        except EngineError as error:
+            if request.none or not gpu.refused(error.message):
+                raise
+            refusal = error.message
+            continue
+        if not request.none:
+            say(f"GPUs: {request}, through {rung.name}")
+        return given
+    if not gpu_optional:
+        raise gpu.no_gpu_error(request, refusal)
+    say("the engine gives no GPU: going on without one, which the recipe allows")
+    return launch(engine, start, replace(settings, gpus="none"), False, say)
+
+
+def _try(engine: Engine, name: str, spec: ContainerSpec, caller: Caller) -> None:
+    container = engine.create_container(name, to_api(spec))
+    with removed_on_failure(engine, container):
+        add_account(engine, container, spec.user, caller)
+        engine.start(container)
+
+
+@contextlib.contextmanager
+def removed_on_failure(engine: Engine, container: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(ReprokitError):
+            engine.remove(container, force=True)
+        raise
+
+
+def _spec(
+    engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any]
+) -> ContainerSpec:
+    caller = Caller.here()
+    who = identity(caller, info)
+    env = dict(start.env)
+    if rung.name == "none":
+        # CUDA images set this to `all`, which is obeyed where NVIDIA's runtime is the engine's default one.
+        env["NVIDIA_VISIBLE_DEVICES"] = "void"
+    elif env.get("NVIDIA_VISIBLE_DEVICES") == "void":
+        del env["NVIDIA_VISIBLE_DEVICES"]
+    return ContainerSpec(
+        image=start.image,
+        user=who.user,
+        hostname=start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-"),
+        workdir=start.workdir,
+        labels={
+            names.NAME: start.name,
+            names.RECIPE: start.recipe,
+            names.VARIANT: start.variant,
+            names.IMAGE: start.built,
+            names.OWNER: str(caller.uid),
+            names.SETTINGS: to_label(settings),
+        },
+        env=env,
+        mounts=reachable(engine, settings.mounts),
+        ports=() if settings.network in ("host", "none") else settings.ports,
+        shm=settings.shm,
+        network=settings.network,
+        gpus=rung.requests,
+        # SELinux lets no container read the user's files, unless they are relabelled, which would change the
+        # host.
+        security=("label=disable",)
+        if any("name=selinux" in str(o) for o in info.get("SecurityOptions") or [])
+        else (),
+        groups=who.groups,
+        host_users=who.host_users,
+    )

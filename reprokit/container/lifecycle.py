@@ -1,0 +1,200 @@
+"""A recipe's container: made if there is none, started if it is stopped, made anew for other settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from reprokit import paths
+from reprokit.container import gpu, gpu_host, log, names
+from reprokit.container.launch import Say, Start, launch
+from reprokit.container.recreate import drop_snapshots, recover, recreate
+from reprokit.container.settings import DEFAULTS, RunOptions, Settings, changes, merge
+from reprokit.container.spec import Port
+from reprokit.container.workspace import require_source, workspace_mounts
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.recipe.find import Target
+
+
+def _quiet(line: str) -> None:
+    pass
+
+
+def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, say: Say = _quiet) -> str:
+    """The name of the target's container, running, as `options` want it. `say` gets what users should know.
+
+    A container that must be made anew for an option keeps its files. Raises UsageError where the image has
+    not been built, a mount's source is missing, a port is taken or the name is another's; EngineError where
+    the engine cannot.
+    """
+    _check(options, say)
+    name = options.name or _usual_name(engine, target)
+    with _locked(name, say):
+        recover(engine, name)
+        found = engine.container(name)
+        if found is not None:
+            _check_ours(name, found, target)
+            if _stale(engine, found, target):
+                if options.replace_stale:
+                    _remove(engine, name)
+                    found = None
+                else:
+                    say(f"{name} is of an older build; `reprokit rm --force {name}` drops it and its files")
+        if found is None:
+            _create(engine, target, name, options, say)
+            return name
+        have = names.settings_of(found["Config"]["Labels"])
+        want = merge(have, options)
+        if changed := changes(have, want):
+            recreate(engine, found, target, have, want, changed, say)
+        elif not found["State"].get("Running"):
+            engine.start(name)
+        elif found["State"].get("Paused"):
+            raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
+    return name
+
+
+def stop(engine: Engine, name: str) -> None:
+    """Stop a container; its files stay."""
+    with _locked(name, _quiet):
+        engine.stop(name)
+
+
+def remove(engine: Engine, name: str) -> None:
+    """Remove a container, running or not, with its files and its log."""
+    with _locked(name, _quiet):
+        _remove(engine, name)
+        log.forget(name)
+
+
+def _remove(engine: Engine, name: str) -> None:
+    engine.remove(name, force=True)
+    drop_snapshots(engine, name)
+
+
+def _check(options: RunOptions, say: Say) -> None:
+    for mount in options.mounts:
+        require_source(mount)
+    if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
+        say(
+            f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, none to say so"
+        )
+    if options.ports and options.network in ("host", "none"):
+        raise UsageError(
+            f"-p publishes nothing with --network {options.network}", hint="leave one of them out"
+        )
+
+
+def _usual_name(engine: Engine, target: Target) -> str:
+    """On a machine that others use too, theirs keep the plain name and ours ends in our user id."""
+    name = names.container_name(target.recipe.name, target.variant_name)
+    found = engine.container(name)
+    if found is None or _owner(found) in ("", str(os.getuid())):
+        return name
+    return f"{name}-{os.getuid()}"
+
+
+def _owner(found: dict[str, Any]) -> str:
+    return str((found["Config"].get("Labels") or {}).get(names.OWNER, ""))
+
+
+def _check_ours(name: str, found: dict[str, Any], target: Target) -> None:
+    labels = found["Config"].get("Labels") or {}
+    whose = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
+    if names.NAME not in labels or _owner(found) != str(os.getuid()):
+        raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
+    if whose != target.label:
+        raise UsageError(
+            f"the container {name!r} is of {whose}",
+            hint=f"choose another with --name, or `reprokit rm {name}`",
+        )
+
+
+def _stale(engine: Engine, found: dict[str, Any], target: Target) -> bool:
+    image = engine.image(names.image_reference(target))
+    return image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE)
+
+
+def built_image(engine: Engine, target: Target) -> dict[str, Any]:
+    """The engine's description of the target's image. Raises UsageError where it has not been built."""
+    image = engine.image(names.image_reference(target))
+    if image is None:
+        raise UsageError(f"{target.label} has not been built", hint=f"reprokit build {target.label}")
+    return image
+
+
+def _create(engine: Engine, target: Target, name: str, options: RunOptions, say: Say) -> None:
+    image = built_image(engine, target)
+    settings = Settings(
+        gpus=options.gpus or _recipe_gpus(engine, target, say),
+        mounts=workspace_mounts(target),
+        ports=_recipe_ports(target, options, say),
+        shm=target.variant.shm,
+    )
+    settings = merge(settings, options)
+    start = Start(
+        name=name,
+        recipe=target.recipe.name,
+        variant=target.variant_name,
+        workdir=target.variant.workdir,
+        image=image["Id"],
+        built=image["Id"],
+        env={},
+    )
+    launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
+
+
+def _recipe_gpus(engine: Engine, target: Target, say: Say) -> str:
+    requires = target.variant.requires.gpu
+    if requires == "optional" and not gpu_host.has_gpu(gpu_host.support(engine.info())):
+        say("no GPU here: going on without one, which the recipe allows")
+        return "none"
+    return "none" if requires == "none" else "all"
+
+
+def _recipe_ports(target: Target, options: RunOptions, say: Say) -> tuple[Port, ...]:
+    """The recipe's ports on the same port of the host, or the next free one: a recipe knows no host."""
+    chosen = {p.container for p in options.ports}
+    ports: list[Port] = []
+    for number in target.variant.ports:
+        if number in chosen or options.network in ("host", "none"):
+            continue
+        used = {p.host for p in ports}
+        host = next((n for n in range(number, 65536) if n not in used and _free(n)), number)
+        if host != number:
+            say(f"port {number} of the recipe is published as {host}: {number} is taken")
+        ports.append(Port("127.0.0.1", host, number))
+    return tuple(ports)
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the engine's proxy binds: a port whose last connections linger is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+@contextlib.contextmanager
+def _locked(name: str, say: Say) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    folder = paths.state() / "containers"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f"{name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"another reprokit is changing {name}: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

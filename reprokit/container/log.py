@@ -1,0 +1,102 @@
+"""What the commands of a container wrote, kept on the host.
+
+The container's main process only idles, so the engine's own log is empty, and a command's output goes to the
+client that started it alone. Writing it down here needs nothing inside the image (no tee, no shared pipe with
+another user's permissions), keeps exit codes exact, and outlives the container's stop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from reprokit import paths
+
+# A log past this size is put aside as NAME.log.1 when the next command starts.
+_KEEP_BYTES = 64 << 20
+
+
+def log_path(container: str) -> Path:
+    return paths.state() / "containers" / f"{container}.log"
+
+
+def forget(container: str) -> None:
+    for path in (log_path(container), log_path(container).with_suffix(".log.1")):
+        path.unlink(missing_ok=True)
+
+
+class CommandLog:
+    """Appends one command's line, output and exit code. A log that cannot be written stops no command."""
+
+    def __init__(self, container: str, argv: Sequence[str]) -> None:
+        self._path = log_path(container)
+        self._argv = argv
+        self._file = -1
+        self._began = time.monotonic()
+
+    def __enter__(self) -> CommandLog:
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.exists() and self._path.stat().st_size > _KEEP_BYTES:
+                self._path.replace(self._path.with_suffix(".log.1"))
+            # Output may hold what only its owner should read.
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] $ {shlex.join(self._argv)}\n".encode())
+        return self
+
+    def write(self, data: bytes) -> None:
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._file, data)
+
+    def exited(self, code: int) -> None:
+        self.write(f"[exit {code} after {time.monotonic() - self._began:.1f} s]\n".encode())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.write(f"[{'interrupted' if isinstance(error, KeyboardInterrupt) else 'ended'}]\n".encode())
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def read(container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
+    """The log in blocks: its last `tail` lines or all, and with `follow` what is added until interrupted."""
+    path = log_path(container)
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        if tail is not None:
+            _seek_to_last_lines(file.fileno(), tail)
+            file.seek(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+        while True:
+            block = file.read(1 << 16)
+            if block:
+                yield block
+            elif not follow:
+                return
+            else:
+                time.sleep(0.2)
+
+
+def _seek_to_last_lines(file: int, lines: int) -> None:
+    end = os.lseek(file, 0, os.SEEK_END)
+    position, found = end, 0
+    while position > 0 and found <= lines:
+        step = min(1 << 16, position)
+        position -= step
+        block = os.pread(file, step, position)
+        for offset in range(step - 1, -1, -1):
+            # The newline that ends the file ends a line, it does not begin one.
+            if block[offset] == 0x0A and position + offset != end - 1:
+                found += 1
+                if found == lines:
+                    os.lseek(file, position + offset + 1, os.SEEK_SET)
+                    return
+    os.lseek(file, 0, os.SEEK_SET)

@@ -1,0 +1,91 @@
+"""The options of `run` and `shell` as data. Pure; the existence of files is looked at by the caller."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from reprokit.container.spec import Mount, Port
+from reprokit.errors import UsageError
+
+_MOUNT_HINT = "write -v SOURCE:/PATH/IN/CONTAINER or -v SOURCE:/PATH:ro"
+_PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example -p 8888:8888"
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def mount(text: str, cwd: Path) -> Mount:
+    """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`. Raises UsageError."""
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise UsageError(f"-v {text!r} is not a mount", hint=_MOUNT_HINT)
+    if len(parts) == 3 and parts[2] not in ("ro", "rw"):
+        raise UsageError(f"-v {text!r}: {parts[2]!r} is not ro or rw", hint=_MOUNT_HINT)
+    if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
+        raise UsageError(
+            f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT
+        )
+    source = (cwd / Path(parts[0]).expanduser()).resolve()
+    return Mount(str(source), "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
+
+
+def port(text: str) -> Port:
+    """`[ADDRESS:]HOST:CONTAINER[/udp]`, or one number for both; on 127.0.0.1 unless an address is given."""
+    match = re.fullmatch(r"(?:(\[[0-9a-fA-F:.]+\]|[0-9.]+):)?(\d+):(\d+)(?:/(tcp|udp))?", text)
+    match = match or re.fullmatch(r"()(\d+)()(?:/(tcp|udp))?", text)
+    if match is None:
+        raise UsageError(f"-p {text!r} is not a port", hint=_PORT_HINT)
+    address = (match[1] or "127.0.0.1").strip("[]")
+    host, inside = int(match[2]), int(match[3] or match[2])
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise UsageError(f"-p {text!r}: {address!r} is not an IP address", hint=_PORT_HINT) from None
+    for number in (host, inside):
+        if not 1 <= number <= 65535:
+            raise UsageError(f"-p {text!r}: {number} is not a port number (1 to 65535)", hint=_PORT_HINT)
+    return Port(address, host, inside, match[4] or "tcp")
+
+
+def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
+    """`K=V`, or `K` with the caller's own value (left out where the caller has none, as docker does)."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, given, value = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(
+                f"-e {text!r}: {name!r} is not a variable's name", hint="write -e NAME=VALUE or -e NAME"
+            )
+        if given:
+            found[name] = value
+        elif name in caller:
+            found[name] = caller[name]
+    return found
+
+
+def size(text: str) -> int:
+    """Bytes of `8g`, `512m`, `8GiB` or `8GB`; by 1024 as docker counts. Raises UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip().lower())
+    bytes_ = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else 0
+    if bytes_ < 1 << 16:  # below a page per process /dev/shm is of no use, and `8` for `8g` is the usual slip
+        raise UsageError(f"--shm-size {text!r} is not a usable size", hint="write for example --shm-size 8g")
+    return bytes_
+
+
+def user(text: str) -> str:
+    """`NAME`, `UID`, or either with `:GROUP`. Raises UsageError."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?", text):
+        raise UsageError(
+            f"--user {text!r} is not a user", hint="write --user root, --user 1000 or --user 1000:1000"
+        )
+    return text
+
+
+def name(text: str) -> str:
+    """A container's name as engines allow it. Raises UsageError."""
+    if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,120}", text):
+        raise UsageError(
+            f"--name {text!r} is not a container name", hint="letters, digits, `-`, `_` and `.`, two at least"
+        )
+    return text

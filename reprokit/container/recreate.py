@@ -1,0 +1,120 @@
+"""Make a container anew with other settings and the same files: its ports and mounts can never change."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from reprokit.container import names
+from reprokit.container.launch import Say, Start, launch
+from reprokit.container.settings import Settings
+from reprokit.container.workspace import require_source
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.recipe.find import Target
+
+_SNAPSHOTS = "reprokit-snapshot"
+# Engines take at most about 125 layers; each commit adds one to the chain.
+MOST_LAYERS = 100
+
+
+def recreate(
+    engine: Engine,
+    found: dict[str, Any],
+    target: Target,
+    have: Settings,
+    want: Settings,
+    changed: list[str],
+    say: Say,
+) -> None:
+    """Replace a container by one with settings `want` and its files; where that fails it is as it was.
+
+    Raises UsageError while commands run in it.
+    """
+    name = found["Name"].lstrip("/")
+    labels = found["Config"]["Labels"]
+    for mount in want.mounts:
+        require_source(mount)
+    if busy := _running_commands(engine, found):
+        raise UsageError(
+            f"{name} must be made anew for {', '.join(changed)}, and {busy} of its commands still run",
+            hint="end them first, or start another container with --name",
+        )
+    say(f"making {name} anew for {', '.join(changed)}; its files stay")
+    was_running = found["State"].get("Running")
+    if was_running:
+        engine.stop(name)  # its ports must be free before the new one starts
+    try:
+        image = _snapshot(engine, found, _next(name))
+        engine.rename(name, _aside(name))
+        start = Start(
+            name=name,
+            recipe=labels[names.RECIPE],
+            variant=labels[names.VARIANT],
+            workdir=found["Config"].get("WorkingDir") or target.variant.workdir,
+            image=image,
+            built=labels[names.IMAGE],
+            # A flattened snapshot has no configuration of its own: PATH would be lost.
+            env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
+        )
+        launch(engine, start, want, False, say)
+    except BaseException:
+        recover(engine, name)
+        _drop(engine, _next(name))
+        if was_running:
+            with contextlib.suppress(ReprokitError):
+                engine.start(name)
+        raise
+    engine.remove(_aside(name), force=True)
+    # With children the last snapshot stays, unlisted, as a parent, until the engine prunes the chain with its
+    # last image.
+    _drop(engine, name)
+    engine.tag(image, _SNAPSHOTS, name)
+    _drop(engine, _next(name))
+
+
+def _aside(name: str) -> str:
+    return f"{name}.previous"
+
+
+def _next(name: str) -> str:
+    return f"{name}.next"
+
+
+def recover(engine: Engine, name: str) -> None:
+    """Give a container back its name where making it anew was broken off."""
+    aside = engine.container(_aside(name))
+    if aside is None:
+        return
+    if engine.container(name) is None:
+        engine.rename(aside["Id"], name)
+    else:
+        engine.remove(aside["Id"], force=True)
+
+
+def drop_snapshots(engine: Engine, name: str) -> None:
+    """Remove what `recreate` left as the image of a container that is gone; its layers go along."""
+    _drop(engine, name)
+    _drop(engine, _next(name))
+
+
+def _drop(engine: Engine, tag: str) -> None:
+    if engine.image(f"{_SNAPSHOTS}:{tag}") is not None:
+        # Another container may have been made from it by hand; then it stays.
+        with contextlib.suppress(EngineError):
+            engine.remove_image(f"{_SNAPSHOTS}:{tag}")
+
+
+def _running_commands(engine: Engine, found: dict[str, Any]) -> int:
+    if not found["State"].get("Running"):
+        return 0
+    return sum(engine.exec_running(exec_id) for exec_id in found.get("ExecIDs") or [])
+
+
+def _snapshot(engine: Engine, found: dict[str, Any], tag: str) -> str:
+    """The id of an image of the container's files. Each adds a layer; a deep chain is made one layer."""
+    name = found["Name"].lstrip("/")
+    below = engine.image(found["Image"]) or {}
+    if len((below.get("RootFS") or {}).get("Layers") or []) < MOST_LAYERS:
+        return engine.commit(name, _SNAPSHOTS, tag)
+    return engine.import_image(engine.export(name), _SNAPSHOTS, tag, [])

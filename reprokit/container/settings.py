@@ -1,0 +1,84 @@
+"""What a user may choose about a container, as its label keeps it, and how later choices are merged in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from reprokit.container.spec import Mount, Port
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Choices of one command; None or empty leaves the container as it is, a new one as the recipe says.
+
+    `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in
+    bytes. `replace_stale` removes a container, and its files, whose image has been built anew since.
+    """
+
+    name: str | None = None
+    gpus: str | None = None
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[Port, ...] = ()
+    shm: int | None = None
+    network: str | None = None
+    replace_stale: bool = False
+
+
+DEFAULTS = RunOptions()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`gpus` as asked for, `rung` the way they were given; `ports` on the host's side as they came to be."""
+
+    gpus: str = "none"
+    rung: str = "none"
+    mounts: tuple[Mount, ...] = ()
+    ports: tuple[Port, ...] = ()
+    shm: int = 1 << 30
+    network: str = "bridge"
+
+
+def merge(have: Settings, options: RunOptions) -> Settings:
+    """`have` with `options`: a mount replaces one of its target, a port one of its container port."""
+    mounts = {m.target: m for m in (*have.mounts, *options.mounts)}
+    ports = [
+        p
+        for p in have.ports
+        if (p.container, p.protocol) not in {(n.container, n.protocol) for n in options.ports}
+    ]
+    return replace(
+        have,
+        gpus=have.gpus if options.gpus is None else options.gpus,
+        mounts=tuple(mounts.values()),
+        ports=tuple(dict.fromkeys((*ports, *options.ports))) if options.ports else have.ports,
+        shm=options.shm or have.shm,
+        network=options.network or have.network,
+    )
+
+
+def changes(have: Settings, want: Settings) -> list[str]:
+    """In words, what makes `want` another container than `have`; empty where nothing does."""
+    found = [f"mount {m.target}" for m in want.mounts if m not in have.mounts]
+    found += [f"port {p.host}" for p in want.ports if p not in have.ports]
+    found += ["port removed"] if set(have.ports) - set(want.ports) and not found else []
+    found += [f"--gpus {want.gpus}"] if want.gpus != have.gpus else []
+    found += [f"--shm-size {want.shm}"] if want.shm != have.shm else []
+    found += [f"--network {want.network}"] if want.network != have.network else []
+    return found
+
+
+def to_label(settings: Settings) -> str:
+    return json.dumps(asdict(settings), sort_keys=True)
+
+
+def from_label(text: str) -> Settings:
+    """Raises ValueError where `text` is not what `to_label` wrote."""
+    try:
+        data = json.loads(text)
+        mounts = tuple(Mount(**m) for m in data.pop("mounts"))
+        ports = tuple(Port(**p) for p in data.pop("ports"))
+        return Settings(mounts=mounts, ports=ports, **data)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a container's settings: {error}") from None
