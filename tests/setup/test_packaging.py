@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
@@ -71,8 +71,7 @@ def test_heavy_requirements_come_with_an_extra_only(wheel: Path) -> None:
 
 def test_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     sdist = build("sdist", ROOT, tmp_path / "sdist")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+    shutil.unpack_archive(sdist, tmp_path)
     (unpacked,) = tmp_path.glob("reprokit-*")
     assert names_in(build("wheel", unpacked, tmp_path / "again")) == names_in(wheel)
 
