@@ -1,0 +1,106 @@
+"""Try one variant of a recipe: its check, its build, its smoke commands in a fresh container."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from reprokit.bench.hardware import Execute, probe
+from reprokit.container.execute import Completed
+from reprokit.errors import ReprokitError, WorkFailed
+from reprokit.recipe.find import Target
+from reprokit.recipe.model import Smoke
+from reprokit.smoke.result import Result, Step
+
+NO_GPU = "it needs a GPU, and here is none"
+_KEPT_OUTPUT = 20_000
+_T = TypeVar("_T")
+
+
+class CommandFailed(WorkFailed):
+    """A smoke command did not do what its recipe says; `output` is the end of what it wrote."""
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+@dataclass
+class Trial:
+    """What trying takes from the world. Each raises a ReprokitError where it fails.
+
+    `container` gives a way to run commands in a fresh container, which it removes at the end; `on_step` is
+    told the name of each step as it begins.
+    """
+
+    check: Callable[[Target], object]
+    build: Callable[[Target], object]
+    container: Callable[[Target], AbstractContextManager[Execute]]
+    on_step: Callable[[Target, str], None] = field(default=lambda target, name: None)
+
+    def run(self, target: Target) -> Result:
+        """Every step in turn. A failed command stops no other; anything else that fails ends the trial."""
+        steps: list[Step] = []
+        commands = [s for s in target.recipe.smoke if not s.variants or target.variant_name in s.variants]
+        failed = 0
+        with ExitStack() as stack:
+            try:
+                self._step(steps, target, "check", lambda: self.check(target))
+                self._step(steps, target, "build", lambda: self.build(target))
+                execute = self._step(
+                    steps, target, "container", lambda: stack.enter_context(self.container(target))
+                )
+                has_gpu = any(command.gpu for command in commands) and probe(execute).has_gpu
+                for command in commands:
+                    if command.gpu and not has_gpu:
+                        steps.append(Step(title(command), "skip", reason=NO_GPU))
+                        continue
+                    with suppress(CommandFailed):
+                        self._command(steps, target, command, execute)
+            except ReprokitError as error:
+                failed = error.exit_code
+        if not failed:
+            failed = int(any(step.status == "fail" for step in steps))
+        return Result(target.label, tuple(steps), failed)
+
+    def _command(self, steps: list[Step], target: Target, command: Smoke, execute: Execute) -> None:
+        argv = ["bash", "-c", command.command]
+        self._step(
+            steps,
+            target,
+            title(command),
+            lambda: judge(command, execute(argv, workdir=target.variant.workdir)),
+        )
+
+    def _step(self, steps: list[Step], target: Target, name: str, action: Callable[[], _T]) -> _T:
+        self.on_step(target, name)
+        started = time.monotonic()
+        try:
+            result = action()
+        except ReprokitError as error:
+            reason = f"{error.message} ({error.where})" if error.where else error.message
+            output = error.output if isinstance(error, CommandFailed) else f"{reason}\n{error.hint}".strip()
+            steps.append(Step(name, "fail", time.monotonic() - started, reason, output))
+            raise
+        steps.append(Step(name, "pass", time.monotonic() - started))
+        return result
+
+
+def judge(command: Smoke, done: Completed) -> None:
+    """Raises CommandFailed where the command failed, or its output lacks what the recipe expects."""
+    output = (done.stdout + done.stderr)[-_KEPT_OUTPUT:]
+    if done.exit_code:
+        last = output.strip().splitlines()[-1:] or ["it wrote nothing"]
+        raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output)
+    if command.expect and not re.search(command.expect, done.stdout + done.stderr, re.MULTILINE):
+        raise CommandFailed(f"its output has no match for {command.expect!r}", output)
+
+
+def title(command: Smoke) -> str:
+    """The first line of a command, shortened."""
+    first, *rest = command.command.strip().splitlines() or [""]
+    return first if len(first) <= 80 and not rest else f"{first[:77]}..."
