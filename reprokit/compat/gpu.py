@@ -1,0 +1,89 @@
+"""GPU names as people write them: `3090`, `NVIDIA GeForce RTX 3090`, `A100-SXM4-80GB`, `8.6`, `sm_86`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from reprokit.compat.facts import Facts
+from reprokit.compat.model import Gpu
+from reprokit.errors import UsageError
+
+# What vendors and tools add to a product's name and that does not change its capability.
+_NOISE = re.compile(
+    r"\b(nvidia|corporation|graphics|device|gpu|generation|edition|workstation|server|design"
+    r"|pcie?|sxm\d?|nvl\d*|dgxs?|hgx|ls|hbm\d?e?|gddr\dx?|(?:mobile|max-?q)|\d+ ?g[bi]?b?)\b"
+)
+_LAPTOP = re.compile(r"\b(laptop|mobile|notebook|max-?q)\b")
+_FAMILIES = ("geforce", "tesla", "quadro", "rtx", "gtx", "gt", "jetson", "agx")
+
+
+def parse_gpu(facts: Facts, text: str) -> Gpu | None:
+    """The GPU meant, None for `none`. Raises UsageError for names and capabilities that nobody knows, or several match."""
+    wanted = text.strip().lower()
+    if wanted == "none":
+        return None
+    bare = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", wanted)
+    if bare and ("." in wanted or not wanted[0].isdigit()):
+        return _capability(facts, int(bare[1]), int(bare[2]), text)
+    found = _index(facts).get(_plain(wanted), [])
+    if not found and _LAPTOP.search(wanted):
+        found = _index(facts).get(_plain(_LAPTOP.sub(" ", wanted)), [])
+    if len({gpu.capability for gpu in found}) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(sorted(gpu.name for gpu in found))
+        raise UsageError(f"several GPUs are called {text!r}", hint=f"write one of {names}, or a compute capability")
+    raise UsageError(f"unknown GPU {text!r}", hint=_hint(facts, wanted))
+
+
+def _capability(facts: Facts, major: int, minor: int, text: str) -> Gpu:
+    known = facts["gpus"]["capabilities"]
+    if f"{major}.{minor}" not in known:
+        raise UsageError(f"no GPU has compute capability {text}", hint=f"there are {', '.join(known)}")
+    return Gpu(f"capability {major}.{minor}", (major, minor))
+
+
+def _plain(text: str) -> str:
+    """The name without vendor, form factor, memory, spaces and dashes; a laptop part stays one."""
+    text = re.sub(r"[-_/()]", " ", text.lower())
+    text = re.sub(r"max q", "maxq", text)
+    laptop = bool(_LAPTOP.search(text))
+    text = _NOISE.sub(" ", _LAPTOP.sub(" ", text))
+    return re.sub(r"[^a-z0-9]", "", text) + ("laptop" if laptop else "")
+
+
+def _index(facts: Facts) -> dict[str, list[Gpu]]:
+    """Every spelling: the plain name, and that without its family words."""
+    return facts.derived("gpus by spelling", _make_index)
+
+
+def _make_index(facts: Facts) -> dict[str, list[Gpu]]:
+    index: dict[str, list[Gpu]] = {}
+    for group in facts["gpus"]["groups"]:
+        major, minor = map(int, group["cc"].split("."))
+        spellings = [(n, n) for n in group["names"]] + list(group.get("aliases", {}).items())
+        for spelling, name in spellings:
+            gpu = Gpu(name.removeprefix("GeForce ").removeprefix("Tesla "), (major, minor), group["line"])
+            for plain in _spellings(spelling):
+                known = index.setdefault(plain, [])
+                if gpu not in known:
+                    known.append(gpu)
+    return index
+
+
+def _spellings(name: str) -> set[str]:
+    words = re.sub(r"[-_/()]", " ", name.lower()).split()
+    found = {_plain(name)}
+    while len(words) > 1 and words[0] in _FAMILIES:
+        words = words[1:]
+        found.add(_plain(" ".join(words)))
+    return found
+
+
+def _hint(facts: Facts, wanted: str) -> str:
+    index = _index(facts)
+    near = difflib.get_close_matches(_plain(wanted), list(index), n=5, cutoff=0.5)
+    names = list(dict.fromkeys(gpu.name for plain in near for gpu in index[plain]))[:3]
+    also = "a compute capability such as 8.6 is taken too"
+    return f"did you mean {' or '.join(names)}? {also}" if names else also

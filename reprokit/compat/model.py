@@ -1,0 +1,80 @@
+"""The data of a check: what is asked (`Stack`) and what is answered (`Finding`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "unknown", "info"]
+Purpose = Literal["compile", "run", "ptx", "import"]
+PURPOSES: tuple[Purpose, ...] = ("compile", "run", "ptx", "import")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "unknown", "info")
+PIN_NAMES = (
+    "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
+    "cutlass", "flash_attn", "transformers", "distro", "base",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict. `nearest` holds pins that end it (`cuda=11.1`), `sources` ids of facts/sources.yaml."""
+
+    severity: Severity
+    rule: str
+    subjects: tuple[str, ...]
+    reason: str
+    nearest: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty."""
+
+    name: str
+    capability: tuple[int, int]
+    line: str = ""
+
+    @property
+    def sm(self) -> int:
+        """86 for capability 8.6."""
+        return self.capability[0] * 10 + self.capability[1]
+
+    @property
+    def label(self) -> str:
+        """As findings name it: `gpu=RTX 3090 (sm_86)`."""
+        return f"gpu={self.name} (sm_{self.sm})"
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine, as far as it is known. Sizes are bytes."""
+
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    driver: str | None = None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Pins, what they are for, and where they are to work. Sizes are bytes.
+
+    `declared` are the capabilities that a recipe is meant for; `pinned_exactly` asks every wheel's pin to name one
+    release; `projects` are the source trees that are built; `requires_driver` is a recipe's lowest driver.
+    """
+
+    pins: Mapping[str, str]
+    purpose: Purpose = "compile"
+    gpus: tuple[Gpu, ...] = ()
+    driver: str | None = None
+    needs_apis: tuple[str, ...] = ()
+    cxx_standard: str | None = None
+    needs_gpu: Literal["required", "optional", "none"] = "optional"
+    declared: tuple[tuple[int, int], ...] = ()
+    requires_driver: str | None = None
+    requires_memory: int = 0
+    requires_disk: int = 0
+    projects: tuple[str, ...] = ()
+    pinned_exactly: bool = False
+    host: Host | None = field(default=None)

@@ -1,0 +1,180 @@
+"""The nearest other pins that end a finding, found by asking the rules again."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterator
+
+from reprokit.compat.base import nvidia_references, parse_base
+from reprokit.compat.known import releases, suggestions
+from reprokit.compat.model import Finding
+from reprokit.compat.verdict import Rule
+from reprokit.compat.version import key, key_or_zero, public
+from reprokit.compat.view import View
+
+Judge = Callable[..., Iterator[tuple[Rule, Finding]]]
+_FULL_CHECKS = 6  # candidates that are also held against all other rules; each costs a whole evaluation
+
+
+def nearest(rule: Rule, finding: Finding, view: View, judge: Judge) -> tuple[str, ...]:
+    """Pins such as `cuda=11.1`, at most one a pin that may change (two for torch: any build, PyPI's own).
+
+    Each ends the finding, given everything else. One that brings no new error elsewhere is preferred to a nearer
+    one that does.
+    """
+    found = []
+    before = _errors(view, judge)
+    for name in rule.changes:
+        for options in _options(view, name):
+            best = _best(rule, finding, view, judge, options, before)
+            if best:
+                found.append(f"{best[0]}={best[1]}")
+    return tuple(dict.fromkeys(found))
+
+
+def _best(
+    rule: Rule, finding: Finding, view: View, judge: Judge, options: list[tuple[str, str]], before: set[str]
+) -> tuple[str, str] | None:
+    clean, tolerable = [], []
+    for name, text in options:
+        state = _state(rule, finding, view.changed(name, text), judge, name)
+        if state == "clean":
+            clean.append((name, text))
+            if len(clean) == _FULL_CHECKS:
+                break
+        elif state == "tolerable" and finding.severity == "error":
+            tolerable.append((name, text))
+    for ended in (clean, tolerable):
+        for name, text in ended[:_FULL_CHECKS]:
+            if not _errors(view.changed(name, text), judge) - before:
+                return name, text
+        if ended:
+            return ended[0]
+    return None
+
+
+def _state(rule: Rule, finding: Finding, view: View, judge: Judge, name: str) -> str:
+    """`clean` where the rule says nothing more on these subjects, `tolerable` where it only warns, else `bad`."""
+    others = _others(finding.subjects, name)
+    severities = {
+        f.severity for _, f in judge(view, rule) if f.severity != "info" and _others(f.subjects, name) >= others
+    }
+    if not severities:
+        return "clean"
+    return "bad" if severities & {"error", "unknown"} else "tolerable"
+
+
+def _others(subjects: tuple[str, ...], name: str) -> frozenset[str]:
+    """The subjects that stay when `name` changes; all that a base brings may change with it."""
+    gone = ("base", "cuda", "cudnn", "distro", "torch", "python") if name == "base" else (name,)
+    return frozenset(s for s in subjects if s.partition("=")[0] not in gone)
+
+
+def _errors(view: View, judge: Judge) -> set[str]:
+    """Errors by rule and by the kinds of their subjects, GPUs by name."""
+    return {
+        f.rule + "|" + ",".join(s if s.startswith("gpu=") else s.partition("=")[0] for s in f.subjects)
+        for _, f in judge(view)
+        if f.severity == "error"
+    }
+
+
+def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
+    """Lists of replacements, nearest first; a list offers at most one."""
+    if name == "driver":
+        if view.stack.driver:
+            yield _ordered(view.stack.driver, [("driver", d) for d in _drivers(view)])
+        return
+    if name == "base":
+        if view.base:
+            yield _bases(view)
+        return
+    pin = view.pin(name)
+    if pin is None:
+        return
+    if pin.from_base:
+        yield _bases(view)
+    elif name == "distro":
+        yield [("distro", d) for d in _distros(view, pin.versions[0] if pin.versions else pin.text)]
+    elif name == "torch":
+        yield from _torches(view, pin.text)
+    else:
+        yield _ordered(pin.text, [(name, v) for v in suggestions(view.facts, name)])
+
+
+def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
+    """Wheels by CUDA build of any index, then PyPI's own."""
+    table = view.facts["torch"]["releases"]
+    known = releases(view.facts, "torch")
+    builds = [("torch", f"{v}+cu{b.replace('.', '')}") for v in known for b in table[v]["builds"]]
+    yield _ordered(text, builds)
+    if "+" not in text:
+        yield _ordered(text, [("torch", v) for v in known])
+
+
+def _bases(view: View) -> list[tuple[str, str]]:
+    """Other references of the same kind of base, nearest in CUDA or release first."""
+    base = view.base
+    if base is None:
+        return []
+    if base.kind == "nvidia_cuda":
+        return _nvidia_bases(view)
+    if base.kind == "pytorch" and base.flavour == "runtime":
+        return [("base", f"{base.repository}:{base.tag.removesuffix('runtime')}devel")]
+    if base.kind == "distro":
+        return [("base", d) for d in _distros(view, base.implied.get("distro", base.repository + ":"))]
+    return []
+
+
+def _nvidia_bases(view: View) -> list[tuple[str, str]]:
+    base = view.base
+    assert base is not None
+    want = base if base.flavour else parse_base(view.facts, f"{base.repository}:11.0.3-devel-ubuntu20.04")
+    references = nvidia_references(view.facts, want)
+    if view.stack.purpose == "compile":
+        references = [r.replace("-runtime-", "-devel-").replace("-base-", "-devel-") for r in references]
+    references = [r for r in references if r != base.text]
+    parsed = {r: parse_base(view.facts, r) for r in references}
+    ordered = _ordered(
+        base.implied.get("cuda", "0"), [(r, parsed[r].implied["cuda"]) for r in references], same_series_first=True
+    )
+    # The sort is stable: within one CUDA, the base's own distribution first.
+    rank = {r: i for i, (r, _) in enumerate(ordered)}
+    order = {v: i for i, v in enumerate(dict.fromkeys(parsed[r].implied["cuda"] for r, _ in ordered))}
+    references = sorted(rank, key=lambda r: (order[parsed[r].implied["cuda"]], parsed[r].os != base.os, rank[r]))
+    return [("base", r) for r in references]
+
+
+def _ordered(
+    current: str, options: list[tuple[str, str]], same_series_first: bool = False
+) -> list[tuple[str, str]]:
+    """Options by how many known versions lie between; those below first on a tie. Of versions, `current` is left out."""
+    at = key_or_zero(public(current))
+    keys = sorted({key(text) for _, text in options})
+    place = bisect.bisect_left(keys, at)
+    exact = place < len(keys) and keys[place] == at
+
+    def distance(option: tuple[str, str]) -> tuple[bool, int, bool]:
+        mine = key(option[1])
+        index = bisect.bisect_left(keys, mine)
+        steps = index - place if exact or index < place else index - place + 1
+        return (same_series_first and mine[:2] != at[:2], abs(steps), mine > at)
+
+    return sorted((o for o in options if o[1] != current), key=distance)
+
+
+def _distros(view: View, current: str) -> list[str]:
+    """Other distributions, the same family first, then by how many releases lie between."""
+    names = list(view.facts["distros"]["distros"])
+    at = names.index(current) if current in names else 0
+    family = current.partition(":")[0]
+    others = [n for n in names if n != current]
+    return sorted(others, key=lambda n: (not n.startswith(family), abs(names.index(n) - at)))
+
+
+def _drivers(view: View) -> list[str]:
+    found = set()
+    for toolkit in view.facts["cuda"]["toolkits"].values():
+        found.update(toolkit["driver_by_release"].values())
+        found.update(d for d in (toolkit["driver_min"], toolkit["family_driver_min"]) if d)
+    return sorted(found, key=key)

@@ -1,0 +1,34 @@
+"""Pins by themselves: those that no fact covers, and those that leave a choice to the day of the build."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reprokit.compat.known import releases
+from reprokit.compat.verdict import Clash, unknown, warning
+from reprokit.compat.version import parts
+from reprokit.compat.view import View
+
+_WHEELS = ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers")
+
+
+def covered(view: View) -> Iterator[Clash]:
+    for name in view.stack.pins:
+        pin = view.pin(name)
+        if pin is None or name == "base" or pin.versions:
+            continue
+        known = releases(view.facts, name)
+        span = f"; they know {known[0]} to {known[-1]}" if known else ""
+        yield (pin.label,), unknown(f"the facts do not cover {pin.label}{span}")
+
+
+def exact(view: View) -> Iterator[Clash]:
+    if not view.stack.pinned_exactly:
+        return
+    for name in _WHEELS:
+        pin = view.pin(name)
+        found = parts(pin.text) if pin else None
+        if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:
+            yield (pin.label,), warning(
+                f"{pin.text} names {len(pin.versions)} releases: the newest of the day would be taken", ("by_hand",)
+            )

@@ -1,0 +1,92 @@
+"""Versions as people pin them: exact, or a prefix such as `11` that stands for all releases it begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+_FORM = re.compile(r"(\d+(?:\.\d+)*)(?:[.-]?(post|rc|b|a|dev)\.?(\d*))?(?:\+([A-Za-z0-9.]+))?")
+_PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, "": 0, "post": 1}
+_WIDTH = 6
+
+Key = tuple[int, ...]
+
+
+@lru_cache(maxsize=8192)
+def parts(text: str) -> tuple[tuple[int, ...], str, int, str] | None:
+    """Release numbers, phase, its number, local part; None where `text` is not a version."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        return None
+    numbers = tuple(int(n) for n in match[1].split("."))
+    return numbers, match[2] or "", int(match[3] or 0), match[4] or ""
+
+
+@lru_cache(maxsize=8192)
+def key(text: str) -> Key:
+    """Sort key; `1.2` and `1.2.0` are equal, local parts do not count. Raises ValueError."""
+    found = parts(text)
+    if found is None:
+        raise ValueError(f"{text!r} is not a version")
+    numbers, phase, number, _ = found
+    return (*numbers, *(0,) * (_WIDTH - len(numbers)), _PHASES[phase], number)
+
+
+def local(text: str) -> str:
+    """`cu111` of `1.8.0+cu111`."""
+    return text.partition("+")[2]
+
+
+def public(text: str) -> str:
+    """`1.8.0` of `1.8.0+cu111`."""
+    return text.partition("+")[0]
+
+
+@lru_cache(maxsize=8192)
+def series(text: str, count: int = 2) -> str:
+    """The first `count` numbers: `11.4` of `11.4.3`; fewer where there are no more."""
+    found = parts(text)
+    return ".".join(map(str, found[0][:count])) if found else text
+
+
+@lru_cache(maxsize=65536)
+def begins(prefix: str, text: str) -> bool:
+    """Whether `text` is `prefix` or one of its releases: `11` begins `11.8.0`, `0.4.0` begins `0.4`."""
+    left, right = parts(prefix), parts(text)
+    if left is None or right is None:
+        return False
+    if key(prefix) == key(text):
+        return True
+    return left[1] == "" and left[0] == right[0][: len(left[0])]
+
+
+def covered(pin: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known releases that `pin` stands for; `pin` itself where it is a release of a known series; else ()."""
+    pin = public(pin)
+    if parts(pin) is None:
+        return ()
+    releases = tuple(v for v in known if begins(pin, v))
+    if releases:
+        return releases
+    return (pin,) if any(begins(v, pin) for v in known) else ()
+
+
+def at_most(version: str, limit: str) -> bool:
+    """`version` <= `limit`, where a limit `9` allows all of 9.x."""
+    return key(version) <= key(limit) or begins(limit, version)
+
+
+def within(version: str, span: Mapping[str, Any]) -> bool:
+    """Whether `version` lies in a fact's span: `from` and `to` inclusive (a short `to` means its series), `below` not."""
+    if "from" in span and key(version) < key(span["from"]):
+        return False
+    if "below" in span and key(version) >= key(span["below"]):
+        return False
+    return "to" not in span or at_most(version, span["to"])
+
+
+def key_or_zero(text: str) -> Key:
+    """`key`, or () where `text` is not a version."""
+    return key(text) if parts(text) else ()
