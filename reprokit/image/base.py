@@ -34,7 +34,9 @@ class Base:
         """One line for people."""
         if self.how == "bootstrapped":
             return f"{self.reference}: bootstrapped from the distribution's packages ({self.name}), not the vendor's image"
-        where = {"engine": "on the engine", "registry": "from its registry"}.get(self.how, f"from the {self.how}")
+        where = {"engine": "on the engine", "registry": "from its registry"}.get(
+            self.how, f"from the {self.how}"
+        )
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 

@@ -85,13 +85,15 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
         repository, _, tag = name_of(release).partition(":")
         say(f"importing {tar.stat().st_size / 1e6:.0f} MB as {repository}:{tag}")
         with tar.open("rb") as stream:
-            engine.import_image(stream, repository, tag, _changes(release, status.read_text(errors="replace")))
+            engine.import_image(
+                stream, repository, tag, _changes(release, status.read_text(errors="replace"))
+            )
     return name_of(release)
 
 
 def _command(tool: str, release: Release, status: Path) -> list[str]:
     command = [tool, "--variant=minbase", "--format=tar", f"--components={_COMPONENTS[release.distribution]}"]
-    command += ["--aptopt=Acquire::Languages \"none\"", "--dpkgopt=force-unsafe-io"]
+    command += ['--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io"]
     command += [f"--customize-hook={hook}" for hook in _HOOKS]
     command.append(f"--customize-hook=download /var/lib/dpkg/status {status}")
     return [*command, release.codename, "-"]
@@ -100,7 +102,12 @@ def _command(tool: str, release: Release, status: Path) -> list[str]:
 def _run(command: list[str], out: object, release: Release, say: Callable[[str], None]) -> None:
     lines: deque[str] = deque(maxlen=60)
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace"  # type: ignore[call-overload]
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",  # type: ignore[call-overload]
     ) as process:
         try:
             for line in process.stderr:
@@ -117,18 +124,31 @@ def _run(command: list[str], out: object, release: Release, say: Callable[[str],
 def explain(lines: list[str], release: Release) -> ReprokitError:
     """mmdebstrap's output as one error."""
     text = "\n".join(lines)
-    first = next((ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else "")
+    first = next(
+        (ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else ""
+    )
     what = f"{release.name} could not be bootstrapped: {first}"
     if "NO_PUBKEY" in text or "keyring" in first:
-        return EngineError(what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring")
+        return EngineError(
+            what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring"
+        )
     if "No space left" in text:
-        return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
-    if re.search(r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect", text):
-        return SourceError(what, hint="the distribution's archive cannot be reached; set http_proxy if a proxy is needed")
+        return EngineError(
+            f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR"
+        )
+    if re.search(
+        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect",
+        text,
+    ):
+        return SourceError(
+            what, hint="the distribution's archive cannot be reached; set http_proxy if a proxy is needed"
+        )
     if re.search(r"unshare|newuidmap|fakechroot|Operation not permitted|mount", first):
         return EngineError(what, hint="run as root, or install uidmap so that mmdebstrap can map user ids")
     if "does not have a Release file" in text or "404" in text:
-        return SourceError(what, hint="has the release left its archive? pull the base where a registry can be reached")
+        return SourceError(
+            what, hint="has the release left its archive? pull the base where a registry can be reached"
+        )
     return SourceError(what)
 
 

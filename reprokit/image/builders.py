@@ -1,0 +1,51 @@
+"""The two ways to build an image, and what both are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.image.events import Event
+from reprokit.image.render import Rendered
+
+BUILDERS = ("classic", "buildkit")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A build: the Dockerfile, what the image is called, and what it is built with.
+
+    `proxies` are the predefined arguments that lead to the gateway; they hold its password. `base_id` and `base_name`
+    are the same image: the classic builder takes ids, BuildKit only names.
+    """
+
+    name: str
+    rendered: Rendered
+    base_id: str
+    base_name: str
+    arguments: Mapping[str, str]
+    proxies: Mapping[str, str]
+    labels: Mapping[str, str]
+    no_cache: bool = False
+
+
+class Builder(Protocol):
+    """Runs a plan. Its events end in `Built` or `Failed`; closing them stops the build and leaves nothing running."""
+
+    def run(self, plan: Plan) -> Iterator[Event]: ...
+
+
+def builder(name: str, engine: Engine) -> Builder:
+    """The builder called `name`. Raises UsageError for another name, EngineError where it cannot be used here."""
+    if name == "classic":
+        from reprokit.image.classic import Classic
+
+        return Classic(engine)
+    if name == "buildkit":
+        from reprokit.image.buildkit import BuildKit
+
+        return BuildKit(engine)
+    raise UsageError(f"unknown builder {name!r}", hint=f"builders: {', '.join(BUILDERS)}")

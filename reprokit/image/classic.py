@@ -1,0 +1,116 @@
+"""The engine's classic builder, spoken to through docker-py."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+from reprokit.image.builders import Plan
+from reprokit.image.context import context_tar
+from reprokit.image.events import Built, Cached, Event, Failed, Output, Step
+
+_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
+_STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
+_RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})$")
+_KILL_TIMEOUT_S = 30
+
+
+class Classic:
+    """Builds with the engine's own builder, which needs no client beside reprokit."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.running = ""
+
+    def run(self, plan: Plan) -> Iterator[Event]:
+        """Build. Raises EngineError where the engine goes away."""
+        context = context_tar({"Dockerfile": plan.rendered.dockerfile.encode()})
+        stream = self.engine.build(
+            context,
+            tag=plan.name,
+            buildargs={**plan.arguments, **plan.proxies, **base_argument(plan, plan.base_id)},
+            labels=dict(plan.labels),
+            network_mode="host",
+            nocache=plan.no_cache,
+            rm=True,
+            forcerm=True,
+        )
+        try:
+            yield from self._events(stream, plan)
+        finally:
+            stream.close()
+            context.close()
+            self._tidy()
+
+    def _events(self, stream: Iterator[dict], plan: Plan) -> Iterator[Event]:
+        step, last_good, image_id = Step(0, 0, plan.rendered.spans[0][2], ""), "", ""
+        for line in _lines(stream):
+            if isinstance(line, dict):
+                if "error" in line:
+                    yield Failed(step.block, step.text, line["error"].strip(), last_good)
+                    return
+                image_id = line["aux"]["ID"]
+            elif match := _STEP.fullmatch(line):
+                number, total = int(match[1]), int(match[2])
+                # The engine adds a last step for the labels, which no line of the Dockerfile stands for.
+                known = number <= len(plan.rendered.steps)
+                block = plan.rendered.block_of_step(number) if known else "labels"
+                step = Step(number, total, block, " ".join(match[3].split()))
+                yield step
+            elif line == " ---> Using cache":
+                yield Cached()
+            elif match := _RUNNING.fullmatch(line):
+                self.running = match[1]
+            elif match := _STATE.fullmatch(line):
+                last_good, self.running = match[1], ""
+            elif not line.startswith(("Removing intermediate container ", "Successfully ")):
+                yield Output(line)
+        if not image_id:
+            raise EngineError(
+                "the engine ended the build without a word", plan.name, "its own log may say why"
+            )
+        yield Built(image_id)
+
+    def _tidy(self) -> None:
+        """See the step's container gone: the engine kills it when its client leaves, but not at once."""
+        deadline = time.monotonic() + _KILL_TIMEOUT_S
+        while self.running and self.engine.container(self.running) is not None:
+            if time.monotonic() > deadline:
+                self.engine.remove(self.running, force=True)
+                return
+            time.sleep(0.1)
+
+
+def base_argument(plan: Plan, base: str) -> dict[str, str]:
+    return {"BASE": base} if re.search(r"^ARG BASE\b", plan.rendered.dockerfile, re.MULTILINE) else {}
+
+
+def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:
+    """The stream's text cut into lines, with its `error` and result as they are.
+
+    A chunk of output may end anywhere; a step's own lines come whole, though not always after a line end.
+    """
+    rest = ""
+    for event in stream:
+        if "stream" in event:
+            *lines, rest = (rest + event["stream"]).split("\n")
+            if rest.startswith("Step ") and _STEP.match(rest):
+                lines, rest = [*lines, rest], ""
+            for line in lines:
+                line = (
+                    line.rsplit("\r", 1)[-1]
+                    if not line.endswith("\r")
+                    else line.rstrip("\r").rsplit("\r", 1)[-1]
+                )
+                if line.strip():
+                    yield line
+        elif "error" in event or "ID" in event.get("aux", {}):
+            if rest.strip():
+                yield rest
+            rest = ""
+            yield event
+    if rest.strip():
+        yield rest

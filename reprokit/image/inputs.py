@@ -1,0 +1,92 @@
+"""All that decides what an image holds, resolved, and one hash over it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from reprokit.errors import UsageError
+from reprokit.image.base import Base
+from reprokit.image.blocks import wheel_requirements
+from reprokit.image.render import Rendered
+from reprokit.recipe.find import Target
+from reprokit.supply import git, wheels
+from reprokit.supply.gateway import GIT_URL, index_url
+from reprokit.supply.store import Store, key_of
+from reprokit.supply.wheels import Platform, WheelSet
+
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a variant is built from: the Dockerfile, the base, its wheels, and its git commits with their submodules."""
+
+    rendered: Rendered
+    base: Base
+    wheels: WheelSet
+    commits: tuple[git.Commit, ...]
+
+    @cached_property
+    def hash(self) -> str:
+        """64 hex digits. The builder is no part of it: both give the same image."""
+        return key_of(
+            {
+                "dockerfile": hashlib.sha256(self.rendered.dockerfile.encode()).hexdigest(),
+                "base": self.base.image_id,
+                "wheels": sorted([w.file, w.sha256] for w in self.wheels.wheels),
+                "commits": sorted([c.url, c.commit] for c in self.commits),
+            }
+        )
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """Build arguments that the Dockerfile declares."""
+        offered = {"REPROKIT_GIT": GIT_URL, "REPROKIT_WHEELS": index_url(self.wheels)}
+        return {name: value for name, value in offered.items() if _declares(self.rendered, name)}
+
+
+def resolve_inputs(
+    target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]
+) -> Inputs:
+    """Resolve and fetch what the variant takes in, asking no network for what was resolved before."""
+    found: WheelSet = WheelSet(())
+    if _declares(rendered, "REPROKIT_WHEELS"):
+        wanted, platform = wheel_requirements(target), platform_of(target, base)
+        indexes = target.variant.wheel_indexes
+        found = wheels.resolve(wanted, platform, indexes, store, say)
+    commits: list[git.Commit] = []
+    if _declares(rendered, "REPROKIT_GIT"):
+        for source in target.variant.sources:
+            commits += git.fetch_all(source.git, source.commit, source.submodules, store, say)
+    return Inputs(rendered, base, found, tuple(sorted(set(commits))))
+
+
+def platform_of(target: Target, base: Base) -> Platform:
+    """The platform that wheels must fit: the pinned Python or the distribution's, and the distribution's C library."""
+    from reprokit.compat.base import parse_base
+    from reprokit.compat.facts import bundled
+
+    name = target.variant.pins.get("distro") or parse_base(bundled(), base.reference).implied.get(
+        "distro", ""
+    )
+    release = bundled()["distros"]["distros"].get(name, {})
+    python = target.variant.pins.get("python") or release.get("python")
+    if not python:
+        raise UsageError(
+            f"the Python of {base.reference} is not known, so no wheels can be chosen for it",
+            target.label,
+            'pin it: `python: "3.11"`',
+        )
+    # 2.28 is what most wheels of today ask for at least; a base that is not known is likely a recent one.
+    glibc = release.get("glibc") or "2.28"
+    return Platform(
+        ".".join(python.split(".")[:2]), glibc, _MACHINES.get(base.architecture, base.architecture)
+    )
+
+
+def _declares(rendered: Rendered, argument: str) -> bool:
+    return re.search(rf"^ARG {argument}\b", rendered.dockerfile, re.MULTILINE) is not None

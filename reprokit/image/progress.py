@@ -1,0 +1,161 @@
+"""A build as its user sees it: a live line on a terminal, plain lines elsewhere. Both write to the stream they get."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import IO, TYPE_CHECKING, Protocol
+
+from reprokit.image.events import Cached, Event, Note, Output, Step
+from reprokit.supply.gateway import Gateway
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_WIDTH = 100
+_RATE_WINDOW_S = 3.0
+
+
+class Display(Protocol):
+    """Use as a context manager. `watch` takes a build's events, `traffic` the gateway whose bytes are shown."""
+
+    def __enter__(self) -> Display: ...
+    def __exit__(self, *_: object) -> None: ...
+    def watch(self, event: Event) -> None: ...
+    def traffic(self, gateway: Gateway) -> None: ...
+
+
+def display(stream: IO[str]) -> Display:
+    """The display that fits the stream."""
+    return Live(stream) if stream.isatty() else Plain(stream)
+
+
+class Plain:
+    """A line for each step and note."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def watch(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self._line(event.text)
+        elif isinstance(event, Step):
+            self._line(title(event))
+        elif isinstance(event, Cached):
+            self._line("  cached")
+
+    def traffic(self, gateway: Gateway) -> None:
+        pass
+
+    def _line(self, text: str) -> None:
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+
+class Live:
+    """Steps that are done scroll by with their times; the running one stands below with its last line of output."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self.console = Console(file=stream, highlight=False)
+        self.live = RichLive(
+            console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True
+        )
+        self.started = self.step_started = time.monotonic()
+        self.step: Step | None = None
+        self.cached = False
+        self.last = ""
+        self.gateway: Gateway | None = None
+        self.meter = Meter()
+
+    def __enter__(self) -> Live:
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def watch(self, event: Event) -> None:
+        if isinstance(event, Note):
+            self.last = event.text
+            self.console.print(event.text, markup=False)
+        elif isinstance(event, Step):
+            self._done()
+            self.step, self.cached, self.last = event, False, ""
+            self.step_started = time.monotonic()
+        elif isinstance(event, Cached):
+            self.cached = True
+        elif isinstance(event, Output):
+            self.last = event.line
+        else:
+            self._done()
+            self.step = None
+
+    def traffic(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    def _done(self) -> None:
+        if self.step:
+            took = "cached" if self.cached else f"{time.monotonic() - self.step_started:.1f} s"
+            self.console.print(
+                f"{title(self.step)}  {took}", markup=False, style="dim" if self.cached else None
+            )
+
+    def _render(self) -> Text:
+        from rich.text import Text
+
+        now = time.monotonic()
+        parts = [
+            title(self.step) if self.step else "preparing",
+            clock(now - (self.step_started if self.step else self.started)),
+        ]
+        if self.step:
+            parts.append(f"{clock(now - self.started)} in all")
+        if self.gateway:
+            rate = self.meter.rate(now, self.gateway.bytes_served)
+            parts.append(f"{size(self.gateway.bytes_served)} fetched" + (f", {size(rate)}/s" if rate else ""))
+        text = Text("  ".join(parts), style="bold", no_wrap=True, overflow="ellipsis")
+        if self.last:
+            text.append(f"\n  {self.last[:_WIDTH]}", style="not bold dim")
+        return text
+
+
+class Meter:
+    """Bytes a second over the last seconds."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[float, int]] = deque()
+
+    def rate(self, now: float, count: int) -> float:
+        self.samples.append((now, count))
+        while len(self.samples) > 2 and now - self.samples[0][0] > _RATE_WINDOW_S:
+            self.samples.popleft()
+        (then, before) = self.samples[0]
+        return (count - before) / (now - then) if now > then else 0.0
+
+
+def title(step: Step) -> str:
+    """`[5/23] torch: RUN ...`, cut to one line."""
+    text = f"[{step.number}/{step.total}] {step.block}: {step.text}"
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"

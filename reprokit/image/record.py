@@ -1,0 +1,67 @@
+"""Where builds leave their traces: a plain log and a record each, below the state folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from reprokit import __version__, paths
+from reprokit.image.inputs import Inputs
+from reprokit.recipe.find import Target
+from reprokit.supply.gateway import Gateway
+
+
+class Log:
+    """The plain log of one build, flushed line by line: it is read while it grows, and after a crash."""
+
+    def __init__(self, target: Target) -> None:
+        self.started = datetime.now().astimezone()
+        self.stem = f"{target.recipe.name}-{target.variant_name}-{self.started:%Y%m%dT%H%M%S}"
+        folder = paths.state() / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file, self.path = _new_file(folder, self.stem)
+
+    def line(self, text: str) -> None:
+        self.file.write(f"{text}\n")
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _new_file(folder: Path, stem: str) -> tuple[IO[str], Path]:
+    for suffix in ("", *(f"-{n}" for n in range(1, 1000))):
+        path = folder / f"{stem}{suffix}.log"
+        try:
+            return path.open("x", encoding="utf-8"), path
+        except FileExistsError:
+            continue
+    raise FileExistsError(folder / stem)
+
+
+def write_record(target: Target, inputs: Inputs, gateway: Gateway, log: Log, result: dict[str, Any]) -> Path:
+    """Keep what went into a build and what came of it, as JSON; returns the file."""
+    folder = paths.state() / "builds"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{log.path.stem}.json"
+    record = {
+        "target": target.label,
+        "recipe_file": str(target.path),
+        "reprokit": __version__,
+        "started": log.started.isoformat(timespec="seconds"),
+        "seconds": round((datetime.now().astimezone() - log.started).total_seconds(), 1),
+        "inputs": inputs.hash,
+        "base": asdict(inputs.base),
+        "wheels": [asdict(w) for w in inputs.wheels.wheels],
+        "commits": [asdict(c) for c in inputs.commits],
+        "hosts_asked": dict(sorted(gateway.hosts.items())),
+        "asked_in_vain": dict(sorted(gateway.missing.items())),
+        "bytes_through_gateway": gateway.bytes_served,
+        "log": str(log.path),
+        **result,
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return path
