@@ -52,20 +52,25 @@ def test_version():
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys, reprokit.cli as c\ntry: c.app(['--help'], standalone_mode=False)\nfinally:\n print([m for m in ('docker','pydantic','jinja2','yaml','requests') if m in sys.modules])"
+    code = """
+import sys
+from reprokit import cli
+cli.app(["--help"], standalone_mode=False)
+print([m for m in ("docker", "pydantic", "jinja2", "yaml", "requests") if m in sys.modules])
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_traceback_only_with_debug(tmp_path):
+def test_a_traceback_only_with_debug(tmp_path, monkeypatch):
     broken = tmp_path / "recipes"
     broken.mkdir()
     (broken / "x.yaml").write_text("name: [")
-    plain = subprocess.run([*REPROKIT, "show", "x"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    monkeypatch.chdir(tmp_path)
+    plain = reprokit("show", "x")
     assert plain.returncode == 2
     assert plain.stderr.startswith("error: not valid YAML") and "Traceback" not in plain.stderr
-    debug = subprocess.run([*REPROKIT, "--debug", "show", "x"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "Traceback" in debug.stderr
+    assert "Traceback" in reprokit("--debug", "show", "x").stderr
 
 
 def test_output_into_a_closed_pipe_is_no_error():
