@@ -1,29 +1,35 @@
-"""The blocks that a variant uses: read from `images/blocks`, checked against the recipe before anything runs."""
+"""The blocks that a variant uses: read from `images/blocks`, checked against the recipe beforehand."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
 from reprokit.recipe.find import Target
+from reprokit.recipe.model import Block
 from reprokit.recipe.spelling import nearest
 from reprokit.recipe.where import where_in
 
-_TYPES: dict[str, type] = {"boolean": bool, "integer": int, "string": str, "list": list}
+# The types of options in front comments; `source` and `sources` name entries of the variant's `sources`.
+_TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": list, "source": str, "sources": list}
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a block. `type` is boolean, integer, string or list (of strings)."""
+    """One option of a block. `type` is a key of `_TYPES`."""
 
     type: str
-    default: bool | int | str | tuple[str, ...]
+    default: bool | str | tuple[str, ...]
     does: str
     choices: tuple[str, ...] = ()
 
@@ -32,8 +38,8 @@ class Option:
 class Spec:
     """What the front comment of a block's template says of it.
 
-    `pins` it needs, blocks that must stand `after`-wards of, and the stage that its build part starts `build_from`:
-    `base` (sources, which nothing before them changes) or `image` (everything that stands before the block).
+    `pins` are those it needs, `after` the blocks that must stand before it. `build_from` is where its build
+    part starts: `base` (sources, which nothing changes) or `image` (all that stands before the block).
     """
 
     name: str
@@ -41,7 +47,7 @@ class Spec:
     pins: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     build_from: str = ""
-    options: dict[str, Option] = None  # type: ignore[assignment]
+    options: Mapping[str, Option] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def block_names() -> list[str]:
     return sorted(file.stem for file in (templates() / "blocks").glob("*.j2"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def spec(name: str) -> Spec:
     """The spec of the block called `name`, which exists."""
     file = templates() / "blocks" / f"{name}.j2"
@@ -72,7 +78,7 @@ def spec(name: str) -> Spec:
     options = {
         key: Option(
             value["type"],
-            tuple(value["default"]) if value["type"] == "list" else value["default"],
+            tuple(value["default"]) if isinstance(value["default"], list) else value["default"],
             value["does"],
             tuple(value.get("choices", ())),
         )
@@ -82,94 +88,129 @@ def spec(name: str) -> Spec:
     if set(data) - known:
         raise ValueError(f"{file}: unknown front fields {sorted(set(data) - known)}")
     return Spec(
-        name, data["does"], tuple(data.get("pins", ())), tuple(data.get("after", ())), data.get("build_from", ""), options
+        name,
+        data["does"],
+        tuple(data.get("pins", ())),
+        tuple(data.get("after", ())),
+        data.get("build_from", ""),
+        options,
     )
 
 
 def uses(target: Target) -> tuple[Use, ...]:
-    """The blocks of a variant in order, `base` first. Raises UsageError naming file, line and right spelling."""
-    variant = target.variant
-    found = [Use(spec("base"), {})]
-    known = block_names()
-    for index, block in enumerate(variant.blocks):
-        at = ("blocks", index)
-        placed = [use.spec.name for use in found]
-        if block.name not in known:
-            raise UsageError(
-                f"unknown block {block.name!r}{nearest(block.name, known)}",
-                where_in(target, at),
-                f"blocks: {', '.join(known)}",
-            )
-        if block.name in placed:
-            reason = "always comes first by itself" if block.name == "base" else "stands twice"
-            raise UsageError(f"block {block.name} {reason}", where_in(target, at), "remove it here")
-        this = spec(block.name)
-        for needed in this.after:
-            if needed not in placed:
-                raise UsageError(
-                    f"block {block.name} needs block {needed} before it",
-                    where_in(target, at),
-                    f"write {needed} before {block.name} in `blocks`",
-                )
-        for pin in this.pins:
-            if pin not in variant.pins:
-                raise UsageError(
-                    f"block {block.name} needs the pin {pin}",
-                    where_in(target, ("pins",)),
-                    f'write `{pin}: "VERSION"` under `pins`',
-                )
+    """The blocks of a variant in order, `base` first. Raises UsageError naming file, line and spelling."""
+    found: list[Use] = []
+    for index, block in enumerate(_with_base(target.variant.blocks)):
+        # The base that we put first is nowhere in the file; the others stand one place earlier there.
+        at = ("blocks", index - len(_with_base(target.variant.blocks)) + len(target.variant.blocks))
+        this = _placed(target, at, block.name, [use.spec.name for use in found])
         found.append(Use(this, _options(target, (*at, block.name), this, block.options)))
     _nothing_forgotten(target, [use.spec.name for use in found])
     return tuple(found)
 
 
+def _with_base(blocks: list[Block]) -> list[Block]:
+    return blocks if blocks and blocks[0].name == "base" else [Block(name="base"), *blocks]
+
+
+def _placed(target: Target, at: tuple, name: str, before: list[str]) -> Spec:
+    """The spec of a block that may stand behind those `before` it."""
+    known = block_names()
+    if name not in known:
+        hint = f"blocks: {', '.join(known)}"
+        raise UsageError(f"unknown block {name!r}{nearest(name, known)}", where_in(target, at), hint)
+    if name in before or (name == "base" and before):
+        reason = "stands twice" if name in before[1:] else "comes first, before every other block"
+        raise UsageError(f"block {name} {reason}", where_in(target, at), "remove it here")
+    for needed in spec(name).after:
+        if needed not in before:
+            raise UsageError(
+                f"block {name} needs block {needed} before it",
+                where_in(target, at),
+                f"write {needed} before {name} in `blocks`",
+            )
+    for pin in spec(name).pins:
+        if pin not in target.variant.pins:
+            raise UsageError(
+                f"block {name} needs the pin {pin}",
+                where_in(target, ("pins",)),
+                f'write `{pin}: "VERSION"` under `pins`',
+            )
+    return spec(name)
+
+
 def _options(target: Target, at: tuple, this: Spec, given: dict[str, Any]) -> dict[str, Any]:
-    filled: dict[str, Any] = {name: option.default for name, option in this.options.items()}
-    for name, value in given.items():
-        option = this.options.get(name)
-        if option is None:
-            offered = ", ".join(this.options) or "none"
+    for name in given:
+        if name not in this.options:
             raise UsageError(
                 f"block {this.name} has no option {name!r}{nearest(name, this.options)}",
                 where_in(target, (*at, name)),
-                f"options of {this.name}: {offered}",
+                f"options of {this.name}: {', '.join(this.options) or 'none'}",
             )
-        if type(value) is not _TYPES[option.type]:
-            raise UsageError(
-                f"option {name} of block {this.name} is a {option.type}, not {value!r}", where_in(target, (*at, name))
-            )
-        if option.choices and value not in option.choices:
-            raise UsageError(
-                f"option {name} of block {this.name} cannot be {value!r}{nearest(str(value), option.choices)}",
-                where_in(target, (*at, name)),
-                f"choices: {', '.join(option.choices)}",
-            )
-        filled[name] = tuple(value) if isinstance(value, list) else value
+    filled = {}
+    for name, option in this.options.items():
+        value = given.get(name, option.default)
+        if type(value) is list:
+            value = tuple(value)
+        problem = _problem(option, value, [s.name for s in target.variant.sources])
+        if problem:
+            raise UsageError(f"option {name} of block {this.name} {problem}", where_in(target, (*at, name)))
+        filled[name] = value
     return filled
 
 
+def _problem(option: Option, value: Any, sources: list[str]) -> str:
+    """What is wrong with an option's value, if anything."""
+    wanted = _TYPES[option.type]
+    if type(value) is not (tuple if wanted is list else wanted):
+        return f"is a {option.type}, not {value!r}"
+    if option.choices and value not in option.choices:
+        return f"cannot be {value!r}{nearest(value, option.choices)} (choices: {', '.join(option.choices)})"
+    if option.type.startswith("source"):
+        for name in [value] if isinstance(value, str) else value:
+            if name not in sources:
+                return f"names {name!r}, which is no entry of `sources`{nearest(name, sources)}"
+    return ""
+
+
 def _nothing_forgotten(target: Target, placed: list[str]) -> None:
-    for field, block in (("apt", "apt"), ("wheels", "wheels"), ("sources", "git")):
-        if getattr(target.variant, field) and block not in placed:
+    for name, block in (("apt", "apt"), ("wheels", "wheels"), ("sources", "git")):
+        if getattr(target.variant, name) and block not in placed:
             raise UsageError(
-                f"`{field}` names what no block installs", where_in(target, (field,)), f"add {block} to `blocks`"
+                f"`{name}` names what no block installs",
+                where_in(target, (name,)),
+                f"add {block} to `blocks`",
+            )
+    needed = {"apt": target.variant.apt, "git": target.variant.sources}
+    for block, entries in needed.items():
+        if block in placed and not entries:
+            raise UsageError(
+                f"block {block} has nothing to install", where_in(target, ("blocks",)), "remove it"
             )
 
 
-def option(target: Target, block: str, name: str) -> Any:
-    """The value of a block's option in a variant, None where the variant does not use the block."""
-    return next((use.options[name] for use in uses(target) if use.spec.name == block), None)
-
-
 def wheel_requirements(target: Target) -> list[str]:
-    """Every exact requirement of a variant, as one set for pip: those of its blocks first, then its own `wheels`."""
-    variant = target.variant
-    names = [use.spec.name for use in uses(target)]
-    found: list[str] = []
-    if "torch" in names:
-        found.append(f"torch=={variant.pins['torch']}")
-    if "dgl" in names:
-        found.append(f"{option(target, 'dgl', 'package')}=={variant.pins['dgl']}")
-    if "cudnn" in names and option(target, "cudnn", "from") == "wheel":
-        found.append(f"nvidia-cudnn-cu{variant.pins['cuda'].split('.')[0]}=={variant.pins['cudnn']}")
-    return [*found, *(w for w in variant.wheels if w not in found)]
+    """Every exact requirement of a variant, as one set for pip: its blocks' first, then its own `wheels`.
+
+    Raises UsageError where the two disagree.
+    """
+    pins = target.variant.pins
+    options = {use.spec.name: use.options for use in uses(target)}
+    found: dict[str, str] = {}
+    if "torch" in options:
+        found["torch"] = pins["torch"]
+    if "dgl" in options:
+        found[options["dgl"]["package"]] = pins["dgl"]
+    if "cudnn" in options and options["cudnn"]["from"] == "wheel":
+        found[f"nvidia-cudnn-cu{pins['cuda'].split('.')[0]}"] = pins["cudnn"]
+    requirements = [f"{name}=={version}" for name, version in found.items()]
+    for index, text in enumerate(target.variant.wheels):
+        name = canonicalize_name(Requirement(text).name)
+        if name in found and f"{name}=={found[name]}" != text:
+            at = where_in(target, ("wheels", index))
+            raise UsageError(
+                f"wheel {text} contradicts the pin {found[name]}", at, "remove it: its block installs it"
+            )
+        if text not in requirements:
+            requirements.append(text)
+    return requirements

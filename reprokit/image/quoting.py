@@ -1,8 +1,8 @@
 """How values of recipes are written into Dockerfiles.
 
-Recipes come from strangers. A value reaches a Dockerfile only through one of these filters, each made for the place
-where it lands; `finished` refuses every other value, so that a template that forgets its filter fails when it is
-rendered and not when it is exploited.
+Recipes come from strangers. A value reaches a Dockerfile only through one of these filters, each made for the
+place where it lands; `finished` refuses every other value: a template that forgets its filter fails when it is
+rendered, not when it is exploited.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _text(value: Any, place: str) -> str:
 
 
 def sh(value: str | int) -> Quoted:
-    """One word of a shell command in a RUN line. Docker expands nothing there; the shell meets single quotes."""
+    """One word of a shell command in RUN. Docker expands nothing there; the shell meets single quotes."""
     return Quoted(shlex.quote(_text(value, "a shell word")))
 
 
 def word(value: str | int) -> Quoted:
-    """One bare word, for FROM, COPY, WORKDIR and comments, where quotes mean different things to different builders."""
+    """One bare word, for FROM, COPY, WORKDIR and comments, where builders differ on what quotes mean."""
     text = _text(value, "a word")
     if not re.fullmatch(r"[A-Za-z0-9/_][A-Za-z0-9._/:@+~=-]*", text):
         raise UsageError(f"{text!r} holds characters that are not allowed here")

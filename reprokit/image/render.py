@@ -1,14 +1,14 @@
 """A variant as a Dockerfile that plain `docker build` understands.
 
-The same variant gives the same bytes. Templates are ours and sandboxed; what a recipe says enters only through the
-filters of `quoting`.
+The same variant gives the same bytes. Templates are ours and sandboxed; what recipes say enter only through
+the filters of `quoting`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
@@ -61,7 +61,7 @@ def instruction_lines(dockerfile: str) -> list[int]:
 
 
 def render(target: Target) -> Rendered:
-    """The Dockerfile of one variant. Raises UsageError where its blocks, options or pins do not fit together."""
+    """The Dockerfile of one variant. Raises UsageError where its blocks, options or pins do not fit."""
     used = uses(target)
     facts = _facts(target)
     parts: list[tuple[str, str]] = [("base", _head(target, used))]
@@ -109,7 +109,9 @@ def _part(
     environment: ImmutableSandboxedEnvironment, part: str, use: Use, facts: dict[str, Any], before: list[str]
 ) -> str:
     template = environment.get_template(f"blocks/{use.spec.name}.j2")
-    context = template.new_context({**facts, "block": use.spec.name, "options": use.options, "before": before})
+    context = template.new_context(
+        {**facts, "block": use.spec.name, "options": use.options, "before": before}
+    )
     return "".join(template.blocks[part](context))
 
 
@@ -132,18 +134,41 @@ def _facts(target: Target) -> dict[str, Any]:
     """What templates see of a variant: plain values, each to be written through a filter."""
     variant = target.variant
     wheels = [Requirement(text) for text in wheel_requirements(target)]
+    repository = _repository(variant.base)
     return {
         "pins": dict(variant.pins),
         "apt": list(variant.apt),
         "indexes": list(variant.wheel_indexes),
-        "wheels": [{"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels],
+        "wheels": [
+            {"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels
+        ],
         "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
         "sources": {s.name: s.model_dump() for s in variant.sources},
         "distro": variant.pins.get("distro", ""),
-        "vendor_base": variant.base.startswith(("nvidia/", "nvcr.io/", "docker.io/nvidia/", "pytorch/")),
+        "kept_paths": _kept_paths(target),
+        "vendor_base": repository.split("/")[0] in ("nvidia", "pytorch"),
+        "cuda_from_debian": repository == "debian",
         "python": _python(target),
         "torch_cuda": _torch_cuda(target),
+        "cudnn": ".".join(variant.pins.get("cudnn", "").split(".")[:3]),
+        "gcc": variant.pins.get("gcc", "").split(".")[0],
+        "llvm": variant.pins.get("llvm", "").split(".")[0],
     }
+
+
+def _repository(reference: str) -> str:
+    """`nvidia/cuda` of `docker.io/nvidia/cuda:11.8.0-devel`: no registry, tag or digest."""
+    path = reference.partition("@")[0]
+    registry, _, rest = path.partition("/")
+    if rest and ("." in registry or ":" in registry or registry == "localhost"):
+        path = rest
+    return path.rpartition(":")[0].removeprefix("library/") if ":" in path else path.removeprefix("library/")
+
+
+def _kept_paths(target: Target) -> list[str]:
+    """Paths of the sources that stay in the image, without those that lie inside another one."""
+    kept = [s.path for s in target.variant.sources if s.keep]
+    return [path for path in kept if not any(path.startswith(other + "/") for other in kept)]
 
 
 def _python(target: Target) -> str:
@@ -168,7 +193,7 @@ def _torch_cuda(target: Target) -> str:
     return target.variant.pins.get("cuda", "none").split(".")[0] if local != "cpu" else "none"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _environment() -> ImmutableSandboxedEnvironment:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -182,5 +207,4 @@ def _environment() -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
     )
     environment.filters |= quoting.FILTERS
-    environment.filters["major"] = lambda version: version.split(".")[0]
     return environment
