@@ -43,7 +43,7 @@ class Engine:
     @property
     def url(self) -> str:
         """The address, as DOCKER_HOST would name it."""
-        return os.environ.get("DOCKER_HOST") or str(self.api.base_url).replace("http+docker://localhost", _SOCKET)
+        return _address()
 
     def info(self) -> dict[str, Any]:
         with _translated():
@@ -309,6 +309,10 @@ def _translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Ite
         ) from None
 
 
+def _address() -> str:
+    return os.environ.get("DOCKER_HOST") or docker.ContextAPI.kwargs_from_context().get("base_url") or _SOCKET
+
+
 def _root_cause(error: BaseException) -> str:
     while error.__context__ is not None:
         error = error.__context__
@@ -317,7 +321,7 @@ def _root_cause(error: BaseException) -> str:
 
 def _no_engine(error: Exception) -> EngineError:
     cause = _root_cause(error)
-    host = os.environ.get("DOCKER_HOST") or _SOCKET
+    host = _address()
     if "Permission denied" in cause:
         return EngineError(
             "this user may not talk to the Docker Engine",
