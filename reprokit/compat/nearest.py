@@ -148,7 +148,7 @@ def _nvidia_bases(view: View) -> list[tuple[str, str]]:
 def _ordered(
     current: str, options: list[tuple[str, str]], same_series_first: bool = False
 ) -> list[tuple[str, str]]:
-    """Options by how many known versions lie between; those below first on a tie. Of versions, `current` is left out."""
+    """Options by how many known versions lie between; those below first on a tie."""
     at = key_or_zero(public(current))
     keys = sorted({key(text) for _, text in options})
     place = bisect.bisect_left(keys, at)
@@ -160,7 +160,7 @@ def _ordered(
         steps = index - place if exact or index < place else index - place + 1
         return (same_series_first and mine[:2] != at[:2], abs(steps), mine > at)
 
-    return sorted((o for o in options if o[1] != current), key=distance)
+    return sorted(options, key=distance)
 
 
 def _distros(view: View, current: str) -> list[str]:

@@ -1,0 +1,65 @@
+"""Pins as users write them on a command line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from reprokit.compat.model import PIN_NAMES
+from reprokit.compat.version import parts
+from reprokit.errors import UsageError
+
+_WITH_LOCAL_PART = ("torch", "torchvision", "dgl")
+_DISTRO = re.compile(r"[a-z]+[:-]?[a-z0-9.]+")
+_BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?")
+
+
+def parse_pins(text: str) -> dict[str, str]:
+    """`cuda=10.2,gcc=9` as a dict. Raises UsageError for unknown names, malformed versions and doubles."""
+    found: dict[str, str] = {}
+    for item in filter(None, re.split(r"[,\s]+", text.strip())):
+        name, equals, value = item.partition("=")
+        if not equals or not value:
+            raise UsageError(f"{item!r} is not a pin", "--pins", "write NAME=VERSION, as in cuda=11.8,gcc=11")
+        name = name.replace("-", "_")
+        check_pin(name, value, "--pins")
+        if name in found and found[name] != value:
+            raise UsageError(f"{name} is pinned twice, to {found[name]} and to {value}", "--pins")
+        found[name] = value
+    if not found:
+        raise UsageError("no pins are given", "--pins", "write for example --pins cuda=11.8,gcc=11")
+    return found
+
+
+def check_pin(name: str, value: str, where: str) -> None:
+    """Raises UsageError where `name` is not a pin or `value` cannot be a version of it."""
+    if name not in PIN_NAMES:
+        raise UsageError(f"unknown pin {name!r}{_near(name, PIN_NAMES)}", where, f"pins are {', '.join(PIN_NAMES)}")
+    if name == "base":
+        if not _BASE.fullmatch(value):
+            raise UsageError(f"base={value} is not an image reference", where, "write for example base=debian:12")
+        return
+    if name == "distro":
+        if not _DISTRO.fullmatch(value):
+            raise UsageError(f"distro={value} is not a distribution", where, "write for example distro=debian:12")
+        return
+    found = parts(value)
+    if found is None or len(value) > 60:
+        raise UsageError(
+            f"{name}={value} is not a version", where, "write numbers and dots; 11 stands for every release 11.x"
+        )
+    if found[3] and name not in _WITH_LOCAL_PART:
+        raise UsageError(f"{name}={value}: only torch, torchvision and dgl have builds", where, f"write {name}={value.partition('+')[0]}")
+
+
+def check_driver(value: str) -> str:
+    """A driver's version. Raises UsageError."""
+    if not re.fullmatch(r"\d+(\.\d+){0,3}", value):
+        raise UsageError(f"{value!r} is not a driver version", "--driver", "write it as nvidia-smi does: 470.57.02")
+    return value
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -1,0 +1,43 @@
+"""A recipe's variant as a stack to evaluate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reprokit.compat.model import Gpu, Host, Stack
+
+if TYPE_CHECKING:
+    from reprokit.recipe.model import Variant
+
+
+def stack_of(
+    variant: Variant, gpus: tuple[Gpu, ...] = (), driver: str | None = None, host: Host | None = None, no_gpu: bool = False
+) -> Stack:
+    """The variant's pins and needs. Without `gpus`, its own compute capabilities stand in; `no_gpu` asks for none."""
+    requires = variant.requires
+    declared = tuple(_capability(c) for c in requires.compute_capability)
+    if no_gpu or requires.gpu == "none":
+        gpus = ()
+    elif not gpus:
+        gpus = tuple(Gpu(f"capability {major}.{minor}", (major, minor)) for major, minor in declared)
+    return Stack(
+        pins={**variant.pins, "base": variant.base},
+        purpose=variant.purpose,
+        gpus=gpus,
+        driver=None if no_gpu else driver,
+        needs_apis=tuple(variant.needs_apis),
+        cxx_standard=variant.cxx_standard,
+        needs_gpu="none" if no_gpu else requires.gpu,
+        declared=declared,
+        requires_driver=requires.driver,
+        requires_memory=requires.memory,
+        requires_disk=requires.disk,
+        projects=tuple(s.git.rstrip("/").rpartition("/")[2].lower() for s in variant.sources),
+        pinned_exactly=True,
+        host=host,
+    )
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)

@@ -1,0 +1,1 @@
+"""What the machine has, read with the standard library only."""
