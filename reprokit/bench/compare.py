@@ -57,9 +57,7 @@ def pool(records: Sequence[Record]) -> Summary:
             hint="compare them side by side, or measure again under the same conditions",
         )
     samples = [sample for record in records for sample in record.samples]
-    return Summary(
-        records[-1], statistics.median(samples), min(samples), max(samples), len(samples), runs=len(records)
-    )
+    return Summary(records[-1], statistics.median(samples), min(samples), max(samples), len(samples), runs=len(records))
 
 
 def groups(records: Sequence[Record]) -> list[list[Record]]:

@@ -53,9 +53,7 @@ def send(engine: Engine, container: str, execute: Execute, files: dict[str, byte
     Raises WorkFailed where the image has no torch, EngineError where the container refuses the files.
     """
     folder = f"/{_HOME}/{digest(files)[:16]}"
-    script = (
-        f"id -u; id -g; test -e {folder}/{_DONE} && echo there; python3 -c 'import torch' 2>&1 && echo torch"
-    )
+    script = f"id -u; id -g; test -e {folder}/{_DONE} && echo there; python3 -c 'import torch' 2>&1 && echo torch"
     answer = execute(["sh", "-c", script], logged=False).stdout.splitlines()
     if len(answer) < 2 or not (answer[0].isdecimal() and answer[1].isdecimal()):
         raise EngineError("the container's shell did not answer", container)

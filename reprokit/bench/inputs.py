@@ -34,9 +34,7 @@ def prepare(execute: Execute, inputs: Sequence[Input], workdir: str) -> dict[str
     found = {}
     for file in inputs:
         path = shlex.quote("./" + file.path)
-        script = _MAKE.format(
-            path=path, mark=shlex.quote(f"./{file.path}.making"), make=file.make, name=file.path
-        )
+        script = _MAKE.format(path=path, mark=shlex.quote(f"./{file.path}.making"), make=file.make, name=file.path)
         done = execute(["bash", "-c", script], workdir=workdir)
         if done.exit_code:
             said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]

@@ -94,9 +94,7 @@ def _side_by_side(table: list[Summary], varying: list[str]) -> tuple[list[str], 
     impls = list(dict.fromkeys(impl for by_impl in cases.values() for impl in by_impl))
     rows = []
     for case, by_impl in cases.items():
-        cells = [
-            f"{number(by_impl[i].median)} ({_spread(by_impl[i])})" if i in by_impl else "" for i in impls
-        ]
+        cells = [f"{number(by_impl[i].median)} ({_spread(by_impl[i])})" if i in by_impl else "" for i in impls]
         base = by_impl.get(impls[0])
         for impl in impls[1:]:
             both = base is not None and base.median and impl in by_impl

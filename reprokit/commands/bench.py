@@ -1,0 +1,188 @@
+"""`reprokit bench`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion, paths
+from reprokit.bench import choose, extension, record
+from reprokit.bench.report import sections
+from reprokit.commands._shown import built, say, status
+from reprokit.errors import EngineError, ReprokitError, WorkFailed
+from reprokit.recipe import find
+from reprokit.recipe.find import Target
+from reprokit.recipe.model import Benchmark, Claim
+
+if TYPE_CHECKING:
+    from reprokit.bench.record import Record
+    from reprokit.bench.run import Bench
+    from reprokit.engine import Engine
+
+_SHOWN_LINES = 20
+_NO_GPU = "it needs a GPU, and the container has none"
+
+
+def bench(
+    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
+    benchmarks: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")] = None,
+    with_extension: bool = typer.Option(
+        False, "--extension", help="Build, check and time the bundled attention extension in this container."
+    ),
+    gpus: str = typer.Option(None, "--gpus", help="all, none, a number, or device=0,1; else what the recipe wants."),
+    report: bool = typer.Option(
+        False, "--report", help="Run nothing: medians of what is recorded, like records pooled, unlike ones apart."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
+) -> None:
+    """Run a recipe's benchmarks and record the figures.
+
+    Builds the image if that is to be done, and runs in a container of its own, so that nothing that was changed
+    by hand is measured. Records are appended to results/NAME.jsonl below the current folder.
+    """
+    target = find.target(name)
+    file = Path("results") / f"{target.recipe.name}.jsonl"
+    if report:
+        kept = [r for r in record.read(file) if _asked(r, name, benchmarks or [])]
+        _show(kept, target.recipe.claims, as_json, {})
+        return
+    chosen = _chosen(target, benchmarks or [], with_extension)
+    outcome = _Outcome()
+    with _one_at_a_time(), _opened(target, gpus, chosen) as (engine, container, found):
+        folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
+        for title, benchmark in chosen.items():
+            outcome.run(found, title, benchmark, folder, file)
+    if not (outcome.records or outcome.failed):
+        raise _nothing_runs(target, len(chosen))
+    _show(outcome.records, target.recipe.claims, as_json, outcome.as_json())
+    if outcome.records:
+        say(f"recorded in {file}")
+    outcome.raise_failure()
+
+
+def _asked(found: Record, name: str, benchmarks: Sequence[str]) -> bool:
+    variant = name.partition(":")[2]
+    return variant in ("", found.variant) and (not benchmarks or found.benchmark in benchmarks)
+
+
+def _chosen(target: Target, wanted: list[str], with_extension: bool) -> Mapping[str, Benchmark]:
+    if not with_extension:
+        return choose.benchmarks(target, wanted)
+    bundled = find.target(extension.RECIPE)
+    return {f"extension.{name}": b for name, b in choose.benchmarks(bundled, wanted).items()}
+
+
+class _Outcome:
+    """What came of the benchmarks, each of which goes on where another failed."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.left_out: dict[str, str] = {}
+        self.failed: dict[str, ReprokitError] = {}
+
+    def run(self, found: Bench, title: str, benchmark: Benchmark, folder: str, file: Path) -> None:
+        if benchmark.gpu and not found.hardware.has_gpu:
+            self.left_out[title] = _NO_GPU
+            say(f"left out {title}: {_NO_GPU}")
+            return
+        written: list[str] = []
+        try:
+            with status(f"{found.target.label} {title}: {benchmark.command}"):
+                records = found.measure(title, benchmark, folder, lambda _, text: written.append(text))
+        except WorkFailed as error:
+            say(*(f"  {line}" for line in "".join(written).splitlines()[-_SHOWN_LINES:]))
+            self.failed[title] = error
+            return
+        record.append(file, records)
+        self.records += records
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "left_out": [{"benchmark": n, "reason": reason} for n, reason in self.left_out.items()],
+            "failed": [{"benchmark": n, "reason": error.message} for n, error in self.failed.items()],
+        }
+
+    def raise_failure(self) -> None:
+        errors = list(self.failed.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise WorkFailed("; ".join(f"{error.where}: {error.message}" for error in errors), hint=errors[0].hint)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Benchmarks that run at once measure each other."""
+    from filelock import FileLock, Timeout
+
+    paths.state().mkdir(parents=True, exist_ok=True)
+    lock = FileLock(paths.state() / "bench.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say("another benchmark is running: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -> Iterator[tuple[Engine, str, Bench]]:
+    """The target's own bench container, of the image as the recipe is now; stopped at the end, its files stay."""
+    from reprokit.bench.container import gpus_for, own_container
+    from reprokit.bench.hardware import probe
+    from reprokit.bench.run import Bench
+    from reprokit.container.execute import execute
+    from reprokit.container.lifecycle import stop
+    from reprokit.engine import Engine
+
+    engine = Engine.connect()
+    wanted = gpus_for(engine, target, gpus)
+    if wanted == "none" and all(benchmark.gpu for benchmark in chosen.values()):
+        raise _nothing_runs(target, len(chosen))
+    image = built(engine, target)
+    container = own_container(engine, target, "bench", wanted, say)
+    try:
+        run = partial(execute, engine, container)
+        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id)
+    finally:
+        stop(engine, container)
+
+
+def _nothing_runs(target: Target, count: int) -> EngineError:
+    return EngineError(
+        f"nothing could run: all {count} benchmarks of {target.label} need a GPU, and here is none",
+        hint="run them on a node with one; `reprokit check --gpu NAME` says which it suits",
+    )
+
+
+def _show(records: Sequence[Record], claims: Sequence[Claim], as_json: bool, more: Mapping[str, object]) -> None:
+    if as_json:
+        data = {"ok": not more.get("failed"), "records": [json.loads(r.to_json()) for r in records], **more}
+        typer.echo(json.dumps(data, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Without a terminal rich assumes 80 columns and cuts what is wider.
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    for section in sections(records, claims):
+        table = Table(box=None, pad_edge=False, title=Text(section.title, "bold"), title_justify="left")
+        for column in section.columns:
+            table.add_column(Text(column), justify="right", no_wrap=True)
+        for row in section.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+        for line in (section.conditions, *section.notes):
+            console.print(Text(line, "dim"))
+        console.print()

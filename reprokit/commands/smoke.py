@@ -1,0 +1,125 @@
+"""`reprokit smoke`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+from reprokit.commands._shown import built, say
+from reprokit.errors import EngineError, ReprokitError
+from reprokit.recipe import find
+from reprokit.recipe.find import Target
+from reprokit.smoke import result
+from reprokit.smoke.junit import report
+from reprokit.smoke.result import Result, Step
+
+if TYPE_CHECKING:
+    from reprokit.bench.hardware import Execute
+    from reprokit.engine import Engine
+
+
+def smoke(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME[:VARIANT]", help="Else all that this host can run.", autocompletion=completion.targets
+        ),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML there.")] = None,
+    as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+) -> None:
+    """Check, build and try recipes, for CI.
+
+    One line a variant: pass, fail or skip, seconds, and why. What needs a GPU is left out where there is none,
+    and said to be. Each variant runs in a fresh container; one that fails stops no other. Exit code 3 where
+    nothing could run at all.
+    """
+    from reprokit.engine import Engine
+
+    chosen = [target for name in names or [] for target in find.targets(name)]
+    engine = Engine.connect()
+    results: list[Result] = []
+    _write(junit, results)
+    for found in _trials(engine, chosen if names else None):
+        results.append(found)
+        _write(junit, results)
+        if not as_json:
+            typer.echo(found.line())
+        for step in found.steps:
+            if step.status == "fail" and step.output != step.reason:
+                say(*(f"    {line}" for line in step.output.splitlines()[-20:]))
+    if as_json:
+        ok = all(r.status != "fail" for r in results)
+        typer.echo(json.dumps({"ok": ok, "results": [r.to_json() for r in results]}, indent=2))
+    if code := result.exit_code(results):
+        raise typer.Exit(code)
+
+
+def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]:
+    """The result of each target; of all that this host can run where none is chosen."""
+    from reprokit.image.findings import errors_of
+    from reprokit.smoke.run import Trial
+
+    trial = Trial(
+        check=lambda target: errors_of(target, False, say),
+        build=lambda target: built(engine, target),
+        container=lambda target: _fresh(engine, target),
+        on_step=lambda target, name: say(f"{target.label}: {name}"),
+    )
+    for target in chosen if chosen is not None else _all():
+        if isinstance(target, Result):
+            yield target
+        elif chosen is None and (reason := _not_here(engine, target)):
+            yield Result(target.label, (Step("host", "skip", reason=reason),))
+        else:
+            yield trial.run(target)
+
+
+def _all() -> Iterator[Target | Result]:
+    """Every variant of every recipe; a recipe that cannot be read is a failure, and the rest go on."""
+    for name in find.recipe_names():
+        try:
+            yield from find.targets(name)
+        except ReprokitError as error:
+            reason = f"{error.message} ({error.where})"
+            yield Result(name, (Step("recipe", "fail", reason=reason, output=reason),), error.exit_code)
+
+
+def _not_here(engine: Engine, target: Target) -> str:
+    """Why this host cannot run the target, or nothing."""
+    from reprokit.bench.container import gpus_for
+
+    if target.variant.requires.gpu == "required" and gpus_for(engine, target, None) == "none":
+        return "it requires a GPU, and here is none"
+    return ""
+
+
+@contextmanager
+def _fresh(engine: Engine, target: Target) -> Iterator[Execute]:
+    from reprokit.bench.container import gpus_for, own_container
+    from reprokit.container.execute import execute
+    from reprokit.container.lifecycle import remove
+
+    name = own_container(engine, target, "smoke", gpus_for(engine, target, None), say)
+    try:
+        yield partial(execute, engine, name)
+    finally:
+        remove(engine, name)
+
+
+def _write(junit: Path | None, results: Sequence[Result]) -> None:
+    """The report so far, so that one exists however the run ends."""
+    if junit is None:
+        return
+    try:
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_bytes(report(results))
+    except OSError as error:
+        raise EngineError(f"the report cannot be written: {error.strerror}", str(junit)) from None
