@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from . import toolchain
+from . import build, toolchain
 
 
 def describe(device: str) -> Dict[str, Any]:
@@ -20,8 +20,14 @@ def describe(device: str) -> Dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor(),
         "threads": torch.get_num_threads(),
-        "device": gpu() if device.startswith("cuda") else {"name": "cpu"},
+        "device": gpu() if device.startswith("cuda") else {"name": "cpu", "capability": cpu_capability()},
     }
+
+
+def cpu_capability() -> str:
+    """Which instruction set the CPU kernel uses: "default", "avx2" or "avx512"."""
+    build.load()
+    return torch.ops.fused_attention.cpu_capability()
 
 
 def processor() -> str:

@@ -34,7 +34,9 @@ void check_same_device(const char* name, const at::Tensor& t, const at::Tensor& 
               "; all tensors must be on one device");
 }
 
+// None arrives as an undefined tensor.
 void check_layout(const char* name, const at::Tensor& t) {
+  TORCH_CHECK_TYPE(t.defined(), name, " is None; it must be a tensor");
   TORCH_CHECK_TYPE(t.layout() == at::kStrided, name, " has layout ", t.layout(),
                    "; only strided tensors are allowed");
 }
@@ -95,6 +97,7 @@ void check_mask(const at::Tensor& mask, const at::Tensor& q, const at::Tensor& k
 }
 
 bool wants_gradient(const at::Tensor& t) {
+  if (!t.defined()) return false;
 #if FUSED_ATTENTION_TORCH >= 111
   if (t._fw_grad(0).defined()) return true;
 #endif

@@ -29,7 +29,12 @@ void attend_default(const AttentionParams& params, int64_t begin, int64_t end, f
 void attend_avx2(const AttentionParams& params, int64_t begin, int64_t end, float* scratch);
 void attend_avx512(const AttentionParams& params, int64_t begin, int64_t end, float* scratch);
 
+struct CpuKernel {
+  const char* capability;  // "default", "avx2" or "avx512"
+  AttendFunction attend;
+};
+
 // The widest one that this machine runs, at most what ATEN_CPU_CAPABILITY allows (as for torch's own kernels).
-AttendFunction select_attend();
+const CpuKernel& select_kernel();
 
 }  // namespace fused_attention

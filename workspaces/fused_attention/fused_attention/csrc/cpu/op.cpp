@@ -15,7 +15,7 @@ namespace {
 constexpr double kWorkPerThread = 1 << 19;
 
 void launch(const AttentionParams& params, at::Device) {
-  const AttendFunction attend = select_attend();
+  const AttendFunction attend = select_kernel().attend;
   const int64_t pieces = params.batch * params.heads * row_blocks(params);
   const double rows = static_cast<double>(std::min<int64_t>(params.q_len, kBlockRows));
   const double work = 2 * rows * static_cast<double>(params.k_len) * params.head_dim;
@@ -35,9 +35,18 @@ at::Tensor forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   return forward_with(launch, q, k, v, mask, is_causal, scale);
 }
 
+std::string cpu_capability() {
+  return select_kernel().capability;
+}
+
 }  // namespace
 
 }  // namespace fused_attention
+
+// Which of the CPU kernels runs here, for a benchmark to record.
+TORCH_LIBRARY_FRAGMENT(fused_attention, m) {
+  m.def("cpu_capability", fused_attention::cpu_capability);
+}
 
 TORCH_LIBRARY_IMPL(fused_attention, CPU, m) {
   m.impl("forward", fused_attention::forward_cpu);

@@ -15,22 +15,22 @@ Level allowed_level() {
   return Level::kAvx512;
 }
 
-AttendFunction widest(Level allowed) {
+CpuKernel widest(Level allowed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && allowed >= Level::kAvx512) return attend_avx512;
-  if (avx2 && allowed >= Level::kAvx2) return attend_avx2;
+  if (avx512 && allowed >= Level::kAvx512) return {"avx512", attend_avx512};
+  if (avx2 && allowed >= Level::kAvx2) return {"avx2", attend_avx2};
 #endif
   (void)allowed;
-  return attend_default;
+  return {"default", attend_default};
 }
 
 }  // namespace
 
-AttendFunction select_attend() {
-  static const AttendFunction chosen = widest(allowed_level());
+const CpuKernel& select_kernel() {
+  static const CpuKernel chosen = widest(allowed_level());
   return chosen;
 }
 

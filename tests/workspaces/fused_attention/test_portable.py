@@ -1,0 +1,147 @@
+"""What host and device share, compiled by g++ alone: conversions, online softmax, tile classes, exponential."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.extension
+
+SKIP, PARTIAL, FULL = 0, 1, 2
+
+
+def pointer(array):
+    return array.ctypes.data_as(ctypes.c_void_p)
+
+
+@pytest.fixture(scope="session")
+def portable(compile_cpp):
+    library = compile_cpp("portable.cpp")
+    library.online_attention.restype = ctypes.c_float
+    return library
+
+
+def interesting_floats():
+    """Every float with one of 2^20 patterns in its upper bits, plus all halfway cases of binary16."""
+    upper = (np.arange(2**20, dtype=np.uint32) << 12).view(np.float32)
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
+    halfway = (halves[1:] + halves[:-1]) / 2
+    return np.concatenate([upper, halfway, np.nextafter(halfway, 1e9, dtype=np.float32), -halfway])
+
+
+def same(a, b):
+    return np.array_equal(a, b, equal_nan=True) and np.array_equal(
+        np.signbit(a)[~np.isnan(a)], np.signbit(b)[~np.isnan(b)]
+    )
+
+
+def test_every_half_becomes_its_float(portable):
+    halves = np.arange(2**16, dtype=np.uint16)
+    floats = np.empty(2**16, dtype=np.float32)
+    portable.floats_from_halves(pointer(halves), pointer(floats), ctypes.c_int64(2**16))
+    assert same(floats, halves.view(np.float16).astype(np.float32))
+
+
+def test_every_bfloat_becomes_its_float(portable):
+    bfloats = np.arange(2**16, dtype=np.uint16)
+    floats = np.empty(2**16, dtype=np.float32)
+    portable.floats_from_bfloats(pointer(bfloats), pointer(floats), ctypes.c_int64(2**16))
+    assert same(floats, torch.from_numpy(bfloats.view(np.int16)).view(torch.bfloat16).float().numpy())
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+def test_floats_round_to_halves(portable):
+    floats = interesting_floats()
+    halves = np.empty(len(floats), dtype=np.uint16)
+    portable.halves_from_floats(pointer(floats), pointer(halves), ctypes.c_int64(len(floats)))
+    assert same(halves.view(np.float16), floats.astype(np.float16))
+
+
+def test_floats_round_to_bfloats(portable):
+    floats = interesting_floats()
+    bfloats = np.empty(len(floats), dtype=np.uint16)
+    portable.bfloats_from_floats(pointer(floats), pointer(bfloats), ctypes.c_int64(len(floats)))
+    rounded = torch.from_numpy(bfloats.view(np.int16)).view(torch.bfloat16).float().numpy()
+    assert same(rounded, torch.from_numpy(floats).bfloat16().float().numpy())
+
+
+@given(
+    scores=st.lists(st.floats(-200, 200, width=32) | st.just(-math.inf), min_size=1, max_size=40),
+    tile=st.integers(1, 41),
+)
+def test_online_softmax_equals_softmax(portable, scores, tile):
+    scores = np.array(scores, dtype=np.float32)
+    values = np.cos(np.arange(len(scores), dtype=np.float32))
+    out = portable.online_attention(
+        pointer(scores), pointer(values), ctypes.c_int64(len(scores)), ctypes.c_int64(tile)
+    )
+    exact = scores.astype(np.float64)
+    if np.isinf(exact).all():
+        assert out == 0.0
+        return
+    weights = np.exp(exact - exact.max())
+    assert out == pytest.approx(float(weights @ values.astype(np.float64) / weights.sum()), abs=2e-5)
+
+
+def test_exponential_is_within_two_units_in_the_last_place(compile_cpp):
+    x = np.concatenate([np.linspace(-87.2, 0, 400_000), [0.0, -1e-30, 1e-3, 0.5]]).astype(np.float32)
+    y = np.empty_like(x)
+    library = compile_cpp("cpu_exp.cpp")
+    library.exponentials(pointer(x), pointer(y), ctypes.c_int64(len(x)))
+    exact = np.exp(x.astype(np.float64))
+    assert (np.abs(y - exact) / np.spacing(exact.astype(np.float32))).max() <= 2
+    special = np.array([-math.inf, -1e30, -88.0, math.nan], dtype=np.float32)
+    library.exponentials(pointer(special), pointer(special), ctypes.c_int64(4))
+    assert same(special, np.array([0, 0, 0, math.nan], dtype=np.float32))
+
+
+@given(words=st.lists(st.integers(0, 2**64 - 1), min_size=64, max_size=64))
+def test_bit_transpose(portable, words):
+    array = np.array(words, dtype=np.uint64)
+    portable.transpose(pointer(array))
+    expected = [sum(((words[row] >> column) & 1) << row for row in range(64)) for column in range(64)]
+    assert array.tolist() == expected
+
+
+@given(
+    seed=st.integers(0, 1000),
+    rows=st.integers(1, 64),
+    keys=st.integers(1, 64),
+    offset=st.integers(-70, 70),
+    density=st.sampled_from([None, 0.0, 0.05, 0.5, 1.0]),
+    causal=st.booleans(),
+    broadcast=st.sampled_from(["", "rows", "keys"]),
+)
+def test_tile_class_and_words(portable, seed, rows, keys, offset, density, causal, broadcast):
+    first_row, first_key = max(0, -offset), max(0, offset)
+    shape = (1 if broadcast == "rows" else first_row + rows, 1 if broadcast == "keys" else first_key + keys)
+    bools = np.random.default_rng(seed).random(shape) < (1.0 if density is None else density)
+    strides = [0 if size == 1 else stride for size, stride in zip(shape, (shape[1], 1), strict=True)]
+    words = np.zeros(64, dtype=np.uint64)
+    found = portable.classify_tile(
+        None if density is None else pointer(bools),
+        int(causal),
+        *map(ctypes.c_int64, (*strides, first_row, first_key)),
+        rows,
+        keys,
+        pointer(words),
+    )
+    row = np.arange(first_row, first_row + rows)[:, None]
+    key = np.arange(first_key, first_key + keys)[None]
+    seen = np.broadcast_to(bools, (first_row + rows, first_key + keys))[row, key] & (~causal | (key <= row))
+    if found == PARTIAL:
+        bits = (words[:keys, None] >> np.arange(rows, dtype=np.uint64)) & np.uint64(1)
+        assert np.array_equal(bits.T.astype(bool), seen)
+    else:
+        assert seen.all() if found == FULL else not seen.any()
+    # A class that says less than is known costs time only; for one kind of mask alone it is exact.
+    if seen.all() and not causal:
+        assert found == FULL
+    if not seen.any() and not causal:
+        assert found == SKIP
