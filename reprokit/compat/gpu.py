@@ -19,7 +19,7 @@ _FAMILIES = ("geforce", "tesla", "quadro", "rtx", "gtx", "gt", "jetson", "agx")
 
 
 def parse_gpu(facts: Facts, text: str) -> Gpu | None:
-    """The GPU meant, None for `none`. Raises UsageError for names and capabilities that nobody knows, or several match."""
+    """The GPU meant, None for `none`. Raises UsageError for what nobody knows and for names of several GPUs."""
     wanted = text.strip().lower()
     if wanted == "none":
         return None

@@ -8,6 +8,7 @@ from typing import Any
 from reprokit.compat.facts import Facts
 from reprokit.compat.version import begins, covered, key, key_or_zero, public, series, within
 
+
 def releases(facts: Facts, name: str) -> tuple[str, ...]:
     """Every release of a pin that the facts name, oldest first; () for pins without versions (distro, base)."""
     return facts.derived(f"releases of {name}", lambda f: _sorted(_LISTS[name](f) if name in _LISTS else ()))

@@ -106,6 +106,9 @@ def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
     """Wheels by CUDA build of any index, then PyPI's own."""
     table = view.facts["torch"]["releases"]
     known = releases(view.facts, "torch")
+    if text.endswith("+cpu"):
+        yield _ordered(text, [("torch", f"{v}+cpu") for v in known])
+        return
     builds = [("torch", f"{v}+cu{b.replace('.', '')}") for v in known for b in table[v]["builds"]]
     yield _ordered(text, builds)
     if "+" not in text:
@@ -145,9 +148,7 @@ def _nvidia_bases(view: View) -> list[tuple[str, str]]:
     return [("base", r) for r in references]
 
 
-def _ordered(
-    current: str, options: list[tuple[str, str]], same_series_first: bool = False
-) -> list[tuple[str, str]]:
+def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bool = False) -> list[tuple[str, str]]:
     """Options by how many known versions lie between; those below first on a tie."""
     at = key_or_zero(public(current))
     keys = sorted({key(text) for _, text in options})

@@ -50,7 +50,11 @@ def check_pin(name: str, value: str, where: str) -> None:
             f"{name}={value} is not a version", where, "write numbers and dots; 11 stands for every release 11.x"
         )
     if found[3] and name not in _WITH_LOCAL_PART:
-        raise UsageError(f"{name}={value}: only torch, torchvision and dgl have builds", where, f"write {name}={value.partition('+')[0]}")
+        raise UsageError(
+            f"{name}={value}: only torch, torchvision and dgl have builds",
+            where,
+            f"write {name}={value.partition('+')[0]}",
+        )
 
 
 def check_driver(value: str) -> str:

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 
 def stack_of(
-    variant: Variant, gpus: tuple[Gpu, ...] = (), driver: str | None = None, host: Host | None = None, no_gpu: bool = False
+    variant: Variant,
+    gpus: tuple[Gpu, ...] = (),
+    driver: str | None = None,
+    host: Host | None = None,
+    no_gpu: bool = False,
 ) -> Stack:
     """The variant's pins and needs. Without `gpus`, its own compute capabilities stand in; `no_gpu` asks for none."""
     requires = variant.requires

@@ -79,7 +79,7 @@ def at_most(version: str, limit: str) -> bool:
 
 
 def within(version: str, span: Mapping[str, Any]) -> bool:
-    """Whether `version` lies in a fact's span: `from` and `to` inclusive (a short `to` means its series), `below` not."""
+    """Whether `version` is in a span: `from` and `to` inclusive (a short `to` means its series), `below` not."""
     if "from" in span and key(version) < key(span["from"]):
         return False
     if "below" in span and key(version) >= key(span["below"]):

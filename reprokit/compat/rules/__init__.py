@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprokit.compat.model import Purpose
 from reprokit.compat.rules import (
     apis,
     base,
@@ -24,9 +25,9 @@ from reprokit.compat.rules import (
 )
 from reprokit.compat.verdict import Rule
 
-COMPILE = ("compile",)
-GPU = ("compile", "run", "ptx")
-CODE = ("compile", "run")
+COMPILE: tuple[Purpose, ...] = ("compile",)
+GPU: tuple[Purpose, ...] = ("compile", "run", "ptx")
+CODE: tuple[Purpose, ...] = ("compile", "run")
 
 RULES: tuple[Rule, ...] = (
     Rule("base-tag", base.tag, ("base",)),

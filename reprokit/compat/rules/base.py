@@ -81,9 +81,12 @@ def flavour(view: View) -> Iterator[Clash]:
     base = view.base
     if base is None or base.flavour not in ("base", "runtime"):
         return
-    yield (f"base={base.text}", "for=compile"), error(
-        f"a {base.flavour} image has no nvcc and no headers: compiling needs the devel image",
-        view.facts["images"]["nvidia_cuda"]["source"] if base.kind == "nvidia_cuda" else ("by_hand",),
+    yield (
+        (f"base={base.text}", "for=compile"),
+        error(
+            f"a {base.flavour} image has no nvcc and no headers: compiling needs the devel image",
+            view.facts["images"]["nvidia_cuda"]["source"] if base.kind == "nvidia_cuda" else ("by_hand",),
+        ),
     )
 
 
@@ -101,4 +104,7 @@ def contradiction(view: View) -> Iterator[Clash]:
         else:
             same = not parts(pinned) or same_release(pinned, implied)
         if not same:
-            yield (f"{name}={pinned}", f"base={base.text}"), error(f"the image {base.text} brings {name} {implied}, the pin says {pinned}")
+            yield (
+                (f"{name}={pinned}", f"base={base.text}"),
+                error(f"the image {base.text} brings {name} {implied}, the pin says {pinned}"),
+            )

@@ -21,7 +21,9 @@ def check(view: View) -> Iterator[Clash]:
     for row in facts["pins"]:
         old = view.known(row["pin"])
         if old is not None:
-            cases = ((f"{row['pin']} {v} with CMake {c}", _judge(facts, row, v, c)) for v in old.versions for c in versions)
+            cases = (
+                (f"{row['pin']} {v} with CMake {c}", _judge(facts, row, v, c)) for v in old.versions for c in versions
+            )
             verdict = shared(cases)
             if verdict:
                 yield (old.label, label), verdict

@@ -75,7 +75,10 @@ def default_gcc(view: View) -> Iterator[Clash]:
         return  # Debian's CUDA packages bring a host compiler that fits.
     verdict = shared((v, judge_gcc(view, v, facts["gcc"])) for v in cuda.versions)
     if verdict and verdict.severity in ("error", "warning"):
-        yield (cuda.label, distro.label), warning(
-            f"gcc is not pinned, and that of {distro.versions[0]} is {facts['gcc']}: {verdict.reason}. Pin gcc",
-            (*verdict.sources, *facts["source"]),
+        yield (
+            (cuda.label, distro.label),
+            warning(
+                f"gcc is not pinned, and that of {distro.versions[0]} is {facts['gcc']}: {verdict.reason}. Pin gcc",
+                (*verdict.sources, *facts["source"]),
+            ),
         )

@@ -50,17 +50,22 @@ def judge(view: View, release: str, driver: str) -> Verdict | None:
             return None
         return warning(f"the release notes of CUDA {minor} ask for driver {stated}", sources)
     if family is None:
-        return error(f"CUDA {release} needs driver {least} or later: before CUDA 11 a driver serves no newer CUDA", sources)
+        return error(
+            f"CUDA {release} needs driver {least} or later: before CUDA 11 a driver serves no newer CUDA", sources
+        )
     if key(driver) < key(family):
-        return error(f"CUDA {release} ships with driver {least}, and no CUDA {minor.split('.')[0]} runs below {family}", (*sources, "nv_compat"))
+        return error(
+            f"CUDA {release} ships with driver {least}, and no CUDA {minor.split('.')[0]} runs below {family}",
+            (*sources, "nv_compat"),
+        )
     if view.stack.purpose == "ptx":
         return error(
             f"PTX of CUDA {release} needs driver {least} or later: a driver compiles no PTX of a newer toolkit",
             (*sources, "nvbandwidth_61"),
         )
     return warning(
-        f"CUDA {release} ships with driver {least}; {driver} runs it by minor-version compatibility only: newer features "
-        "are missing and PTX is not compiled, so code must be built for the GPU itself",
+        f"CUDA {release} ships with driver {least}; {driver} runs it by minor-version compatibility only: newer "
+        "features are missing and PTX is not compiled, so code must be built for the GPU itself",
         (*sources, "nv_compat", "nvbandwidth_61"),
     )
 
@@ -81,10 +86,13 @@ def geforce(view: View) -> Iterator[Clash]:
         if gpu.line in ("geforce", "titan"):
             verdicts = [judge(view, v, driver) for v in cuda.versions]
             if all(v is not None and v.severity == "warning" for v in verdicts):
-                yield (base_label(base.text), gpu.label, f"driver={driver}"), warning(
-                    "the image's cuda-compat libraries do not serve GeForce cards: where they come first on the library "
-                    "path, CUDA fails with Error 804 although the driver itself would do",
-                    ("gump_1",),
+                yield (
+                    (base_label(base.text), gpu.label, f"driver={driver}"),
+                    warning(
+                        "the image's cuda-compat libraries do not serve GeForce cards: where they come first on the "
+                        "library path, CUDA fails with Error 804 although the driver itself would do",
+                        ("gump_1",),
+                    ),
                 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+
 from reprokit.compat.facts import Facts
 from reprokit.compat.verdict import Clash, Verdict, error, shared, warning
 from reprokit.compat.version import begins, key, series
@@ -34,7 +35,9 @@ def _judge(view: View, cudnn: str, minor: str) -> Verdict | None:
     major = int(minor.split(".")[0])
     packages = [p for p in view.facts["cudnn"]["pypi"] if p["cuda_major"] == major]
     for package in packages:
-        if key(package["first"]) <= key(cudnn) and (key(cudnn) <= key(package["last"]) or begins(cudnn, package["last"])):
+        if key(package["first"]) <= key(cudnn) and (
+            key(cudnn) <= key(package["last"]) or begins(cudnn, package["last"])
+        ):
             return None
     sources = ["img_mirror_2025", *(s for p in packages for s in p["source"])]
     near = pairs if major < 11 else [p for p in published(view) if p[0].startswith(f"{major}.") or p[0] == str(major)]
@@ -43,7 +46,8 @@ def _judge(view: View, cudnn: str, minor: str) -> Verdict | None:
         return None
     known = ", ".join(sorted({series(v, 2) for _, v in near}, key=key))
     spans = "".join(f", {p['first']} to {p['last']} on PyPI" for p in packages)
-    reason = f"cuDNN {cudnn} was not published for CUDA {minor}; for {'it' if major < 11 else f'CUDA {major}'} there are {known}{spans}"
+    there = "it" if major < 11 else f"CUDA {major}"
+    reason = f"cuDNN {cudnn} was not published for CUDA {minor}; for {there} there are {known}{spans}"
     impossible = key(cudnn)[0] not in majors or any(key(cudnn) > key(p["last"]) for p in packages)
     return error(reason, sources) if impossible else warning(reason, sources)
 
@@ -59,7 +63,7 @@ def _published(all_facts: Facts) -> list[tuple[str, str]]:
     found += [(p["cuda"], p["cudnn"]) for p in facts["debian"]]
     for release in all_facts["torch"]["releases"].values():
         for build, versions in release.get("cudnn", {}).items():
-            if build.startswith("cu") :
+            if build.startswith("cu"):
                 digits = build.removeprefix("cu")
                 for version in versions if isinstance(versions, list) else [versions]:
                     found.append((f"{digits[:-1]}.{digits[-1]}", version))

@@ -22,9 +22,7 @@ def _with(view: View, name: str, judge: Callable[[str, dict, str], Verdict | Non
     cases = []
     for version in cutlass.versions:
         row = _row(view, version)
-        cases += [
-            (f"CUTLASS {version} with {name} {v}", judge(version, row, v) if row else None) for v in pin.versions
-        ]
+        cases += [(f"CUTLASS {version} with {name} {v}", judge(version, row, v) if row else None) for v in pin.versions]
     verdict = shared(cases)
     if verdict:
         yield (cutlass.label, pin.label), verdict
@@ -35,7 +33,9 @@ def cuda(view: View) -> Iterator[Clash]:
 
     def judge(version: str, row: dict, release: str) -> Verdict | None:
         if "cuda_min" in row and key(release) < key(row["cuda_min"]):
-            return error(f"CUTLASS {version} needs CUDA {row['cuda_min']} or later, not {series(release)}", row["source"])
+            return error(
+                f"CUTLASS {version} needs CUDA {row['cuda_min']} or later, not {series(release)}", row["source"]
+            )
         if "cuda_warn_below" in row and key(release) < key(row["cuda_warn_below"]):
             return warning(f"CUTLASS {version} calls CUDA below {row['cuda_warn_below']} deprecated", row["source"])
         if within(version, default) and key(release) >= key(default["cuda_from"]):
@@ -60,7 +60,7 @@ def cmake(view: View) -> Iterator[Clash]:
     def judge(version: str, row: dict, release: str) -> Verdict | None:
         if "cmake_min" in row and key(release) < key(row["cmake_min"]):
             return warning(
-                f"CUTLASS {version} itself is built with CMake {row['cmake_min']} or later; its headers alone need none",
+                f"CUTLASS {version} is built with CMake {row['cmake_min']} or later; its headers alone need none",
                 row["source"],
             )
         return None
@@ -96,4 +96,6 @@ def gpu(view: View) -> Iterator[Clash]:
 def _judge_gpu(row: dict[str, Any] | None, version: str, card: Gpu) -> Verdict | None:
     if row is None or card.capability[0] <= row["sm_max"] // 10:
         return None
-    return warning(f"CUTLASS {version} has kernels of its own up to sm_{row['sm_max']}, none for sm_{card.sm}", row["source"])
+    return warning(
+        f"CUTLASS {version} has kernels of its own up to sm_{row['sm_max']}, none for sm_{card.sm}", row["source"]
+    )

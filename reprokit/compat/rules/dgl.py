@@ -26,7 +26,10 @@ def _judge_torch(view: View, version: str, torch_version: str) -> Verdict | None
     facts = view.facts["dgl"]
     dlpack = facts["bool_dlpack"]
     if at_most(version, dlpack["dgl_to"]) and key(torch_version) >= key(dlpack["torch_from"]):
-        return error(f"DGL up to {dlpack['dgl_to']} with torch {dlpack['torch_from']} or later: {dlpack['text']}", dlpack["source"])
+        return error(
+            f"DGL up to {dlpack['dgl_to']} with torch {dlpack['torch_from']} or later: {dlpack['text']}",
+            dlpack["source"],
+        )
     for row in facts["torch"]:
         if not within(version, row):
             continue
@@ -65,7 +68,9 @@ def _judge_python(view: View, version: str, python_version: str, build: str) -> 
     tags = _wheels(view, version, build)
     if tags is None or "py3" in tags or tag(python_version) in tags:
         return None
-    return error(f"DGL {version} has wheels for Python {dotted(tags)}, not {series(python_version)}", facts["pypi_cpu"]["source"])
+    return error(
+        f"DGL {version} has wheels for Python {dotted(tags)}, not {series(python_version)}", facts["pypi_cpu"]["source"]
+    )
 
 
 def available(view: View) -> Iterator[Clash]:
@@ -78,7 +83,9 @@ def available(view: View) -> Iterator[Clash]:
     cases = (
         (
             f"dgl {v}",
-            warning(f"PyPI has no wheel of {package} {v}; it comes from {facts['from']}, or from source", facts["source"])
+            warning(
+                f"PyPI has no wheel of {package} {v}; it comes from {facts['from']}, or from source", facts["source"]
+            )
             if _wheels(view, v, dgl.local) is None
             else None,
         )
@@ -96,9 +103,12 @@ def cuda(view: View) -> Iterator[Clash]:
         return
     if not dgl.local and any(_wheels(view, v, "") is not None for v in dgl.versions):
         facts = view.facts["dgl"]
-        yield (dgl.label,), warning(
-            "the wheel `dgl` on PyPI holds no GPU code; for a GPU take a build for its CUDA, such as dgl-cu102",
-            facts["pypi_cpu"]["source"],
+        yield (
+            (dgl.label,),
+            warning(
+                "the wheel `dgl` on PyPI holds no GPU code; for a GPU take a build for its CUDA, such as dgl-cu102",
+                facts["pypi_cpu"]["source"],
+            ),
         )
     if pin is None:
         return
@@ -138,7 +148,9 @@ def gpu(view: View) -> Iterator[Clash]:
         held = ", ".join(f"sm_{s}" for s in code["elf"])
         reason = f"the wheel dgl-cu{cuda_text.replace('.', '')} {code['release']} has code for {held}"
         if ptx:
-            verdict = warning(f"{reason} and PTX for {ptx[0]} only: the driver compiles it at the first start", code["source"])
+            verdict = warning(
+                f"{reason} and PTX for {ptx[0]} only: the driver compiles it at the first start", code["source"]
+            )
         else:
             verdict = error(f"{reason}: none runs on sm_{card.sm}", code["source"])
         yield (dgl.label, card.label), verdict
@@ -154,7 +166,9 @@ def cmake(view: View) -> Iterator[Clash]:
     def judge(version: str, release: str) -> Verdict | None:
         for row in facts["build"]:
             if within(version, row) and "cmake_min" in row and key(release) < key(row["cmake_min"]):
-                return warning(f"DGL {version} from source needs CMake {row['cmake_min']} or later", facts["source_build"])
+                return warning(
+                    f"DGL {version} from source needs CMake {row['cmake_min']} or later", facts["source_build"]
+                )
         return None
 
     verdict = shared((f"dgl {d} with CMake {c}", judge(d, c)) for d in dgl.versions for c in pin.versions)

@@ -45,7 +45,7 @@ def _judge_llvm(view: View, name: str, major: str) -> Verdict | None:
     if at_llvm_org:
         return warning(f"{name} has no LLVM {major} in its own archive; apt.llvm.org has it", extra["source"])
     having = [d for d, a in table["archives"].items() if major in a["majors"]]
-    where = f"; {', '.join(having)} have it" if having else ""
+    where = f" (it is in {', '.join(having)})" if having else ""
     sources = (*archive["source"], *extra.get("source", ()))
     reason = f"neither {name} nor apt.llvm.org has LLVM {major} for it{where}"
     if "none_from" in archive and key(major) >= key(archive["none_from"]):
@@ -67,18 +67,20 @@ def python(view: View) -> Iterator[Clash]:
     elsewhere = [
         d
         for d, f in view.facts["distros"]["distros"].items()
-        if any(begins(series(v), series(p)) for v in pin.versions for p in [f["python"], *f.get("python_available", ())])
+        if any(
+            begins(series(v), series(p)) for v in pin.versions for p in [f["python"], *f.get("python_available", ())]
+        )
     ]
     ppa = view.facts["distros"]["deadsnakes"]
     source = "; the deadsnakes PPA carries others" if name.startswith(ppa["family"]) else ""
-    where = f"; {', '.join(elsewhere)} have it" if elsewhere else ""
+    where = f" (it is in {', '.join(elsewhere)})" if elsewhere else ""
     cases = [
         (
             f"Python {v}",
             None
             if series(v) in minors
             else warning(
-                f"{name} has Python {', '.join(minors)}: {series(v)} must be built or come from elsewhere{source}{where}",
+                f"{name} has Python {', '.join(minors)}: {series(v)} must come from elsewhere{source}{where}",
                 (*facts["source"], *(ppa["source"] if source else ())),
             ),
         )
@@ -100,7 +102,9 @@ def gcc(view: View) -> Iterator[Clash]:
     available = facts.get("gcc_available")
     majors = list(dict.fromkeys(series(v, 1) for v in pin.versions))
     if available and not any(m in available for m in majors):
-        reason = f"{name} has gcc {', '.join(available)}, not {', '.join(majors)}: it must be built or come from elsewhere"
+        reason = (
+            f"{name} has gcc {', '.join(available)}, not {', '.join(majors)}: it must be built or come from elsewhere"
+        )
         yield (pin.label, label), warning(reason, facts["source"])
         return
     limit = facts["glibcxx_max"]
@@ -111,8 +115,8 @@ def gcc(view: View) -> Iterator[Clash]:
         brings = _glibcxx(view, version)
         late = brings is not None and key(brings) > key(limit)
         reason = (
-            f"programs compiled by gcc {version} may ask for GLIBCXX_{brings}; libstdc++ of {name} ends at {limit} unless "
-            "the compiler's source brings a newer one"
+            f"programs compiled by gcc {version} may ask for GLIBCXX_{brings}; libstdc++ of {name} ends at {limit} "
+            "unless the compiler's source brings a newer one"
         )
         cases.append((f"gcc {version}", warning(reason, (*facts["source"], "gcc_abi")) if late else None))
     verdict = shared(cases)

@@ -37,8 +37,12 @@ def cuda(view: View) -> Iterator[Clash]:
         if key(release) < key(row["cuda_min"]):
             setup = row.get("cuda_min_setup")
             if setup and key(release) >= key(setup):
-                return warning(f"flash-attn {version} documents CUDA {row['cuda_min']}, its setup.py takes {setup}", row["source"])
-            return error(f"flash-attn {version} needs CUDA {row['cuda_min']} or later, not {series(release)}", row["source"])
+                return warning(
+                    f"flash-attn {version} documents CUDA {row['cuda_min']}, its setup.py takes {setup}", row["source"]
+                )
+            return error(
+                f"flash-attn {version} needs CUDA {row['cuda_min']} or later, not {series(release)}", row["source"]
+            )
         if "cuda_below" in row and key(release) >= key(row["cuda_below"]):
             return error(f"flash-attn {version} is for CUDA below {row['cuda_below']}", row["source"])
         return None
@@ -59,7 +63,9 @@ def python(view: View) -> Iterator[Clash]:
     def judge(version: str, row: dict[str, Any], release: str) -> Verdict | None:
         if "python_min" in row and key(release) < key(row["python_min"]):
             say = warning if row.get("python_min_unverified") else error
-            return say(f"flash-attn {version} needs Python {row['python_min']} or later, not {series(release)}", row["source"])
+            return say(
+                f"flash-attn {version} needs Python {row['python_min']} or later, not {series(release)}", row["source"]
+            )
         return None
 
     yield from _with(view, "python", judge)
@@ -98,11 +104,19 @@ def gpu(view: View) -> Iterator[Clash]:
 def _judge_gpu(view: View, version: str, row: dict[str, Any], card: Gpu) -> Verdict | None:
     least, newest = (tuple(map(int, row[end].split("."))) for end in ("cc_min", "cc_known_max"))
     if card.capability < least:
-        return error(f"flash-attn {version} needs capability {row['cc_min']} or later, not {card.capability[0]}.{card.capability[1]}", row["source"])
+        return error(
+            f"flash-attn {version} needs compute capability {row['cc_min']} or later, not sm_{card.sm}",
+            row["source"],
+        )
     if card.capability[0] > newest[0]:
-        return unknown(f"no fact says that flash-attn {version} serves capability {card.capability[0]}.x", row["source"])
+        return unknown(
+            f"no fact says that flash-attn {version} serves capability {card.capability[0]}.x", row["source"]
+        )
     blackwell = row.get("blackwell_cuda_min")
     cuda_pin = view.known("cuda")
     if blackwell and card.capability[0] >= 10 and cuda_pin and all(key(v) < key(blackwell) for v in cuda_pin.versions):
-        return error(f"flash-attn {version} serves capability {card.capability[0]}.x only with CUDA {blackwell} or later", row["source"])
+        return error(
+            f"flash-attn {version} serves capability {card.capability[0]}.x only with CUDA {blackwell} or later",
+            row["source"],
+        )
     return None

@@ -11,16 +11,18 @@ from reprokit.compat.view import View
 def memory(view: View) -> Iterator[Clash]:
     host, needs = view.stack.host, view.stack.requires_memory
     if host and host.memory_bytes is not None and host.memory_bytes < needs:
-        yield (f"requires.memory={size(needs)}", f"host.memory={size(host.memory_bytes)}"), error(
-            "the host has less memory than the paper's runs need: the kernel would kill them", ("by_hand",)
+        yield (
+            (f"requires.memory={size(needs)}", f"host.memory={size(host.memory_bytes)}"),
+            error("the host has less memory than the paper's runs need: the kernel would kill them", ("by_hand",)),
         )
 
 
 def disk(view: View) -> Iterator[Clash]:
     host, needs = view.stack.host, view.stack.requires_disk
     if host and host.disk_free_bytes is not None and host.disk_free_bytes < needs:
-        yield (f"requires.disk={size(needs)}", f"host.disk_free={size(host.disk_free_bytes)}"), error(
-            "less disk is free where images are kept than image and build need", ("by_hand",)
+        yield (
+            (f"requires.disk={size(needs)}", f"host.disk_free={size(host.disk_free_bytes)}"),
+            error("less disk is free where images are kept than image and build need", ("by_hand",)),
         )
 
 
@@ -33,8 +35,9 @@ def gpu(view: View) -> Iterator[Clash]:
     for card in view.stack.gpus:
         if card.capability < least:
             stated = ", ".join(f"{a}.{b}" for a, b in declared)
-            yield (f"requires.compute_capability={stated}", card.label), error(
-                f"the recipe is meant for compute capability {least[0]}.{least[1]} and later"
+            yield (
+                (f"requires.compute_capability={stated}", card.label),
+                error(f"the recipe is meant for compute capability {least[0]}.{least[1]} and later"),
             )
 
 

@@ -29,6 +29,9 @@ def exact(view: View) -> Iterator[Clash]:
         pin = view.pin(name)
         found = parts(pin.text) if pin else None
         if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:
-            yield (pin.label,), warning(
-                f"{pin.text} names {len(pin.versions)} releases: the newest of the day would be taken", ("by_hand",)
+            yield (
+                (pin.label,),
+                warning(
+                    f"{pin.text} names {len(pin.versions)} releases: the newest of the day would be taken", ("by_hand",)
+                ),
             )

@@ -18,7 +18,10 @@ def cpp_extension(view: View) -> Iterator[Clash]:
     least = view.facts["torch_build"]["cpp_extension"]["gcc_min"]
     sources = tuple(view.facts["torch_build"]["cpp_extension"]["source"])
     old = shared(
-        (f"gcc {g}", error(f"torch's cpp_extension asks for gcc {least} or later", sources) if key(g) < key(least) else None)
+        (
+            f"gcc {g}",
+            error(f"torch's cpp_extension asks for gcc {least} or later", sources) if key(g) < key(least) else None,
+        )
         for g in gcc.versions
     )
     if old:
@@ -69,7 +72,15 @@ def standard(view: View) -> Iterator[Clash]:
 def _too_old(rows: list[dict], version: str, wanted: str) -> Verdict | None:
     for row in rows:
         if within(version, row) and int(wanted) < int(row["cxx"]):
-            return error(f"the headers of torch {version} need C++{row['cxx']}, the code is compiled as C++{wanted}", row["source"])
+            if "cxx_works" in row and int(wanted) >= int(row["cxx_works"]):
+                return warning(
+                    f"torch {version} is C++{row['cxx']}; its headers still compile as C++{wanted}, with warnings",
+                    row["source"],
+                )
+            return error(
+                f"the headers of torch {version} need C++{row['cxx']}, the code is compiled as C++{wanted}",
+                row["source"],
+            )
     return None
 
 
@@ -77,5 +88,8 @@ def _gcc(rows: list[dict], version: str, gcc: str) -> Verdict | None:
     for row in rows:
         if within(version, row) and "gcc_min" in row and key(gcc) < key(row["gcc_min"]):
             say = warning if row.get("gcc_min_unverified") else error
-            return say(f"torch {version} is C++{row['cxx']} and asks for gcc {row['gcc_min']} or later, not {gcc}", row["source"])
+            return say(
+                f"torch {version} is C++{row['cxx']} and asks for gcc {row['gcc_min']} or later, not {gcc}",
+                row["source"],
+            )
     return None

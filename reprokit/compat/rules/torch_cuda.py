@@ -62,5 +62,7 @@ def _judge(view: View, torch: Pin, found: Wheel, minor: str) -> Verdict | None:
         whose += f" (its build {matching.build} is for CUDA {minor})"
     if found.cuda.split(".")[0] != minor.split(".")[0]:
         reason = f"{whose}: its cpp_extension refuses to compile with CUDA {minor}, another major"
-        return warning(f"{reason} (PyPI's build is not verified)", sources) if found.uncertain else error(reason, sources)
+        return (
+            warning(f"{reason} (PyPI's build is not verified)", sources) if found.uncertain else error(reason, sources)
+        )
     return warning(f"{whose}: its cpp_extension compiles with CUDA {minor}, but warns of the other minor", sources)

@@ -25,7 +25,10 @@ def cpu_build(view: View) -> Iterator[Clash]:
     """A CPU build where a GPU is needed."""
     torch = view.known("torch")
     if torch and torch.local.startswith("cpu") and view.stack.needs_gpu == "required":
-        yield (torch.label,), error("this is a CPU build: it runs nothing on a GPU, which this stack needs", ("pt_prev",))
+        yield (
+            (torch.label,),
+            error("this is a CPU build: it runs nothing on a GPU, which this stack needs", ("pt_prev",)),
+        )
 
 
 def _judge(view: View, wheel: Wheel, gpu: Gpu) -> Verdict | None:
@@ -57,7 +60,7 @@ def _unmeasured(view: View, wheel: Wheel, gpu: Gpu) -> Verdict | None:
     toolkit = view.facts["cuda"]["toolkits"].get(wheel.cuda)
     if toolkit and not runs_on(view, gpu, toolkit["sm"]):
         return warning(
-            f"{wheel.label} can hold no code for sm_{gpu.sm}, which its CUDA does not know; whether it holds PTX is not known",
+            f"{wheel.label} can hold no code for sm_{gpu.sm}, which its CUDA does not know; of PTX in it nothing is known",
             (*wheel.sources, *toolkit["source_sm"]),
         )
     return unknown(f"the archs inside {wheel.label} are not known here", wheel.sources)

@@ -32,7 +32,7 @@ def _judge_llvm(view: View, version: str, llvm_version: str) -> Verdict | None:
         return error(f"TVM {version} needs LLVM {release['llvm_min']} or later", release["source"])
     if key(llvm_version)[0] > handled:
         return warning(
-            f"the source of TVM {version} handles LLVM up to {handled}; {llvm_version} is likely to fail, though no report proves it",
+            f"the source of TVM {version} handles LLVM up to {handled}; {llvm_version} is likely to fail, if not proven to",
             release["source"],
         )
     recommended = release.get("llvm_recommended")
@@ -50,9 +50,15 @@ def backends(view: View) -> Iterator[Clash]:
     if any(facts["releases"][v].get("wheel") for v in tvm.versions):
         return
     if view.pin("llvm") is None:
-        yield (tvm.label, "llvm=none"), warning(f"no LLVM is pinned: {facts['llvm_off']['text']}", facts["llvm_off"]["source"])
+        yield (
+            (tvm.label, "llvm=none"),
+            warning(f"no LLVM is pinned: {facts['llvm_off']['text']}", facts["llvm_off"]["source"]),
+        )
     if view.pin("cuda") is None and view.stack.needs_gpu == "required":
-        yield (tvm.label, "cuda=none"), warning(f"no CUDA is pinned: {facts['cuda_off']['text']}", facts["cuda_off"]["source"])
+        yield (
+            (tvm.label, "cuda=none"),
+            warning(f"no CUDA is pinned: {facts['cuda_off']['text']}", facts["cuda_off"]["source"]),
+        )
 
 
 def python(view: View) -> Iterator[Clash]:
@@ -73,7 +79,7 @@ def _judge_python(view: View, version: str, python_version: str) -> Verdict | No
         return say(f"TVM {version} needs Python {window['min']} or later", release["source"])
     if "max" in window and not at_most(python_version, window["max"]):
         return warning(
-            f"TVM {version} says to use Python {window['min']} to {window['max']} and to avoid {series(python_version)}",
+            f"TVM {version} asks for Python {window['min']} to {window['max']}, not {series(python_version)}",
             release["source"],
         )
     return None
@@ -96,7 +102,9 @@ def cmake(view: View) -> Iterator[Clash]:
     facts = view.facts["distros"]["distros"][distro.versions[0]]
     verdict = shared((f"TVM {t}", _judge_cmake(view, t, facts["cmake"])) for t in tvm.versions)
     if verdict:
-        reason = f"CMake is not pinned, and that of {distro.versions[0]} is {facts['cmake']}: {verdict.reason}. Pin cmake"
+        reason = (
+            f"CMake is not pinned, and that of {distro.versions[0]} is {facts['cmake']}: {verdict.reason}. Pin cmake"
+        )
         yield (tvm.label, distro.label), warning(reason, (*verdict.sources, *facts["source"]))
 
 
@@ -107,7 +115,9 @@ def _judge_cmake(view: View, version: str, release: str) -> Verdict | None:
         return error(f"TVM {version} needs CMake {own['cmake_min']} or later, not {release}", own["source"])
     for row in facts["cmake"]:
         if within(version, row) and view.pin(row["needs"]) and key(release) < key(row["cmake_min"]):
-            return error(f"TVM {version} with {row['needs']} needs CMake {row['cmake_min']}: {row['text']}", row["source"])
+            return error(
+                f"TVM {version} with {row['needs']} needs CMake {row['cmake_min']}: {row['text']}", row["source"]
+            )
     return None
 
 
@@ -135,6 +145,10 @@ def pypi(view: View) -> Iterator[Clash]:
     if tvm is None or facts is None:
         return
     if not any(facts["releases"][v].get("wheel") for v in tvm.versions):
-        yield (tvm.label,), warning(
-            f"PyPI has apache-tvm from {facts['pypi']['versions'][0]} on only: build {tvm.text} from source", facts["pypi"]["source"]
+        yield (
+            (tvm.label,),
+            warning(
+                f"PyPI has apache-tvm from {facts['pypi']['versions'][0]} on only: build {tvm.text} from source",
+                facts["pypi"]["source"],
+            ),
         )

@@ -50,8 +50,10 @@ def _documented(view: View, version: str, python: str) -> Verdict | None:
     table = view.facts["torch_build"]["python_support"]
     for row in table["ranges"]:
         if within(version, row) and row["python_max"] and not at_most(python, row["python_max"]):
-            says = f"torch {version} has wheels for Python {series(python)}, though its release notes stop at {row['python_max']}"
-            return info(says, table["source"])
+            until = row["python_max"]
+            return info(
+                f"torch {version} has wheels for Python {series(python)}, its notes end at {until}", table["source"]
+            )
     return None
 
 
@@ -66,9 +68,13 @@ def numpy_python(view: View) -> Iterator[Clash]:
         first = release["first_patch"].get(tag(python_version))
         if tag(python_version) not in release["python"]:
             had = dotted(release["python"])
-            return error(f"numpy {series(version)} has wheels for Python {had}, not {series(python_version)}", table["source"])
+            return error(
+                f"numpy {series(version)} has wheels for Python {had}, not {series(python_version)}", table["source"]
+            )
         if first and version != series(version, 2) and key(version) < key(first):
-            return error(f"numpy {version} has no wheel for Python {series(python_version)}; {first} has", table["source"])
+            return error(
+                f"numpy {version} has no wheel for Python {series(python_version)}; {first} has", table["source"]
+            )
         return None
 
     verdict = shared((f"numpy {v} with Python {p}", judge(v, p)) for v in numpy.versions for p in python.versions)
@@ -113,7 +119,9 @@ def torchvision_torch(view: View) -> Iterator[Clash]:
         if not wanted or wanted == [None]:
             return unknown(f"no fact says which torch torchvision {version} belongs to", table["source"])
         if series(torch_version) not in wanted:
-            return error(f"torchvision {version} belongs to torch {' or '.join(wanted)}, not {torch_version}", table["source"])
+            return error(
+                f"torchvision {version} belongs to torch {' or '.join(wanted)}, not {torch_version}", table["source"]
+            )
         if "torch" in row and key(row["torch"]) != key(public(torch_version)):
             return warning(f"the wheel of torchvision {version} was made for torch {row['torch']}", table["source"])
         return None
@@ -122,7 +130,10 @@ def torchvision_torch(view: View) -> Iterator[Clash]:
     if verdict:
         yield (vision.label, torch.label), verdict
     elif vision.local and torch.local and vision.local != torch.local:
-        yield (vision.label, torch.label), error(f"torchvision's build {vision.local} is not torch's, {torch.local}", table["source"])
+        yield (
+            (vision.label, torch.label),
+            error(f"torchvision's build {vision.local} is not torch's, {torch.local}", table["source"]),
+        )
 
 
 def glibc(view: View) -> Iterator[Clash]:
