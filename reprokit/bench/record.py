@@ -51,8 +51,8 @@ class Record:
     schema: int = SCHEMA
 
     def to_json(self) -> str:
-        """One line, keys sorted."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, allow_nan=False)
+        """One line."""
+        return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
 
 def append(file: Path, records: Iterable[Record]) -> None:

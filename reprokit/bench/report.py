@@ -107,7 +107,7 @@ def _conditions(record: Record) -> list[str]:
     hardware = [record.gpu and f"{record.gpu} (driver {record.driver})", record.cpu]
     return [
         *(part for part in hardware if part),
-        f"{record.threads} threads",
+        *([] if "threads" in record.params else [f"{record.threads} threads"]),
         f"image {record.image_digest.removeprefix('sha256:')[:12]}",
         f"inputs {record.input_hash[:12]}",
     ]

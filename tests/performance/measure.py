@@ -1,0 +1,260 @@
+"""What reprokit itself costs, measured beside what it is compared with: `make bench`.
+
+Everything is started in pairs, interleaved and in alternating order, in one run on one machine, because a shared
+machine's speed changes from minute to minute. A ratio is the median of the pairs' ratios. Nothing fails when a
+limit is exceeded: this is a benchmark, and says `over`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+EMPTY_APP = """\
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def one() -> None:
+    pass
+
+
+@app.command()
+def two() -> None:
+    pass
+
+
+app()
+"""
+RECIPE_NAME = "reprokit-performance"
+RECIPE = f"""\
+name: {RECIPE_NAME}
+paper: {{title: A small build, venue: none, year: 2026, licence: none}}
+variants:
+  cpu:
+    base: debian:12
+    pins: {{python: "3.11"}}
+    blocks: [python, wheels]
+    wheels: ["numpy==1.26.4"]
+"""
+CLI_IMAGE = "reprokit-performance-cli"
+
+
+@dataclass
+class Measure:
+    """`values` in `unit`, one a pair or run; `x` is a ratio of times."""
+
+    name: str
+    unit: str
+    limit: float
+    values: list[float] = field(default_factory=list)
+    skipped: str = ""
+
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": self.name, "unit": self.unit, "limit": self.limit}
+        if self.skipped:
+            return {**found, "skipped": self.skipped}
+        median = statistics.median(self.values)
+        return {**found, "median": median, "values": self.values, "over": median > self.limit}
+
+    def line(self) -> str:
+        data = self.data()
+        if self.skipped:
+            return f"{self.name:<54} skipped: {self.skipped}"
+        spread = f"{min(self.values):.3g}..{max(self.values):.3g}"
+        verdict = "over" if data["over"] else "ok"
+        return f"{self.name:<54} {data['median']:>6.3g} {self.unit:<3}{spread:>12}{self.limit:>7g}  {verdict}"
+
+
+@dataclass
+class Client:
+    """Starts processes in `home` and keeps their highest memory, in MB.
+
+    This process stays small: at exec Linux counts the memory of the process that forked as the child's peak.
+    """
+
+    reprokit: str
+    home: Path
+    peaks: dict[str, float] = field(default_factory=dict)
+
+    def seconds(self, *command: str, allowed: tuple[int, ...] = (0,)) -> float:
+        """Wall time of a command. Raises CalledProcessError with the end of what it wrote."""
+        with tempfile.TemporaryFile() as output:
+            started = time.monotonic()
+            process = subprocess.Popen(command, cwd=self.home, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            taken = time.monotonic() - started
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode not in allowed:
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip().splitlines()
+                reason = next((line for line in said if line.startswith("error:")), said[-1] if said else "")
+                raise subprocess.CalledProcessError(process.returncode, command, reason)
+        if command[0] == self.reprokit:
+            kind = " ".join(["reprokit", *command[1:]])
+            self.peaks[kind] = max(self.peaks.get(kind, 0), usage.ru_maxrss / 1024)
+        return taken
+
+
+def in_pairs(measured: Callable[[], float], beside: Callable[[], float], count: int) -> list[float]:
+    """Ratios of `measured` to `beside`, each pair in the other order than the last."""
+    ratios = []
+    for i in range(count):
+        if i % 2:
+            other = beside()
+            ratios.append(measured() / other)
+        else:
+            one = measured()
+            ratios.append(one / beside())
+    return ratios
+
+
+def start_up(client: Client, pairs: int) -> Iterator[Measure]:
+    """`--help` and `check` of all recipes beside the `--help` of an empty typer app of two commands."""
+    (client.home / "empty.py").write_text(EMPTY_APP)
+
+    def empty() -> float:
+        return client.seconds(sys.executable, "empty.py", "--help")
+
+    # `check` exits with 1 where a recipe has a finding.
+    for verb, limit, allowed in (("--help", 1.6, (0,)), ("check", 4.0, (0, 1))):
+
+        def measured(verb: str = verb, allowed: tuple[int, ...] = allowed) -> float:
+            return client.seconds(client.reprokit, verb, allowed=allowed)
+
+        measured()  # the first start writes byte code
+        empty()
+        name = f"reprokit {verb} / --help of an empty typer app"
+        yield Measure(name, "x", limit, in_pairs(measured, empty, pairs))
+
+
+def unchanged_build(client: Client, runs: int) -> Measure:
+    """A build of the recipe fused-attention that finds everything built."""
+    command = (client.reprokit, "build", "fused-attention:cpu")
+    client.seconds(*command)
+    values = [client.seconds(*command) for _ in range(runs)]
+    return Measure("reprokit build fused-attention:cpu, unchanged", "s", 1.5, values)
+
+
+def build_beside_cli(client: Client, pairs: int) -> Measure:
+    """A build without cache beside `docker build` of the same Dockerfile, both fed by a gateway on this machine."""
+    command = (client.reprokit, "build", RECIPE_NAME, "--no-cache")
+    (client.home / "recipes" / f"{RECIPE_NAME}.yaml").write_text(RECIPE)
+    client.seconds(*command)  # fetches what the builds then take from the store
+    with gateway(client) as given:
+        context = client.home / "context"
+        context.mkdir()
+        (context / "Dockerfile").write_text(given["dockerfile"])
+        arguments = [word for name, value in given["arguments"].items() for word in ("--build-arg", f"{name}={value}")]
+        # The same builder for both: reprokit's default is the engine's own.
+        docker = ("env", "DOCKER_BUILDKIT=0", "docker", "build", "--no-cache", "--network", "host", *arguments)
+
+        def ours() -> float:
+            removed(given["image"])
+            return client.seconds(*command)
+
+        def cli() -> float:
+            removed(CLI_IMAGE)
+            return client.seconds(*docker, "--tag", CLI_IMAGE, str(context))
+
+        try:
+            values = in_pairs(ours, cli, pairs)
+        finally:
+            removed(given["image"], CLI_IMAGE)
+    return Measure("reprokit build --no-cache / docker build --no-cache", "x", 1.05, values)
+
+
+def removed(*images: str) -> None:
+    subprocess.run(["docker", "image", "rm", "--force", *images], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def gateway(client: Client) -> Iterator[dict[str, Any]]:
+    """The Dockerfile of the small recipe and what the Docker CLI needs to build it, from a process of its own."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
+    with subprocess.Popen(command, cwd=client.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.stdin.close()
+
+
+def serve() -> None:
+    """Be that process, until standard input ends."""
+    from reprokit.engine import Engine
+    from reprokit.image.base import resolve_base
+    from reprokit.image.inputs import resolve_inputs
+    from reprokit.image.labels import image_name
+    from reprokit.image.render import render
+    from reprokit.recipe.find import target as find_target
+    from reprokit.supply.gateway import Gateway
+    from reprokit.supply.store import Store
+
+    def quiet(line: str) -> None:
+        pass
+
+    target, store = find_target(RECIPE_NAME), Store()
+    rendered = render(target)
+    base = resolve_base(Engine.connect(), target.variant.base, quiet)
+    inputs = resolve_inputs(target, rendered, base, store, quiet)
+    with Gateway(store, inputs.wheels, inputs.commits) as proxy:
+        arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
+        given = {"image": image_name(target), "dockerfile": rendered.dockerfile, "arguments": arguments}
+        print(json.dumps(given), flush=True)
+        sys.stdin.read()
+
+
+def measures(client: Client, pairs: int, builds: int) -> Iterator[Measure]:
+    yield from start_up(client, pairs)
+    for name, unit, limit, measure in (
+        ("an unchanged build", "s", 1.5, lambda: unchanged_build(client, 5)),
+        ("a build beside the Docker CLI's", "x", 1.05, lambda: build_beside_cli(client, builds)),
+    ):
+        if shutil.which("docker") is None and unit == "x":
+            yield Measure(name, unit, limit, skipped="there is no Docker CLI")
+            continue
+        try:
+            yield measure()
+        except subprocess.CalledProcessError as error:
+            yield Measure(name, unit, limit, skipped=error.output)
+    for kind, peak in client.peaks.items():
+        yield Measure(f"peak memory of {kind}", "MB", 150, [peak])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what reprokit itself costs.")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--pairs", type=int, default=15, help="pairs of starts")
+    parser.add_argument("--builds", type=int, default=3, help="pairs of builds without cache")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve()
+        return
+    if not options.json:
+        print(f"{'median of interleaved pairs or runs':<54} {'median':>10}{'min..max':>12}{'limit':>7}")
+    with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
+        home = Path(folder)
+        (home / "recipes").mkdir()
+        client = Client(str(Path(sys.executable).with_name("reprokit")), home)
+        for measure in measures(client, options.pairs, options.builds):
+            print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
