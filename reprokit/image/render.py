@@ -62,6 +62,14 @@ def instruction_lines(dockerfile: str) -> list[int]:
 
 def render(target: Target) -> Rendered:
     """The Dockerfile of one variant. Raises UsageError where its blocks, options or pins do not fit."""
+    try:
+        return _render(target)
+    except UsageError as error:
+        error.where = error.where or str(target.path)
+        raise
+
+
+def _render(target: Target) -> Rendered:
     used = uses(target)
     facts = _facts(target)
     parts: list[tuple[str, str]] = [("base", _head(target, used))]

@@ -1,4 +1,4 @@
-"""The kinds of value that a recipe's fields hold. Each refuses what could not be placed safely where it lands."""
+"""The kinds of value that a recipe's fields hold. Each refuses what could not be placed safely."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from pydantic import AfterValidator, BeforeValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints, WithJsonSchema
+
+from reprokit.recipe.spelling import nearest
 
 PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
@@ -49,7 +51,7 @@ def _container_path(text: str) -> str:
 
 
 def _workspace_path(text: str) -> str:
-    # Recipes may come from strangers: what they mount stays inside the workspace, the rest of the host is -v's.
+    # Recipes may come from strangers: what they mount stays inside the workspace, the rest is -v's.
     if text.startswith("/") or ".." in text.split("/") or not re.fullmatch(r"[A-Za-z0-9._/-]+", text):
         raise ValueError(f"{text!r} is not a path inside the workspace; mount other folders with -v")
     return text
@@ -66,6 +68,18 @@ def _plain_line(text: str) -> str:
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError("control characters are not allowed here")
     return text
+
+
+def _pin_name(text: str) -> str:
+    if text not in PIN_NAMES:
+        raise ValueError(f"not a pin{nearest(text, PIN_NAMES)} (pins: {', '.join(PIN_NAMES)})")
+    return text
+
+
+def _block_option(value: Any) -> Any:
+    if isinstance(value, (bool, str)) or (isinstance(value, list) and all(isinstance(v, str) for v in value)):
+        return value
+    raise ValueError(f"{value!r} is not true, false, text or a list of texts; numbers stand in quotes")
 
 
 def _regex(text: str) -> str:
@@ -89,7 +103,10 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$")]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
-Size = Annotated[int, BeforeValidator(parse_size)]
+_SIZE_SCHEMA = {"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?)?B?$"}
+Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(_SIZE_SCHEMA, mode="validation")]
+PinName = Annotated[str, AfterValidator(_pin_name)]
+BlockOption = Annotated[Any, PlainValidator(_block_option)]
 WheelRequirement = Annotated[str, AfterValidator(_requirement)]
 ContainerPath = Annotated[str, AfterValidator(_container_path)]
 WorkspacePath = Annotated[str, AfterValidator(_workspace_path)]

@@ -1,4 +1,4 @@
-"""A recipe from its file: YAML, `extends`, the schema, and errors that name file, line, field and right spelling."""
+"""A recipe from its file: YAML, `extends`, the schema, and errors that name file, line, field and spelling."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+_MOST = 1 << 20  # bytes; ours are below 20 KiB, and a stranger's file should not fill the memory
+
+
 def load_file(path: Path) -> Recipe:
     """Read one recipe file. Raises UsageError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            raw = file.read(_MOST + 1)
+        if len(raw) > _MOST:
+            raise UsageError(f"a recipe of more than {_MOST >> 10} KiB is none", str(path))
+        text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the recipe: {error}", str(path)) from None
     return load_text(text, str(path), path.stem)
@@ -45,7 +52,31 @@ def load_text(text: str, where: str, name: str) -> Recipe:
             f"{where}:{document.line(('name',))}",
             f"name the file {recipe.name}.yaml",
         )
+    _check_names(recipe, document)
     return recipe
+
+
+def _check_names(recipe: Recipe, document: yaml.Document) -> None:
+    """Names that must exist elsewhere in the recipe, or must not."""
+    named: list[tuple[str, yaml.Path]] = [(recipe.default, ("default",))] if recipe.default else []
+    for index, smoke in enumerate(recipe.smoke):
+        named += [(name, ("smoke", index, "variants", i)) for i, name in enumerate(smoke.variants)]
+    for key, benchmark in recipe.benchmarks.items():
+        named += [(name, ("benchmarks", key, "variants", i)) for i, name in enumerate(benchmark.variants)]
+    for name, path in named:
+        if name not in recipe.variants:
+            field = ".".join(str(p) for p in path if p != path[-1] or len(path) == 1)
+            raise UsageError(
+                f"{field} names {name!r}, which is no variant{nearest(name, recipe.variants)}",
+                f"{document.where}:{document.line(path)}",
+                f"variants: {', '.join(recipe.variants)}",
+            )
+    for key, variant in recipe.variants.items():
+        names = [source.name for source in variant.sources]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                at = document.line(("variants", key, "sources", index))
+                raise UsageError(f"two sources of {key} are called {name!r}", f"{document.where}:{at}", "rename one")
 
 
 def _extend_all(variants: dict[str, Any], document: yaml.Document, origins: dict) -> dict[str, Any]:
@@ -127,11 +158,11 @@ def _document_path(loc: tuple[int | str, ...], data: Any) -> yaml.Path:
     """A pydantic location without the parts that stand for no key: union branches, `[key]`, model names."""
     path: list[str | int] = []
     for part in loc:
-        if isinstance(data, dict) and part in data:
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
             data = data[part]
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-        elif part in ("[key]", "str", "int", "bool", "list[str]") or (isinstance(part, str) and "(" in part):
+        elif part == "[key]" or (isinstance(part, str) and "(" in part):
             continue
         else:
             data = None

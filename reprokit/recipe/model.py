@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reprokit.recipe import fields as f
 
-BlockOption = bool | int | str | list[str]
-
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
@@ -18,9 +16,9 @@ class Model(BaseModel):
 class Paper(Model):
     """The paper that a recipe makes run again."""
 
-    title: f.Line
-    venue: f.Line
-    year: int = Field(ge=1950, le=2100)
+    title: f.Line = Field(description="as printed")
+    venue: f.Line = Field(description="conference, journal or archive, without the year")
+    year: int = Field(ge=1950, le=2100, description="year of the venue")
     urls: dict[str, f.HttpUrl] = Field(default={}, description="what it is (paper, code, data): address")
     licence: f.Line = Field(description="licence of the paper's code; `none` where it states none")
 
@@ -28,21 +26,21 @@ class Paper(Model):
 class Source(Model):
     """A git repository at one commit, checked out at `path` in the build."""
 
-    name: f.Name
-    git: f.GitUrl
-    commit: f.Commit
+    name: f.Name = Field(description="what blocks call it")
+    git: f.GitUrl = Field(description="https:// address of the repository")
+    commit: f.Commit = Field(description="full 40 digits: branches and tags move")
     ref: f.Line = Field(default="", description="the tag or branch that the commit was, for readers")
-    path: f.ContainerPath
-    submodules: bool = Field(default=False, description="check out submodules too, recursively, at their commits")
+    path: f.ContainerPath = Field(description="absolute path in the image")
+    submodules: bool = Field(default=False, description="submodules too, recursively, at their commits")
     subset: list[f.WorkspacePath] = Field(default=[], description="only these paths of the tree are kept")
-    keep: bool = Field(default=True, description="false: only blocks that build from it see it, not the image")
+    keep: bool = Field(default=True, description="false: only blocks that build from it see it")
 
 
 class Block(Model):
     """One use of `images/blocks/NAME.j2`, written `NAME` or `NAME: {option: value}`."""
 
-    name: f.Name
-    options: dict[str, BlockOption] = {}
+    name: f.Name = Field(description="a file of images/blocks")
+    options: dict[str, f.BlockOption] = Field(default={}, description="those that the block declares")
 
     @model_validator(mode="before")
     @classmethod
@@ -58,16 +56,16 @@ class Block(Model):
 class Mount(Model):
     """A folder of the workspace at a path in the container."""
 
-    source: f.WorkspacePath
-    target: f.ContainerPath
-    read_only: bool = False
+    source: f.WorkspacePath = Field(description="path inside the workspace")
+    target: f.ContainerPath = Field(description="absolute path in the container")
+    read_only: bool = Field(default=False, description="true: the container cannot write there")
 
 
 class Requires(Model):
     """What the host must have. Sizes are bytes once read."""
 
-    gpu: Literal["required", "optional", "none"] = "none"
-    compute_capability: list[f.Capability] = Field(default=[], description="those that the variant is meant for")
+    gpu: Literal["required", "optional", "none"] = Field(default="none", description="whether a GPU is needed")
+    compute_capability: list[f.Capability] = Field(default=[], description="those that the variant is for")
     driver: f.Version | None = Field(default=None, description="lowest NVIDIA driver")
     memory: f.Size = Field(default=0, description="host memory, such as 8GiB")
     disk: f.Size = Field(default=0, description="free disk for image and build, such as 20GiB")
@@ -76,66 +74,54 @@ class Requires(Model):
 class Variant(Model):
     """One way to build and run the paper: a base, exact pins, blocks, and how its containers start."""
 
-    description: f.Line = ""
+    description: f.Line = Field(default="", description="one line for `reprokit show`")
     extends: f.Name | None = Field(
-        default=None, description="another variant: mappings are merged key by key (null removes one), lists replaced"
+        default=None, description="another variant: mappings are merged by key (null removes one), lists replaced"
     )
-    base: f.ImageRef
-    pins: dict[str, f.PinValue] = {}
+    base: f.ImageRef = Field(description="the image that it starts from, such as debian:12")
+    pins: dict[f.PinName, f.PinValue] = Field(default={}, description="exact versions, in quotes; partial ones match")
     purpose: Literal["compile", "run", "ptx", "import"] = Field(
         default="compile", alias="for", description="what the stack is for, as in `reprokit check --for`"
     )
-    cxx_standard: Literal["11", "14", "17", "20"] | None = None
-    needs_apis: list[f.Line] = Field(default=[], description="removed APIs that the paper's code calls")
-    sources: list[Source] = []
-    blocks: list[Block] = []
-    apt: list[f.AptPackage] = []
-    wheels: list[f.WheelRequirement] = []
+    cxx_standard: Literal["11", "14", "17", "20"] | None = Field(default=None, description="of the paper's code")
+    needs_apis: list[f.Line] = Field(default=[], description="APIs that releases removed and its code calls")
+    sources: list[Source] = Field(default=[], description="git repositories, for the block git")
+    blocks: list[Block] = Field(default=[], description="what is built, in order")
+    apt: list[f.AptPackage] = Field(default=[], description="packages of the distribution, for the block apt")
+    wheels: list[f.WheelRequirement] = Field(default=[], description="NAME==VERSION, for the block wheels")
     wheel_indexes: list[f.HttpUrl] = Field(
         default=[], description="package indexes that are asked where the user's own have no such version"
     )
-    env: dict[f.EnvName, f.Line] = {}
-    workdir: f.ContainerPath = "/workspace"
-    mounts: list[Mount] = []
-    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="container ports to publish")
+    env: dict[f.EnvName, f.Line] = Field(default={}, description="environment of its containers")
+    workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
+    mounts: list[Mount] = Field(default=[], description="folders of the workspace at other paths")
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
-    requires: Requires = Requires()
-
-    @model_validator(mode="after")
-    def _known_pins(self) -> Variant:
-        from reprokit.recipe.spelling import nearest
-
-        for name in self.pins:
-            if name not in f.PIN_NAMES:
-                raise ValueError(f"pins.{name} is not a pin{nearest(name, f.PIN_NAMES)}")
-        names = [s.name for s in self.sources]
-        if len(set(names)) != len(names):
-            raise ValueError("two sources have one name")
-        return self
+    requires: Requires = Field(default=Requires(), description="what the host must have")
 
 
 class Smoke(Model):
     """A command that must succeed in the container, through `bash -c`."""
 
-    command: str
+    command: str = Field(description="run through bash -c in the work folder")
     gpu: bool = Field(default=False, description="true: left out where there is no GPU")
-    expect: f.Regex | None = Field(default=None, description="regular expression that the output must contain")
+    expect: f.Regex | None = Field(default=None, description="what the output must match, as a regular expression")
     variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
 
 
 class Input(Model):
-    """A file that a benchmark reads, relative to the work folder, and the command that makes it there if missing."""
+    """A file that a benchmark reads, and the command that makes it where it is missing."""
 
-    path: f.WorkspacePath
-    make: str
+    path: f.WorkspacePath = Field(description="relative to the work folder")
+    make: str = Field(description="run through bash -c in the work folder")
 
 
 class Value(Model):
     """A line of output that holds a figure: the group `value` of `pattern`."""
 
-    pattern: f.Regex
-    metric: f.Name
-    unit: f.Line
+    pattern: f.Regex = Field(description="regular expression with the group (?P<value>...)")
+    metric: f.Name = Field(description="what it measures, such as spmm.time")
+    unit: f.Line = Field(description="such as ms")
 
     @model_validator(mode="after")
     def _has_value_group(self) -> Value:
@@ -145,11 +131,11 @@ class Value(Model):
 
 
 class Parse(Model):
-    """How output becomes metrics: `lines` by patterns, `records` as JSON lines with metric, unit and samples."""
+    """How output becomes metrics: `lines` by patterns, `records` as JSON lines of metric, unit, samples."""
 
-    format: Literal["lines", "records"] = "lines"
-    context: list[f.Regex] = Field(default=[], description="named groups become parameters of the values after them")
-    values: list[Value] = []
+    format: Literal["lines", "records"] = Field(default="lines", description="plain lines, or JSON lines")
+    context: list[f.Regex] = Field(default=[], description="named groups become parameters of later values")
+    values: list[Value] = Field(default=[], description="the lines that hold figures")
     expect: int | None = Field(default=None, ge=1, description="how many figures a complete run prints")
 
     @model_validator(mode="after")
@@ -162,48 +148,36 @@ class Parse(Model):
 class Benchmark(Model):
     """A command whose output carries figures."""
 
-    command: str
-    gpu: bool = False
-    inputs: list[Input] = []
-    parse: Parse
-    variants: list[f.Name] = []
+    command: str = Field(description="run through bash -c in the work folder")
+    gpu: bool = Field(default=False, description="true: left out where there is no GPU")
+    inputs: list[Input] = Field(default=[], description="files that it reads")
+    parse: Parse = Field(description="how its output becomes figures")
+    variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
 
 
 class Claim(Model):
     """A figure that the paper states."""
 
-    metric: f.Line
-    value: float | int
-    unit: f.Line = ""
-    hardware: f.Line
+    metric: f.Line = Field(description="a benchmark's metric where one measures it, else words")
+    value: float | int = Field(description="the figure")
+    unit: f.Line = Field(default="", description="such as ms, or x for a ratio")
+    hardware: f.Line = Field(description="what it was measured on")
     where: f.Line = Field(description="table, figure or section of the paper")
 
 
 class Recipe(Model):
     """One paper."""
 
-    name: f.Name
-    paper: Paper
+    name: f.Name = Field(description="the name of its file, without .yaml")
+    paper: Paper = Field(description="what is reproduced")
     default: f.Name | None = Field(default=None, description="the variant meant when none is named; else the first")
     workspace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = Field(
         default=None, description="folder below workspaces/; else the recipe's name"
     )
-    variants: dict[f.Name, Variant] = Field(min_length=1)
-    smoke: list[Smoke] = []
-    benchmarks: dict[f.Name, Benchmark] = {}
-    claims: list[Claim] = []
-
-    @model_validator(mode="after")
-    def _names_exist(self) -> Recipe:
-        from reprokit.recipe.spelling import nearest
-
-        named = [self.default] if self.default else []
-        for part in (*self.smoke, *self.benchmarks.values()):
-            named += part.variants
-        for name in named:
-            if name not in self.variants:
-                raise ValueError(f"{name!r} is not a variant of this recipe{nearest(name, self.variants)}")
-        return self
+    variants: dict[f.Name, Variant] = Field(min_length=1, description="ways to build and run it")
+    smoke: list[Smoke] = Field(default=[], description="commands that show that an image works")
+    benchmarks: dict[f.Name, Benchmark] = Field(default={}, description="commands that measure")
+    claims: list[Claim] = Field(default=[], description="figures that the paper states")
 
     @property
     def default_variant(self) -> str:

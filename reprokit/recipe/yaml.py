@@ -1,7 +1,7 @@
 """YAML read with positions, so that an error can name its line.
 
-Stricter than YAML itself, because recipes come from strangers and versions look like numbers: no aliases (they can
-blow a small file up), no duplicate keys, no tags.
+Stricter than YAML itself, because recipes come from strangers and versions look like numbers: no aliases (they
+can blow a small file up), no duplicate keys, no tags, no deep nesting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class Document:
-    """`data` as plain values; `line(path)` is the 1-based line of the value at that path, or of its nearest parent."""
+    """`data` as plain values; `line(path)` is the 1-based line of what is there, or of its nearest parent."""
 
     def __init__(self, data: Any, lines: dict[Path, int], texts: dict[Path, str], where: str) -> None:
         self.data = data
@@ -41,7 +41,7 @@ def read(text: str, where: str) -> Document:
     try:
         loader = _Loader(text)
         try:
-            _refuse_aliases(text, where)
+            _refuse_bombs(text, where)
             node = loader.get_single_node()
             lines: dict[Path, int] = {}
             texts: dict[Path, str] = {}
@@ -57,13 +57,17 @@ def read(text: str, where: str) -> Document:
     return Document(data, lines, texts, where)
 
 
-def _refuse_aliases(text: str, where: str) -> None:
+def _refuse_bombs(text: str, where: str) -> None:
+    """Aliases that multiply, and nesting that would exhaust the stack; both cost nothing to see as events."""
+    depth = 0
     for event in yaml.parse(text, Loader=_Loader):
+        line = event.start_mark.line + 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
-            raise UsageError(
-                f"the alias *{event.anchor} is not allowed", f"{where}:{line}", "use `extends` between variants"
-            )
+            hint = "use `extends` between variants"
+            raise UsageError(f"the alias *{event.anchor} is not allowed", f"{where}:{line}", hint)
+        if depth > 20:
+            raise UsageError("nested too deeply for a recipe", f"{where}:{line}")
 
 
 def _value(node: yaml.Node, path: Path, lines: dict, texts: dict, loader: Any, where: str) -> Any:

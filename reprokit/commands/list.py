@@ -1,0 +1,59 @@
+"""`reprokit list`."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from reprokit.recipe.model import Recipe
+
+
+def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List the recipes."""
+    from reprokit.errors import UsageError
+    from reprokit.recipe.find import recipe_files
+    from reprokit.recipe.load import load_file
+
+    recipes, broken = [], []
+    for path in recipe_files().values():
+        try:
+            recipes.append((load_file(path), path))
+        except UsageError as error:
+            broken.append(error)
+    if json:
+        rows = [
+            {
+                "name": recipe.name,
+                "variants": [*recipe.variants],
+                "default": recipe.default_variant,
+                "title": recipe.paper.title,
+                "venue": recipe.paper.venue,
+                "year": recipe.paper.year,
+                "file": str(path),
+            }
+            for recipe, path in recipes
+        ]
+        typer.echo(json_format.dumps(rows, indent=2))
+    elif recipes:
+        _print([r for r, _ in recipes])
+    if broken:
+        # The recipes that can be read are listed all the same.
+        for error in broken[1:]:
+            typer.echo(f"error: {error.message} ({error.where})", err=True)
+        raise broken[0]
+
+
+def _print(recipes: Sequence[Recipe]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("recipe", "variants", "paper", "venue", box=None, pad_edge=False, header_style="bold")
+    for recipe in recipes:
+        variants = ", ".join(recipe.variants)
+        table.add_row(recipe.name, variants, recipe.paper.title, f"{recipe.paper.venue} {recipe.paper.year}")
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)

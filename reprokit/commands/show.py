@@ -1,0 +1,112 @@
+"""`reprokit show`."""
+
+from __future__ import annotations
+
+import json as json_format
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
+    from reprokit.recipe.model import Recipe
+
+Row = tuple[str, str]
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME[:VARIANT]", autocompletion=completion.targets)],
+    json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Show a recipe: its paper, variants, pins and benchmarks."""
+    from reprokit.recipe.find import targets
+
+    found = targets(name)
+    if json:
+        typer.echo(json_format.dumps(as_json(found), indent=2))
+        return
+    _print([("recipe", [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+
+
+def as_json(found: list[Target]) -> dict[str, Any]:
+    """The recipe as its file writes it, `extends` resolved, with the variants of `found` only; sizes are bytes."""
+    recipe = found[0].recipe
+    data = recipe.model_dump(mode="json", by_alias=True)
+    data["default"] = recipe.default_variant
+    data["variants"] = {t.variant_name: data["variants"][t.variant_name] for t in found}
+    return {**data, "file": str(found[0].path)}
+
+
+def recipe_rows(recipe: Recipe) -> Iterator[Row]:
+    """What is known of the paper; nothing for what is not."""
+    paper = recipe.paper
+    yield "paper", paper.title
+    yield "venue", f"{paper.venue} {paper.year}"
+    yield "licence", paper.licence
+    yield from paper.urls.items()
+    for claim in recipe.claims:
+        yield "claim", f"{claim.metric}: {claim.value:g} {claim.unit} ({claim.hardware}; {claim.where})"
+
+
+def variant_rows(target: Target) -> Iterator[Row]:
+    """What a variant is made of, asks for and runs."""
+    variant, recipe, name = target.variant, target.recipe, target.variant_name
+    if variant.description:
+        yield "", variant.description
+    yield "base", variant.base
+    if variant.pins:
+        yield "pins", "  ".join(f"{pin} {version}" for pin, version in variant.pins.items())
+    yield "blocks", ", ".join(block.name for block in variant.blocks)
+    for source in variant.sources:
+        yield "source", f"{source.git} at {source.commit[:12]}{f' ({source.ref})' if source.ref else ''}"
+    if requires := ", ".join(requirements(target)):
+        yield "requires", requires
+    if variant.ports:
+        yield "ports", ", ".join(str(port) for port in variant.ports)
+    for key, benchmark in recipe.benchmarks.items():
+        if not benchmark.variants or name in benchmark.variants:
+            yield "benchmark", f"{key}{' (GPU)' if benchmark.gpu else ''}: {_one_line(benchmark.command)}"
+    smoke = [s for s in recipe.smoke if not s.variants or name in s.variants]
+    if smoke:
+        yield "smoke", f"{len(smoke)} commands, {sum(s.gpu for s in smoke)} of them on a GPU"
+
+
+def requirements(target: Target) -> Iterator[str]:
+    """What the host must have, in words."""
+    requires = target.variant.requires
+    if requires.gpu != "none":
+        yield f"GPU ({requires.gpu})"
+    if requires.compute_capability:
+        yield f"compute capability {', '.join(requires.compute_capability)}"
+    if requires.driver:
+        yield f"driver {requires.driver}"
+    for what, size in (("memory", requires.memory), ("disk", requires.disk)):
+        if size:
+            yield f"{size / 1024**3:g} GiB {what}"
+
+
+def _one_line(command: str) -> str:
+    lines = command.strip().splitlines()
+    return lines[0] if len(lines) == 1 else f"{lines[0]} ..."
+
+
+def _print(sections: list[tuple[str, list[Row]]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
+    for number, (title, rows) in enumerate(sections):
+        if number:
+            console.print()
+        console.print(Text(title, style="bold"))
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column(overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)

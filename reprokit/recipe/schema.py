@@ -1,0 +1,66 @@
+"""The JSON Schema of recipe files, from the models that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.model import Recipe
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a recipe as its file writes it."""
+    from reprokit.image.blocks import block_names, spec
+
+    result = Recipe.model_json_schema(by_alias=True, mode="validation")
+    result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit recipe", **result}
+    definitions = result["$defs"]
+    definitions["Block"] = _block({name: spec(name) for name in block_names()})
+    # What `extends` takes over need not stand in a variant.
+    definitions["Variant"]["required"] = []
+    definitions["Variant"]["properties"]["pins"]["propertyNames"] = {"enum": [*PIN_NAMES]}
+    _allow_null(definitions["Variant"]["properties"])
+    return result
+
+
+def _block(specs: dict[str, Any]) -> dict[str, Any]:
+    """A block is written `NAME` or `NAME: {option: value}`."""
+    kinds = {"boolean": {"type": "boolean"}, "string": {"type": "string"}, "source": {"type": "string"}}
+    many = {"type": "array", "items": {"type": "string"}}
+    with_options = {}
+    for name, spec in specs.items():
+        options = {}
+        for key, option in spec.options.items():
+            kind = dict(kinds.get(option.type, many), description=option.does)
+            options[key] = {**kind, "enum": [*option.choices]} if option.choices else kind
+        with_options[name] = {
+            "description": spec.does,
+            "type": ["object", "null"],
+            "properties": options,
+            "additionalProperties": False,
+        }
+    return {
+        "description": "One use of a block: its name alone, or with options behind it.",
+        "anyOf": [
+            {"enum": [*specs]},
+            {
+                "type": "object",
+                "properties": with_options,
+                "additionalProperties": False,
+                "minProperties": 1,
+                "maxProperties": 1,
+            },
+        ],
+    }
+
+
+def _allow_null(properties: dict[str, Any]) -> None:
+    """In a variant that extends another, null removes a key of it."""
+    for key in ("pins", "env"):
+        for where in ("additionalProperties", "patternProperties"):
+            values = properties[key].get(where)
+            if isinstance(values, dict):
+                nullable = {k: {"anyOf": [v, {"type": "null"}]} for k, v in values.items()}
+                properties[key][where] = (
+                    nullable if where == "patternProperties" else {"anyOf": [values, {"type": "null"}]}
+                )
