@@ -15,6 +15,8 @@ _NOISE = re.compile(
     r"|pcie?|sxm\d?|nvl\d*|dgxs?|hgx|ls|hbm\d?e?|gddr\dx?|(?:mobile|max-?q)|\d+ ?g[bi]?b?)\b"
 )
 _LAPTOP = re.compile(r"\b(laptop|mobile|notebook|max-?q)\b")
+_VENDOR_LINES = ("geforce", "tesla", "quadro")
+_GENERATIONS = ("ada", "blackwell", "pascal")
 _FAMILIES = ("geforce", "tesla", "quadro", "rtx", "gtx", "gt", "jetson", "agx")
 
 
@@ -26,9 +28,7 @@ def parse_gpu(facts: Facts, text: str) -> Gpu | None:
     bare = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", wanted)
     if bare and ("." in wanted or not wanted[0].isdigit()):
         return _capability(facts, int(bare[1]), int(bare[2]), text)
-    found = _index(facts).get(_plain(wanted), [])
-    if not found and _LAPTOP.search(wanted):
-        found = _index(facts).get(_plain(_LAPTOP.sub(" ", wanted)), [])
+    found = next((gpus for s in _attempts(wanted) if (gpus := _index(facts).get(s))), [])
     if len({gpu.capability for gpu in found}) == 1:
         return found[0]
     if found:
@@ -72,13 +72,26 @@ def _make_index(facts: Facts) -> dict[str, list[Gpu]]:
     return index
 
 
+def _attempts(wanted: str) -> list[str]:
+    """What to look up in turn: the name, that without its line, each also as the desktop part of a laptop's."""
+    names = [wanted]
+    words = wanted.removeprefix("nvidia").split()
+    if len(words) > 1 and words[0] in _VENDOR_LINES:
+        names.append(" ".join(words[1:]))
+    return [_plain(n) for n in names] + [_plain(_LAPTOP.sub(" ", n)) for n in names]
+
+
 def _spellings(name: str) -> set[str]:
+    """The plain name, that without family words in front, and each without the generation behind."""
     words = re.sub(r"[-_/()]", " ", name.lower()).split()
-    found = {_plain(name)}
-    while len(words) > 1 and words[0] in _FAMILIES:
-        words = words[1:]
+    found = set()
+    while True:
         found.add(_plain(" ".join(words)))
-    return found
+        if words[-1] in _GENERATIONS and len(words) > 1:
+            found.add(_plain(" ".join(words[:-1])))
+        if len(words) == 1 or words[0] not in _FAMILIES:
+            return found
+        words = words[1:]
 
 
 def _hint(facts: Facts, wanted: str) -> str:

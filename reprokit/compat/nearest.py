@@ -149,17 +149,17 @@ def _nvidia_bases(view: View) -> list[tuple[str, str]]:
 
 
 def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bool = False) -> list[tuple[str, str]]:
-    """Options by how many known versions lie between; those below first on a tie."""
+    """Options by how many known versions lie between; on a tie the same major, then below, first."""
     at = key_or_zero(public(current))
     keys = sorted({key(text) for _, text in options})
     place = bisect.bisect_left(keys, at)
     exact = place < len(keys) and keys[place] == at
 
-    def distance(option: tuple[str, str]) -> tuple[bool, int, bool]:
+    def distance(option: tuple[str, str]) -> tuple[bool, int, bool, bool]:
         mine = key(option[1])
         index = bisect.bisect_left(keys, mine)
         steps = index - place if exact or index < place else index - place + 1
-        return (same_series_first and mine[:2] != at[:2], abs(steps), mine > at)
+        return (same_series_first and mine[:2] != at[:2], abs(steps), mine[:1] != at[:1], mine > at)
 
     return sorted(options, key=distance)
 

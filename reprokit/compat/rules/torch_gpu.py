@@ -60,7 +60,7 @@ def _unmeasured(view: View, wheel: Wheel, gpu: Gpu) -> Verdict | None:
     toolkit = view.facts["cuda"]["toolkits"].get(wheel.cuda)
     if toolkit and not runs_on(view, gpu, toolkit["sm"]):
         return warning(
-            f"{wheel.label} can hold no code for sm_{gpu.sm}, which its CUDA does not know; of PTX in it nothing is known",
+            f"{wheel.label} can hold no code for sm_{gpu.sm}, which its CUDA does not know; its PTX is not known",
             (*wheel.sources, *toolkit["source_sm"]),
         )
     return unknown(f"the archs inside {wheel.label} are not known here", wheel.sources)

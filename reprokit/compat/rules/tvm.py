@@ -32,7 +32,7 @@ def _judge_llvm(view: View, version: str, llvm_version: str) -> Verdict | None:
         return error(f"TVM {version} needs LLVM {release['llvm_min']} or later", release["source"])
     if key(llvm_version)[0] > handled:
         return warning(
-            f"the source of TVM {version} handles LLVM up to {handled}; {llvm_version} is likely to fail, if not proven to",
+            f"the source of TVM {version} handles LLVM up to {handled}; {llvm_version} is likely to fail",
             release["source"],
         )
     recommended = release.get("llvm_recommended")
