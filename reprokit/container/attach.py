@@ -74,7 +74,7 @@ def attach(
 
 
 class _Reader(threading.Thread):
-    """Hands output to the sink until it ends; `ended` becomes readable then."""
+    """Hands output to the sink; `ended` becomes readable when all has come or the sink has failed."""
 
     def __init__(self, connection: Connection, tty: bool, sink: Sink) -> None:
         super().__init__(daemon=True)
@@ -86,11 +86,26 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             for is_stderr, data in self._blocks:
-                self._sink(is_stderr, data)
+                # After a failure output is read on and dropped: Engine 20.10 answers no call about a container while
+                # it cannot get rid of a command's output.
+                if self.error is None:
+                    self._try(is_stderr, data)
+        except (Exception, SystemExit) as error:
+            self.error = self.error or error
+        finally:
+            self._wake()
+
+    def _try(self, is_stderr: bool, data: bytes) -> None:
+        try:
+            self._sink(is_stderr, data)
         except (Exception, SystemExit) as error:
             self.error = error
-        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._end >= 0:
             os.close(self._end)
+            self._end = -1
 
 
 def _plain(connection: Connection) -> Iterator[tuple[bool, bytes]]:

@@ -12,7 +12,7 @@ from reprokit.engine import Engine
 
 # The engine answers on standard output when a command could not be started, and the exit code is 126 for
 # every cause.
-_NOT_STARTED = "OCI runtime exec failed: "
+NOT_STARTED = "OCI runtime exec failed: "
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ def execute(
 
 def refusal(exit_code: int, output: str) -> tuple[int, str] | None:
     """The shell's exit code and the reason, where `output` is the engine's note that nothing was started."""
-    if exit_code not in (126, 127) or not output.startswith(_NOT_STARTED):
+    if exit_code not in (126, 127) or not output.startswith(NOT_STARTED):
         return None
-    reason = output.removeprefix(_NOT_STARTED).strip().removesuffix(": unknown")
+    reason = output.removeprefix(NOT_STARTED).strip().removesuffix(": unknown")
     reason = reason.rpartition("process: ")[2].removeprefix("exec failed: ").removeprefix("exec: ")
     missing = "executable file not found" in reason or reason.endswith("no such file or directory")
     return (127 if missing and "chdir" not in reason else 126), reason

@@ -62,24 +62,34 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
 
 def _try(engine: Engine, name: str, spec: ContainerSpec, caller: Caller) -> None:
     container = engine.create_container(name, to_api(spec))
-    with removed_on_failure(engine, container):
+    with _removed_on_failure(engine, container):
         add_account(engine, container, spec.user, caller)
         engine.start(container)
 
 
 @contextlib.contextmanager
-def removed_on_failure(engine: Engine, container: str) -> Iterator[None]:
+def _removed_on_failure(engine: Engine, container: str) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(ReprokitError):
-            engine.remove(container, force=True)
+        _remove(engine, container)
         raise
 
 
-def _spec(
-    engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any]
-) -> ContainerSpec:
+@contextlib.contextmanager
+def removed_at_end(engine: Engine, container: str) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        _remove(engine, container)
+
+
+def _remove(engine: Engine, container: str) -> None:
+    with contextlib.suppress(ReprokitError):
+        engine.remove(container, force=True)
+
+
+def _spec(engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any]) -> ContainerSpec:
     caller = Caller.here()
     who = identity(caller, info)
     env = dict(start.env)
@@ -109,9 +119,7 @@ def _spec(
         gpus=rung.requests,
         # SELinux lets no container read the user's files, unless they are relabelled, which would change the
         # host.
-        security=("label=disable",)
-        if any("name=selinux" in str(o) for o in info.get("SecurityOptions") or [])
-        else (),
+        security=("label=disable",) if any("name=selinux" in str(o) for o in info.get("SecurityOptions") or []) else (),
         groups=who.groups,
         host_users=who.host_users,
     )

@@ -31,7 +31,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     not been built, a mount's source is missing, a port is taken or the name is another's; EngineError where
     the engine cannot.
     """
-    _check(options, say)
+    check_options(options, say)
     name = options.name or _usual_name(engine, target)
     with _locked(name, say):
         recover(engine, name)
@@ -76,17 +76,14 @@ def _remove(engine: Engine, name: str) -> None:
     drop_snapshots(engine, name)
 
 
-def _check(options: RunOptions, say: Say) -> None:
+def check_options(options: RunOptions, say: Say) -> None:
+    """Raises UsageError where a mount's source is missing or two options contradict each other."""
     for mount in options.mounts:
         require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
-        say(
-            f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, none to say so"
-        )
+        say(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, none to say so")
     if options.ports and options.network in ("host", "none"):
-        raise UsageError(
-            f"-p publishes nothing with --network {options.network}", hint="leave one of them out"
-        )
+        raise UsageError(f"-p publishes nothing with --network {options.network}", hint="leave one of them out")
 
 
 def _usual_name(engine: Engine, target: Target) -> str:
@@ -130,7 +127,7 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
 def _create(engine: Engine, target: Target, name: str, options: RunOptions, say: Say) -> None:
     image = built_image(engine, target)
     settings = Settings(
-        gpus=options.gpus or _recipe_gpus(engine, target, say),
+        gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
         mounts=workspace_mounts(target),
         ports=_recipe_ports(target, options, say),
         shm=target.variant.shm,

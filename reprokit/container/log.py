@@ -57,9 +57,7 @@ class CommandLog:
     def exited(self, code: int) -> None:
         self.write(f"[exit {code} after {time.monotonic() - self._began:.1f} s]\n".encode())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None:
             self.write(f"[{'interrupted' if isinstance(error, KeyboardInterrupt) else 'ended'}]\n".encode())
         if self._file >= 0:

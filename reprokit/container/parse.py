@@ -23,9 +23,7 @@ def mount(text: str, cwd: Path) -> Mount:
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
         raise UsageError(f"-v {text!r}: {parts[2]!r} is not ro or rw", hint=_MOUNT_HINT)
     if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
-        raise UsageError(
-            f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT
-        )
+        raise UsageError(f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT)
     source = (cwd / Path(parts[0]).expanduser()).resolve()
     return Mount(str(source), "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
 
@@ -54,9 +52,7 @@ def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
     for text in texts:
         name, given, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise UsageError(
-                f"-e {text!r}: {name!r} is not a variable's name", hint="write -e NAME=VALUE or -e NAME"
-            )
+            raise UsageError(f"-e {text!r}: {name!r} is not a variable's name", hint="write -e NAME=VALUE or -e NAME")
         if given:
             found[name] = value
         elif name in caller:
@@ -76,9 +72,7 @@ def size(text: str) -> int:
 def user(text: str) -> str:
     """`NAME`, `UID`, or either with `:GROUP`. Raises UsageError."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?", text):
-        raise UsageError(
-            f"--user {text!r} is not a user", hint="write --user root, --user 1000 or --user 1000:1000"
-        )
+        raise UsageError(f"--user {text!r} is not a user", hint="write --user root, --user 1000 or --user 1000:1000")
     return text
 
 

@@ -60,9 +60,7 @@ def translate(mount: Mount, own_mounts: Iterable[Mapping[str, Any]]) -> Mount:
             f"{mount.source} is in this container, and the engine outside cannot mount it at {mount.target}",
             hint="work in a folder that the host mounts into this container, or set REPROKIT_HOME to one",
         )
-    return replace(
-        mount, source=str(PurePosixPath(deepest["Source"]) / source.relative_to(deepest["Destination"]))
-    )
+    return replace(mount, source=str(PurePosixPath(deepest["Source"]) / source.relative_to(deepest["Destination"])))
 
 
 def _mountinfo() -> str:

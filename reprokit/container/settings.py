@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from reprokit.container.gpu import parse_gpus
 from reprokit.container.spec import Mount, Port
 
 
@@ -44,13 +45,11 @@ def merge(have: Settings, options: RunOptions) -> Settings:
     """`have` with `options`: a mount replaces one of its target, a port one of its container port."""
     mounts = {m.target: m for m in (*have.mounts, *options.mounts)}
     ports = [
-        p
-        for p in have.ports
-        if (p.container, p.protocol) not in {(n.container, n.protocol) for n in options.ports}
+        p for p in have.ports if (p.container, p.protocol) not in {(n.container, n.protocol) for n in options.ports}
     ]
     return replace(
         have,
-        gpus=have.gpus if options.gpus is None else options.gpus,
+        gpus=have.gpus if options.gpus is None else str(parse_gpus(options.gpus)),
         mounts=tuple(mounts.values()),
         ports=tuple(dict.fromkeys((*ports, *options.ports))) if options.ports else have.ports,
         shm=options.shm or have.shm,

@@ -58,8 +58,7 @@ def to_api(spec: ContainerSpec) -> dict[str, Any]:
     host: dict[str, Any] = {
         "Init": True,
         "Mounts": [
-            {"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.read_only}
-            for m in spec.mounts
+            {"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.read_only} for m in spec.mounts
         ],
         "PortBindings": _bindings(spec.ports),
         "ShmSize": spec.shm,

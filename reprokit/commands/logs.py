@@ -1,0 +1,30 @@
+"""`reprokit logs`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import typer
+
+from reprokit.container import options
+
+
+def logs(
+    container: options.ContainerName,
+    follow: bool = typer.Option(False, "--follow", "-f", help="Go on printing what is added."),
+    tail: Optional[int] = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),  # noqa: UP045
+) -> None:
+    """Print what a container's commands wrote.
+
+    Of `run`, `exec`, `notebook`, `smoke` and `bench`; terminals that `shell` opened are not recorded.
+    """
+    import os
+    import sys
+
+    from reprokit.container import log, names
+    from reprokit.engine import Engine
+
+    found = names.find(names.known_containers(Engine.connect()), container, os.getuid())
+    for block in log.read(found.name, follow, tail):
+        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,21 @@
+"""`reprokit ps`."""
+
+from __future__ import annotations
+
+import typer
+
+
+def ps(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List reprokit's containers."""
+    from reprokit.container import listing
+    from reprokit.engine import Engine
+
+    rows = listing.rows(Engine.connect())
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(rows, indent=2))
+    elif not rows:
+        typer.echo("no containers; `reprokit run NAME -- CMD` makes one", err=True)
+    else:
+        listing.show(rows)

@@ -1,0 +1,32 @@
+"""`reprokit rm`."""
+
+from __future__ import annotations
+
+import typer
+
+from reprokit.container import options
+
+
+def rm(
+    container: options.ContainerNames,
+    force: bool = typer.Option(False, "--force", "-f", help="Also containers that are running."),
+) -> None:
+    """Remove containers and their files.
+
+    What is in the workspace, a folder of the host, stays.
+    """
+    import os
+
+    from reprokit.container import lifecycle, names
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+
+    engine = Engine.connect()
+    known = names.known_containers(engine)
+    found = [names.find(known, name, os.getuid()) for name in container]
+    running = [c.name for c in found if c.running]
+    if running and not force:
+        raise UsageError(f"{', '.join(running)} runs", hint="`reprokit stop` it first, or use --force")
+    for one in dict.fromkeys(found):
+        lifecycle.remove(engine, one.name)
+        typer.echo(f"removed {one.name}")

@@ -1,0 +1,31 @@
+"""`reprokit run`."""
+
+from __future__ import annotations
+
+import typer
+
+from reprokit.container import options
+
+
+def run(
+    name: options.RecipeName,
+    command: options.Command,
+    gpus: options.Gpus = None,
+    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
+    publish: options.Ports = [],  # noqa: B006
+    env: options.Env = [],  # noqa: B006
+    shm_size: options.ShmSize = None,
+    user: options.User = None,
+    container: options.Name = None,
+    network: options.Network = None,
+) -> None:
+    """Run a command in a recipe's container.
+
+    The container is made if there is none, started if it is stopped, and made anew, with its files, if it lacks
+    a GPU, mount, port or network that you ask for. It goes on running afterwards, which costs nothing; `stop`
+    ends it. Its files outlive a stop, and /workspace is a folder of the host. The exit code is the command's.
+    """
+    from reprokit.container.session import in_recipe
+
+    chosen = options.choices(container, gpus, volume, publish, shm_size, network)
+    raise typer.Exit(in_recipe(name, command, chosen, env, user))

@@ -1,0 +1,25 @@
+"""`reprokit stop`."""
+
+from __future__ import annotations
+
+import typer
+
+from reprokit.container import options
+
+
+def stop(container: options.ContainerNames) -> None:
+    """Stop containers; their files stay."""
+    import os
+
+    from reprokit.container import lifecycle, names
+    from reprokit.engine import Engine
+
+    engine = Engine.connect()
+    known = names.known_containers(engine)
+    # All names are looked up first: a slip in one stops none.
+    for found in [names.find(known, name, os.getuid()) for name in container]:
+        if found.state in ("running", "paused", "restarting"):
+            lifecycle.stop(engine, found.name)
+            typer.echo(f"stopped {found.name}")
+        else:
+            typer.echo(f"{found.name} was not running")

@@ -1,0 +1,55 @@
+"""A user's command in a container: what `run`, `shell` and `exec` have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import typer
+
+from reprokit.container import names, parse
+from reprokit.container.environment import from_caller
+from reprokit.container.lifecycle import ensure_running
+from reprokit.container.settings import RunOptions
+from reprokit.container.terminal import at_terminal, interact
+from reprokit.engine import Engine
+from reprokit.recipe.find import target
+
+
+def tell(line: str) -> None:
+    """A notice beside the command's own output."""
+    typer.echo(line, err=True)
+
+
+def in_recipe(
+    recipe: str,
+    argv: Sequence[str],
+    chosen: RunOptions,
+    env: list[str],
+    user: str | None,
+    logged: bool = True,
+) -> int:
+    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code."""
+    wanted = target(recipe)
+    given = parse.environment(env, os.environ)
+    who = parse.user(user) if user else None
+    engine = Engine.connect()
+    container = ensure_running(engine, wanted, chosen, tell)
+    return in_container(engine, container, argv, given, who, logged)
+
+
+def in_container(
+    engine: Engine,
+    container: str,
+    argv: Sequence[str],
+    env: dict[str, str],
+    user: str | None,
+    logged: bool = True,
+) -> int:
+    """Run `argv` in a running container; its exit code."""
+    described = engine.container(container) or {}
+    settings = names.settings_of((described.get("Config") or {}).get("Labels") or {})
+    passed, unreachable = from_caller(os.environ, settings.network, at_terminal())
+    if unreachable and not set(unreachable) & set(env):
+        tell(f"{', '.join(unreachable)}: a proxy on this host's loopback is left out; --network host reaches it")
+    return interact(engine, container, argv, env=passed | env, user=user, logged=logged)
