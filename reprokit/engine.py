@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import IO, Any
 
 import docker
@@ -119,7 +119,7 @@ class Engine:
         with _translated():
             self.api.remove_image(reference, force=force)
 
-    def build(self, context: IO[bytes], **options: Any) -> Iterator[dict[str, Any]]:
+    def build(self, context: IO[bytes], **options: Any) -> Generator[dict[str, Any], None, None]:
         """Build with the classic builder from a tar; yields its events, an `error` event among them if it fails.
 
         `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). Closing the

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from filelock import FileLock
+
+from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.image import bootstrap
@@ -33,10 +37,10 @@ class Base:
     def described(self) -> str:
         """One line for people."""
         if self.how == "bootstrapped":
-            return f"{self.reference}: bootstrapped from the distribution's packages ({self.name}), not the vendor's image"
-        where = {"engine": "on the engine", "registry": "from its registry"}.get(
-            self.how, f"from the {self.how}"
-        )
+            return (
+                f"{self.reference}: bootstrapped from the distribution's packages ({self.name}), not the vendor's image"
+            )
+        where = {"engine": "on the engine", "registry": "from its registry"}.get(self.how, f"from the {self.how}")
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 
@@ -77,15 +81,24 @@ def _from_registries(engine: Engine, reference: str, say: Callable[[str], None])
     release = bootstrap.release_of(reference)
     if release is None:
         raise SourceError(
-            "nobody serves the base image\n  " + "\n  ".join(tried),
-            reference,
+            f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
+            "",
             _nearest(reference) or "mirrors: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
         )
     say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name}")
-    name = bootstrap.bootstrap(engine, release, say)
+    name = bootstrap.name_of(release)
+    with FileLock(_lock_file(name)):  # two builds may want it at once
+        if engine.image(name) is None:
+            bootstrap.bootstrap(engine, release, say)
     image = engine.image(name)
     assert image is not None
     return _base(reference, name, image, "bootstrapped", "")
+
+
+def _lock_file(name: str) -> Path:
+    folder = paths.home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name.replace('/', '-').replace(':', '-')}.lock"
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:

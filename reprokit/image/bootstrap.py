@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -65,7 +64,8 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
     """Make the base with mmdebstrap and give it to the engine; returns its name.
 
     mmdebstrap itself chooses the distribution's public archive, which is what the image's own apt then asks, and
-    follows the host's `http_proxy`. Raises EngineError where the host is not able, SourceError where the archive is not.
+    follows the host's `http_proxy`. Raises EngineError where the host is not able, SourceError where the archive is
+    not.
     """
     tool = shutil.which("mmdebstrap")
     if tool is None:
@@ -78,16 +78,14 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
     with TemporaryDirectory(dir=folder) as scratch:
         tar, status = Path(scratch) / "base.tar", Path(scratch) / "status"
         status.touch()
-        os.chmod(scratch, 0o777)  # mmdebstrap as an ordinary user writes with mapped ids
+        Path(scratch).chmod(0o777)  # mmdebstrap as an ordinary user writes with mapped ids
         status.chmod(0o666)
         with tar.open("wb") as out:
             _run(_command(tool, release, status), out, release, say)
         repository, _, tag = name_of(release).partition(":")
         say(f"importing {tar.stat().st_size / 1e6:.0f} MB as {repository}:{tag}")
         with tar.open("rb") as stream:
-            engine.import_image(
-                stream, repository, tag, _changes(release, status.read_text(errors="replace"))
-            )
+            engine.import_image(stream, repository, tag, _changes(release, status.read_text(errors="replace")))
     return name_of(release)
 
 
@@ -124,18 +122,12 @@ def _run(command: list[str], out: object, release: Release, say: Callable[[str],
 def explain(lines: list[str], release: Release) -> ReprokitError:
     """mmdebstrap's output as one error."""
     text = "\n".join(lines)
-    first = next(
-        (ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else ""
-    )
+    first = next((ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else "")
     what = f"{release.name} could not be bootstrapped: {first}"
     if "NO_PUBKEY" in text or "keyring" in first:
-        return EngineError(
-            what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring"
-        )
+        return EngineError(what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring")
     if "No space left" in text:
-        return EngineError(
-            f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR"
-        )
+        return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
     if re.search(
         r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect",
         text,
@@ -146,9 +138,7 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     if re.search(r"unshare|newuidmap|fakechroot|Operation not permitted|mount", first):
         return EngineError(what, hint="run as root, or install uidmap so that mmdebstrap can map user ids")
     if "does not have a Release file" in text or "404" in text:
-        return SourceError(
-            what, hint="has the release left its archive? pull the base where a registry can be reached"
-        )
+        return SourceError(what, hint="has the release left its archive? pull the base where a registry can be reached")
     return SourceError(what)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,10 +33,15 @@ class Plan:
     no_cache: bool = False
 
 
+def base_argument(plan: Plan, base: str) -> dict[str, str]:
+    """The argument that puts the base in the place of the recipe's reference, where the Dockerfile has it."""
+    return {"BASE": base} if re.search(r"^ARG BASE\b", plan.rendered.dockerfile, re.MULTILINE) else {}
+
+
 class Builder(Protocol):
     """Runs a plan. Its events end in `Built` or `Failed`; closing them stops the build and leaves nothing running."""
 
-    def run(self, plan: Plan) -> Iterator[Event]: ...
+    def run(self, plan: Plan) -> Generator[Event, None, None]: ...
 
 
 def builder(name: str, engine: Engine) -> Builder:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from reprokit.image.builders import Plan
+from reprokit.image.builders import Plan, base_argument
 from reprokit.image.context import context_tar
 from reprokit.image.events import Built, Cached, Event, Failed, Output, Step
 
@@ -25,7 +25,7 @@ class Classic:
         self.engine = engine
         self.running = ""
 
-    def run(self, plan: Plan) -> Iterator[Event]:
+    def run(self, plan: Plan) -> Generator[Event, None, None]:
         """Build. Raises EngineError where the engine goes away."""
         context = context_tar({"Dockerfile": plan.rendered.dockerfile.encode()})
         stream = self.engine.build(
@@ -69,9 +69,7 @@ class Classic:
             elif not line.startswith(("Removing intermediate container ", "Successfully ")):
                 yield Output(line)
         if not image_id:
-            raise EngineError(
-                "the engine ended the build without a word", plan.name, "its own log may say why"
-            )
+            raise EngineError("the engine ended the build without a word", plan.name, "its own log may say why")
         yield Built(image_id)
 
     def _tidy(self) -> None:
@@ -82,10 +80,6 @@ class Classic:
                 self.engine.remove(self.running, force=True)
                 return
             time.sleep(0.1)
-
-
-def base_argument(plan: Plan, base: str) -> dict[str, str]:
-    return {"BASE": base} if re.search(r"^ARG BASE\b", plan.rendered.dockerfile, re.MULTILINE) else {}
 
 
 def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:
@@ -100,11 +94,7 @@ def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:
             if rest.startswith("Step ") and _STEP.match(rest):
                 lines, rest = [*lines, rest], ""
             for line in lines:
-                line = (
-                    line.rsplit("\r", 1)[-1]
-                    if not line.endswith("\r")
-                    else line.rstrip("\r").rsplit("\r", 1)[-1]
-                )
+                line = line.rsplit("\r", 1)[-1] if not line.endswith("\r") else line.rstrip("\r").rsplit("\r", 1)[-1]
                 if line.strip():
                     yield line
         elif "error" in event or "ID" in event.get("aux", {}):

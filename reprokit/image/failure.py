@@ -42,14 +42,15 @@ class Extractor:
     assertions: list[str] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
     tail: list[str] = field(default_factory=list)
-    network: bool = False
+    network: list[str] = field(default_factory=list)
     no_space: bool = False
     _following: int = 0
 
     def feed(self, line: str) -> None:
         line = _plain(line)
         self.tail = [*self.tail[-_KEPT:], line]
-        self.network = self.network or _NETWORK.search(line) is not None
+        if len(self.network) < _KEPT and _NETWORK.search(line):
+            self.network.append(line)
         self.no_space = self.no_space or _NO_SPACE.search(line) is not None
         if _ASSERTION.search(line):
             self.assertions.append(line)
@@ -63,9 +64,12 @@ class Extractor:
             self._following = 0
 
     def first(self) -> list[str]:
-        """The lines to show: assertions, else causes, else the end of the output."""
-        found = self.assertions or self.causes or [line for line in self.tail if line.strip()]
-        return found[:_KEPT]
+        """The lines to show: assertions, else the network's faults, else causes, else the end of the output.
+
+        apt goes on after a failed download, so the package that "cannot be located" is a consequence.
+        """
+        found = self.assertions or self.network or self.causes or [line for line in self.tail if line.strip()]
+        return list(dict.fromkeys(found))[:_KEPT]
 
 
 def causes(lines: Iterable[str]) -> list[str]:

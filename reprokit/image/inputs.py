@@ -49,9 +49,7 @@ class Inputs:
         return {name: value for name, value in offered.items() if _declares(self.rendered, name)}
 
 
-def resolve_inputs(
-    target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]
-) -> Inputs:
+def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]) -> Inputs:
     """Resolve and fetch what the variant takes in, asking no network for what was resolved before."""
     found: WheelSet = WheelSet(())
     if _declares(rendered, "REPROKIT_WHEELS"):
@@ -70,9 +68,7 @@ def platform_of(target: Target, base: Base) -> Platform:
     from reprokit.compat.base import parse_base
     from reprokit.compat.facts import bundled
 
-    name = target.variant.pins.get("distro") or parse_base(bundled(), base.reference).implied.get(
-        "distro", ""
-    )
+    name = target.variant.pins.get("distro") or parse_base(bundled(), base.reference).implied.get("distro", "")
     release = bundled()["distros"]["distros"].get(name, {})
     python = target.variant.pins.get("python") or release.get("python")
     if not python:
@@ -83,9 +79,7 @@ def platform_of(target: Target, base: Base) -> Platform:
         )
     # 2.28 is what most wheels of today ask for at least; a base that is not known is likely a recent one.
     glibc = release.get("glibc") or "2.28"
-    return Platform(
-        ".".join(python.split(".")[:2]), glibc, _MACHINES.get(base.architecture, base.architecture)
-    )
+    return Platform(".".join(python.split(".")[:2]), glibc, _MACHINES.get(base.architecture, base.architecture))
 
 
 def _declares(rendered: Rendered, argument: str) -> bool:

@@ -60,7 +60,5 @@ def minimum_driver(cuda: str | None) -> str:
 
     toolkits = bundled()["cuda"]["toolkits"]
     release = ".".join(cuda.split(".")[:2])
-    known = toolkits.get(release) or next(
-        (t for name, t in toolkits.items() if name.split(".")[0] == cuda), {}
-    )
-    return str(known.get("family_driver_min") or known.get("driver_min") or "")
+    known = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)
+    return str(known["family_driver_min"] or known["driver_min"] or "") if known else ""

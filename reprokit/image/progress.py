@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from typing import IO, TYPE_CHECKING, Protocol
@@ -66,9 +67,7 @@ class Live:
         from rich.live import Live as RichLive
 
         self.console = Console(file=stream, highlight=False)
-        self.live = RichLive(
-            console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True
-        )
+        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self.started = self.step_started = time.monotonic()
         self.step: Step | None = None
         self.cached = False
@@ -105,9 +104,7 @@ class Live:
     def _done(self) -> None:
         if self.step:
             took = "cached" if self.cached else f"{time.monotonic() - self.step_started:.1f} s"
-            self.console.print(
-                f"{title(self.step)}  {took}", markup=False, style="dim" if self.cached else None
-            )
+            self.console.print(f"{title(self.step)}  {took}", markup=False, style="dim" if self.cached else None)
 
     def _render(self) -> Text:
         from rich.text import Text
@@ -144,8 +141,13 @@ class Meter:
 
 def title(step: Step) -> str:
     """`[5/23] torch: RUN ...`, cut to one line."""
-    text = f"[{step.number}/{step.total}] {step.block}: {step.text}"
+    text = f"[{step.number}/{step.total}] {step.block}: {brief(step.text)}"
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+
+
+def brief(instruction: str) -> str:
+    """An instruction without the shell options and functions that every RUN of ours begins with."""
+    return re.sub(r"^RUN set -eu; (\w+\(\) \{.*?; \}; )+", "RUN ", instruction)
 
 
 def clock(seconds: float) -> str:

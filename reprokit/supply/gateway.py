@@ -29,7 +29,8 @@ from reprokit.supply.wheels import WheelSet
 WHEELS_HOST = "wheels.reprokit.invalid"
 GIT_HOST = "git.reprokit.invalid"
 
-# Asked before anything is passed on; gives why a request is refused, or None. `name` is host, or host:port of a CONNECT.
+# Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
+# is refused, or None.
 Policy = Callable[[str, str], "str | None"]
 
 
@@ -51,6 +52,7 @@ class Gateway:
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
         self.bytes_served = 0
+        self.requests = 0
         self._token = secrets.token_urlsafe(18)
         self._lock = threading.Lock()
 
@@ -84,6 +86,10 @@ class Gateway:
     def allows(self, authorization: str | None) -> bool:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()
         return hmac.compare_digest((authorization or "").encode(), expected.encode())
+
+    def reached(self) -> None:
+        with self._lock:
+            self.requests += 1
 
     def asked(self, name: str) -> None:
         with self._lock:
@@ -151,11 +157,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _authorised(self) -> bool:
         if self.gateway.allows(self.headers.get("Proxy-Authorization")):
+            self.gateway.reached()
             return True
         self.discard_body()
-        self.refuse(
-            407, "this gateway belongs to a running build", {"Proxy-Authenticate": 'Basic realm="reprokit"'}
-        )
+        self.refuse(407, "this gateway belongs to a running build", {"Proxy-Authenticate": 'Basic realm="reprokit"'})
         return False
 
     def _permitted(self, name: str) -> bool:
@@ -189,9 +194,8 @@ class Handler(BaseHTTPRequestHandler):
     def discard_body(self) -> None:
         """Read what the client sends along, so that the connection can be used again."""
         length = self.headers.get("Content-Length")
-        if self.headers.get("Transfer-Encoding") or (length and not length.isdigit()):
-            self.close_connection = True
-        elif length and int(length) > 1 << 20:
+        known = not self.headers.get("Transfer-Encoding") and (length or "0").isdigit()
+        if not known or int(length or 0) > 1 << 20:
             self.close_connection = True
         elif length:
             self.rfile.read(int(length))

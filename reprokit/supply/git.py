@@ -133,8 +133,8 @@ def _submodules(commit: Commit, store: Store) -> list[Commit]:
     blob = f"--blob={commit.commit}:.gitmodules"
     entries = git("config", blob, "-z", "--get-regexp", r"^submodule\..*\.(path|url)$", folder=folder)
     fields: dict[str, dict[str, str]] = {}
-    for entry in filter(None, entries.split("\0")):
-        key, _, value = entry.partition("\n")
+    for line in filter(None, entries.split("\0")):
+        key, _, value = line.partition("\n")
         name, _, field = key.removeprefix("submodule.").rpartition(".")
         fields.setdefault(name, {})[field] = value
     found = []

@@ -113,14 +113,10 @@ def explain(lines: list[str], python: str) -> ReprokitError:
         )
     if "No module named pip" in text:
         return SourceError("this Python has no pip", sys.executable, "reinstall reprokit: it asks for pip")
-    conflict = re.search(
-        r"Cannot install .* because these package versions have conflicting dependencies", text
-    )
+    conflict = re.search(r"Cannot install .* because these package versions have conflicting dependencies", text)
     if conflict:
         causes = [line.strip() for line in lines if line.startswith("    ")]
-        return SourceError(
-            f"the wheels do not fit together: {'; '.join(causes[:6])}", hint="loosen or correct a pin"
-        )
+        return SourceError(f"the wheels do not fit together: {'; '.join(causes[:6])}", hint="loosen or correct a pin")
     last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
     return SourceError(f"pip failed: {last.removeprefix('ERROR: ')[:400]}")
 
@@ -134,6 +130,4 @@ def _no_such_version(what: str, versions: str, python: str) -> SourceError:
             "sdists are not taken: they would run code of strangers here; is the name right?",
         )
     near = ", ".join(nearest_versions(what, versions.split(", ")))
-    return _Unsatisfied(
-        f"no wheel of {what} for Python {python}", hint=f"nearest versions that exist: {near}"
-    )
+    return _Unsatisfied(f"no wheel of {what} for Python {python}", hint=f"nearest versions that exist: {near}")

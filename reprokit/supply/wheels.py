@@ -114,9 +114,7 @@ def _download_closed(
     for attempt in itertools.count():
         # A folder of its own, as another requirement may change a version that came before.
         folder, before = scratch / str(attempt), [scratch / str(n) for n in range(attempt)]
-        pip.download(
-            [*wanted, *sorted(extra)], platform.python, platform.tags(), indexes, before, folder, say
-        )
+        pip.download([*wanted, *sorted(extra)], platform.python, platform.tags(), indexes, before, folder, say)
         files = sorted(folder.glob("*.whl"))
         lacking = _lacking(wanted, files, environment(platform)) - extra
         if not lacking:
@@ -128,7 +126,7 @@ def _download_closed(
 def environment(platform: Platform) -> dict[str, str]:
     """The environment that markers see in the image."""
     return {
-        **default_environment(),
+        **{key: str(value) for key, value in default_environment().items()},
         "implementation_name": "cpython",
         "os_name": "posix",
         "platform_machine": platform.machine,
@@ -156,17 +154,13 @@ def _lacking(wanted: list[str], files: list[Path], environment: dict[str, str]) 
             if (name, extra) in seen:
                 continue
             seen.add((name, extra))
-            queue += [
-                r for r in needs[name] if not r.marker or r.marker.evaluate({**environment, "extra": extra})
-            ]
+            queue += [r for r in needs[name] if not r.marker or r.marker.evaluate({**environment, "extra": extra})]
     return lacking
 
 
 def _requires(file: Path) -> list[Requirement]:
     with zipfile.ZipFile(file) as wheel:
-        metadata = next(
-            n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")
-        )
+        metadata = next(n for n in wheel.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA"))
         headers = HeaderParser().parsestr(wheel.read(metadata).decode("utf-8", "replace"))
     found = []
     for line in headers.get_all("Requires-Dist") or []:

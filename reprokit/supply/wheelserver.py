@@ -37,10 +37,7 @@ def _project(handler: Handler, wheels: list[Wheel], name: str) -> None:
         handler.gateway.not_there(name)
         handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
         return
-    links = (
-        f'<a href="../../files/{quote(w.file)}#sha256={w.sha256}">{html.escape(w.file)}</a><br>\n'
-        for w in wheels
-    )
+    links = (f'<a href="../../files/{quote(w.file)}#sha256={w.sha256}">{html.escape(w.file)}</a><br>\n' for w in wheels)
     _page(handler, "".join(links))
 
 
