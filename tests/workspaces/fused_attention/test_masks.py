@@ -28,9 +28,7 @@ SHAPES = [
 
 def tensors(dtype=torch.float32, seed=0, q_len=Q_LEN, k_len=K_LEN, dim=24):
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn(BATCH, HEADS, length, dim, generator=generator).to(dtype) for length in (q_len, k_len, k_len)
-    ]
+    return [torch.randn(BATCH, HEADS, length, dim, generator=generator).to(dtype) for length in (q_len, k_len, k_len)]
 
 
 def bools(shape, seed=1, density=0.6):

@@ -78,9 +78,7 @@ def test_floats_round_to_bfloats(portable):
 def test_online_softmax_equals_softmax(portable, scores, tile):
     scores = np.array(scores, dtype=np.float32)
     values = np.cos(np.arange(len(scores), dtype=np.float32))
-    out = portable.online_attention(
-        pointer(scores), pointer(values), ctypes.c_int64(len(scores)), ctypes.c_int64(tile)
-    )
+    out = portable.online_attention(pointer(scores), pointer(values), ctypes.c_int64(len(scores)), ctypes.c_int64(tile))
     exact = scores.astype(np.float64)
     if np.isinf(exact).all():
         assert out == 0.0

@@ -91,13 +91,11 @@ def build_library(source_folder: str, sources: Sequence[str], tools: toolchain.T
     try:
         torch.ops.load_library(library)
     except (OSError, ImportError) as error:
-        raise BuildError(diagnose.explain_load(str(error))) from error
+        raise BuildError(diagnose.explain_load(error)) from error
     return library
 
 
-def _compile(
-    source_folder: str, sources: Sequence[str], tools: toolchain.Toolchain, name: str, folder: str
-) -> None:
+def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolchain, name: str, folder: str) -> None:
     ninja = toolchain.ninja_folder()
     changes = {"CUDA_HOME": tools.cuda_home} if tools.cuda_home else {}
     if ninja:
@@ -119,7 +117,7 @@ def _compile(
                 is_python_module=False,
             )
         except (OSError, ImportError) as error:
-            raise BuildError(diagnose.explain_load(str(error))) from error
+            raise BuildError(diagnose.explain_load(error)) from error
         except RuntimeError as error:
             raise BuildError(_describe_failure(str(error), folder)) from error
 
@@ -133,10 +131,13 @@ def _describe_failure(log: str, folder: str) -> str:
 
 @contextlib.contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
+    before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

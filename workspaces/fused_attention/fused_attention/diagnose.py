@@ -26,8 +26,10 @@ def first_errors(log: str, limit: int = 3) -> List[str]:
     return [lines[found[0]]] + quoted + [lines[i] for i in found[1:limit]]
 
 
-def explain_load(message: str) -> str:
+def explain_load(error: BaseException) -> str:
     """A failed load's message; an undefined symbol in it comes with its name in C++."""
+    # Newer versions of torch wrap the dynamic linker's message in one that gives the path alone.
+    message = str(error) if error.__cause__ is None else "%s\n%s" % (error, error.__cause__)
     match = _UNDEFINED.search(message)
     if not match:
         return message

@@ -20,6 +20,8 @@ def describe(device: str) -> Dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor(),
         "threads": torch.get_num_threads(),
+        # Sources, flags and compiler by their hash: records of different kernels must not be averaged.
+        "build": os.path.basename(build.build_folder(build.SOURCE_FOLDER, build.source_files(tools), tools)),
         "device": gpu() if device.startswith("cuda") else {"name": "cpu", "capability": cpu_capability()},
     }
 
@@ -52,6 +54,8 @@ def gpu() -> Dict[str, Any]:
 
 
 def nvidia_smi(fields: str) -> Optional[str]:
-    identifier = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[torch.cuda.current_device()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    index = torch.cuda.current_device()
+    identifier = visible.split(",")[index] if visible else str(index)
     command = ["nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits", "--id=" + identifier]
     return toolchain.first_line(command)

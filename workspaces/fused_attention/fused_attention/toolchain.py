@@ -5,12 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 # What a build without a visible GPU compiles for, as far as nvcc and torch know it.
 DEFAULT_ARCHS = ("6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+
+TIMEOUT_S = 20  # of a question to a compiler or a driver, which answer in milliseconds
 
 
 class ToolchainError(RuntimeError):
@@ -154,13 +156,17 @@ def ninja_folder() -> Optional[str]:
     raise ToolchainError("ninja is not found; install it: python -m pip install ninja")
 
 
-def output_of(command: Sequence[str], env: Optional[Dict[str, str]] = None) -> Optional[str]:
-    """What a command prints, or None if it cannot be run or fails."""
+def output_of(command: Sequence[str]) -> Optional[str]:
+    """What a command prints, or None if it cannot be run, fails, or takes more than TIMEOUT_S."""
     try:
         done = subprocess.run(
-            list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=env
+            list(command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=TIMEOUT_S,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None
 

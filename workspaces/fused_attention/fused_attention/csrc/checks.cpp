@@ -1,6 +1,8 @@
 #include "checks.h"
 
 #include <cmath>
+#include <sstream>
+#include <string>
 
 #include "portable.h"
 

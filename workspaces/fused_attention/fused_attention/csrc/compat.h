@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
 #ifndef FUSED_ATTENTION_TORCH
@@ -29,8 +30,8 @@ using Optional = c10::optional<T>;
 // Sizes that may be symbols, so that one set of checks serves tensors and the compiler's traces of them.
 #if FUSED_ATTENTION_TORCH >= 200
 using Size = c10::SymInt;
-inline Size size_of(const at::Tensor& t, int64_t dim) { return t.sym_size(dim); }
-inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.sym_stride(dim); }
+inline Size size_of(const at::Tensor& t, int64_t dim) { return t.sym_sizes()[dim]; }
+inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.sym_strides()[dim]; }
 inline at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty_symint(t.sym_sizes(), t.options()); }
 #else
 using Size = int64_t;

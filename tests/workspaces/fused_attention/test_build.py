@@ -1,0 +1,150 @@
+"""Building and loading: what makes a build another one, and how it survives what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fused_attention import build, cache, toolchain
+
+pytestmark = pytest.mark.extension
+
+GOOD = 'extern "C" int answer() { return 42; }\n'
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A source folder with one small file, and a cache of its own."""
+    monkeypatch.setenv("FUSED_ATTENTION_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "csrc"
+    folder.mkdir()
+    (folder / "main.cpp").write_text(GOOD)
+    (folder / "part.h").write_text("")
+    return folder
+
+
+@pytest.fixture
+def tools():
+    return toolchain.find()
+
+
+def build_it(project: Path, tools, name="small") -> Path:
+    return Path(build.build_library(str(project), ["main.cpp"], tools, name))
+
+
+def folder_of(project: Path, tools) -> str:
+    return build.build_folder(str(project), ["main.cpp"], tools)
+
+
+def test_the_folder_follows_everything_that_changes_the_result(project, tools, monkeypatch):
+    folders = [folder_of(project, tools)]
+    for field in ("compiler", "compiler_version", "nvcc_version", "arch_list"):
+        folders.append(folder_of(project, tools._replace(**{field: "another"})))
+    folders.append(folder_of(project, tools._replace(cflags=(*tools.cflags, "-g"))))
+    folders.append(folder_of(project, tools._replace(cuda_flags=("-gencode=arch=compute_80,code=sm_80",))))
+    folders.append(folder_of(project, tools._replace(cuda_home="/cuda")))
+    (project / "part.h").write_text("// a header that main.cpp may include\n")
+    folders.append(folder_of(project, tools))
+    (project / "part.h").rename(project / "renamed.h")
+    folders.append(folder_of(project, tools))
+    (project / "main.cpp").write_text(GOOD + "// changed\n")
+    folders.append(folder_of(project, tools))
+    monkeypatch.setattr(build.torch, "__version__", "2.12.0+cpu")
+    folders.append(folder_of(project, tools))
+    monkeypatch.setattr(build.sysconfig, "get_config_var", lambda name: "cpython-310")
+    folders.append(folder_of(project, tools))
+    assert len(set(folders)) == len(folders)
+    assert folder_of(project, tools) == folders[-1]
+
+
+def test_a_finished_build_is_loaded_without_compiling(project, tools, monkeypatch):
+    library = build_it(project, tools)
+    assert library.is_file()
+    monkeypatch.setattr(build, "_compile", lambda *arguments: pytest.fail("compiled again"))
+    assert build_it(project, tools) == library
+
+
+def test_a_killed_build_is_repaired(project, tools):
+    """torch's lock file would be waited for without end, and half a library would be loaded."""
+    folder = Path(folder_of(project, tools))
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
+    (folder / "killed.so").write_bytes(b"\x7fELF half")
+    assert build_it(project, tools, name="killed").stat().st_size > 1000
+    assert not (folder / "lock").exists()
+
+
+def test_two_processes_build_at_once(project, workspace):
+    code = (
+        "import sys; from fused_attention import build, toolchain;"
+        "print(build.build_library(sys.argv[1], ['main.cpp'], toolchain.find(), 'shared'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(workspace)}
+    command = [sys.executable, "-c", code, str(project)]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    outputs = {run.communicate()[0] for run in runs}
+    assert [run.returncode for run in runs] == [0, 0] and len(outputs) == 1
+
+
+def test_a_failed_build_begins_with_its_first_cause(project, tools):
+    (project / "main.cpp").write_text('#include "nowhere.h"\nint x = "text";\n')
+    with pytest.raises(build.BuildError) as failure:
+        build_it(project, tools, name="failing")
+    lines = str(failure.value).splitlines()
+    assert lines[0].endswith("main.cpp:1:10: fatal error: nowhere.h: No such file or directory")
+    log = Path(lines[-1].split(": ", 1)[1].rstrip(")"))
+    assert "ninja: build stopped" in log.read_text()
+    # The mistake corrected, the same name builds: nothing of the failure remains.
+    (project / "main.cpp").write_text(GOOD)
+    build_it(project, tools, name="corrected")
+
+
+def test_an_undefined_symbol_is_named_in_cpp(project, tools):
+    (project / "main.cpp").write_text("namespace a { int missing(float*, long); } int x = a::missing(nullptr, 1);\n")
+    with pytest.raises(build.BuildError, match=r"a::missing\(float\*, long\) is called, and nothing that was linked"):
+        build_it(project, tools, name="undefined")
+
+
+def test_importing_compiles_nothing_and_imports_no_build_tools(workspace):
+    code = (
+        "import sys, fused_attention; from fused_attention import build;"
+        "print(build.is_loaded(), 'torch.utils.cpp_extension' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(workspace)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout == "False False\n"
+
+
+def test_load_reports_what_is_missing(monkeypatch):
+    monkeypatch.setattr(build, "_loaded", False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(build.BuildError, match="no C\\+\\+ compiler: 'no-such-compiler' does not run"):
+        build.load()
+
+
+class TestRoot:
+    def test_asked_for(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "torch"))
+        monkeypatch.delenv("FUSED_ATTENTION_CACHE", raising=False)
+        assert cache.root() == str(tmp_path / "torch")
+        monkeypatch.setenv("FUSED_ATTENTION_CACHE", str(tmp_path / "ours"))
+        assert cache.root() == str(tmp_path / "ours")
+
+    def test_asked_for_and_not_writable(self, monkeypatch):
+        monkeypatch.setenv("FUSED_ATTENTION_CACHE", "/proc/nowhere")
+        with pytest.raises(OSError, match="FUSED_ATTENTION_CACHE is /proc/nowhere, which cannot be written"):
+            cache.root()
+
+    def test_without_a_home(self, tmp_path, monkeypatch):
+        for variable in ("FUSED_ATTENTION_CACHE", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME"):
+            monkeypatch.delenv(variable, raising=False)
+        monkeypatch.setenv("HOME", "/proc/nowhere")
+        monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+        root = Path(cache.root())
+        assert root.parent == tmp_path and root.stat().st_mode & 0o777 == 0o700
+        root.chmod(0o777)
+        with pytest.raises(OSError, match="another user's or writable by others"):
+            cache.root()
