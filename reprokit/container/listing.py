@@ -12,7 +12,7 @@ from reprokit.engine import Engine
 
 
 def rows(engine: Engine) -> list[dict[str, Any]]:
-    """One plain mapping a container, by name. `stale`: its recipe's image has been built anew since (None: it is gone)."""
+    """One plain mapping a container. `stale`: the recipe's image has been built anew since (None: it is gone)."""
     images: dict[str, str | None] = {}
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):
