@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -100,10 +99,10 @@ def test_rows_that_see_no_key_are_zero(emulate):
 
 @pytest.fixture(scope="session")
 def cuda_home():
-    nvcc = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-    if nvcc is None:
-        pytest.skip("no nvcc on this machine: the CUDA sources were not compiled")
-    return Path(nvcc).parents[1]
+    home = toolchain.find_cuda_home()
+    if home is None:
+        pytest.skip("no CUDA toolkit on this machine: the CUDA sources were not compiled")
+    return Path(home)
 
 
 @pytest.mark.parametrize("capability", ["75", "80", "86", "90", "100", "120"])
@@ -118,7 +117,7 @@ def test_nvcc_compiles_it_into_registers_and_48_kb(cuda_home, csrc, tmp_path, ca
     assert len(spills) == len(shared) == 12  # three dtypes, four head dimensions
     assert max(shared) <= 48 * 1024
     # ptxas trades a few words for occupancy; an accumulator out of registers would be 64 bytes and more.
-    assert max(spills) <= 16
+    assert max(spills) <= 32
 
 
 def test_the_operator_compiles_against_torch(cuda_home, csrc, tmp_path):

@@ -68,11 +68,15 @@ def test_cuda_is_left_out_where_torch_has_none(monkeypatch):
     assert found.cuda_home is None and found.cuda_flags == ()
 
 
-def test_cuda_home_without_nvcc_is_passed_over(tmp_path, monkeypatch):
-    (tmp_path / "good/bin").mkdir(parents=True)
-    (tmp_path / "good/bin/nvcc").touch()
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "runtime only"))
+@pytest.mark.parametrize("headers", ["include", "targets/x86_64-linux/include"])
+def test_half_a_cuda_toolkit_is_passed_over(tmp_path, monkeypatch, headers):
+    files = ["wrapper/bin/nvcc", "runtime/include/cuda_runtime.h", "good/bin/nvcc", f"good/{headers}/cuda_runtime.h"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch(mode=0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "runtime"))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "good"))
+    monkeypatch.setenv("PATH", str(tmp_path / "wrapper/bin"))
     assert toolchain.find_cuda_home() == str(tmp_path / "good")
 
 

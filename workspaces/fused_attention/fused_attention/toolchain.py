@@ -1,5 +1,6 @@
 """What a build uses: compilers, flags, and the GPU architectures to compile for."""
 
+import glob
 import os
 import re
 import shutil
@@ -70,7 +71,10 @@ def cxx_flags() -> Tuple[str, ...]:
 
 
 def find_cuda_home() -> Optional[str]:
-    """The CUDA toolkit's folder, or None where no nvcc is found."""
+    """The CUDA toolkit's folder, or None where there is none.
+
+    It must hold nvcc and the runtime's headers: an nvcc on PATH may be a script that calls one elsewhere.
+    """
     on_path = shutil.which("nvcc")
     candidates = [
         os.environ.get("CUDA_HOME"),
@@ -78,7 +82,7 @@ def find_cuda_home() -> Optional[str]:
         os.path.dirname(os.path.dirname(on_path)) if on_path else None,
         "/usr/local/cuda",
     ]
-    return next((home for home in candidates if home and os.path.isfile(nvcc_of(home))), None)
+    return next((home for home in candidates if home and _is_toolkit(home)), None)
 
 
 def nvcc_of(cuda_home: str) -> str:
@@ -174,6 +178,13 @@ def output_of(command: Sequence[str]) -> Optional[str]:
 def first_line(command: Sequence[str]) -> Optional[str]:
     text = output_of(command)
     return text.splitlines()[0] if text else None
+
+
+def _is_toolkit(home: str) -> bool:
+    # conda's packages have the headers under targets/.
+    headers = [os.path.join(home, "include"), *glob.glob(os.path.join(home, "targets", "*", "include"))]
+    has_headers = any(os.path.isfile(os.path.join(folder, "cuda_runtime.h")) for folder in headers)
+    return has_headers and os.path.isfile(nvcc_of(home))
 
 
 def _dotted(numbers: Sequence[str]) -> List[str]:
