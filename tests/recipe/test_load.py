@@ -1,0 +1,147 @@
+"""Bad recipes: one clear line that names file, line, field and the right spelling. Good ones: `extends`."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.recipe.load import load_file, load_text
+
+# What is wrong, the variants as YAML (line 3 onwards), the line that the error names, and what it says.
+BAD = [
+    ("malformed", "variants: {cpu: [}", 3, "not valid YAML"),
+    ("a tab", "variants:\n\tcpu: {}", 4, "not valid YAML"),
+    ("a duplicate key", "variants:\n  cpu: {base: debian:12}\n  cpu: {base: debian:11}", 5, "'cpu' stands twice"),
+    ("an alias", "variants: {cpu: &v {base: debian:12}, gpu: *v}", 3, "the alias *v is not allowed"),
+    ("a tag", "variants: !!python/object:os.system {}", 3, ""),
+    ("a merge key", "variants: {cpu: {<<: {base: debian:12}}}", 3, ""),
+    ("an unknown field", "variants:\n  cpu:\n    base: debian:12\n    wheel: []", 6, "did you mean wheels?"),
+    ("an unknown top field", "variants: {cpu: {base: debian:12}}\nbenchmark: {}", 4, "did you mean benchmarks?"),
+    ("a missing field", "variants:\n  cpu: {}", 4, "variants.cpu.base is missing"),
+    ("a float", 'variants:\n  cpu:\n    base: debian:12\n    pins:\n      python: 3.10', 7, "reads as 3.1"),
+    ("an integer", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: 12}", 6, "written 12 without quotes"),
+    ("a misspelt pin", "variants:\n  cpu:\n    base: debian:12\n    pins:\n      gcc: '9'\n      pyton: '3'", 8, "python?"),
+    ("a shell in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '9; id'}", 6, "not allowed here"),
+    ("a template in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '{{ 1 }}'}", 6, "not allowed"),
+    ("a substitution in a base", "variants:\n  cpu:\n    base: 'debian:$(id)'", 5, "not allowed here"),
+    ("a break in env", 'variants:\n  cpu:\n    base: debian:12\n    env: {A: "b\\nRUN id"}', 6, "control characters"),
+    ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside the"),
+    ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
+    ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "names an address"),
+    ("a loose wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['numpy>=1']", 6, "write numpy==VERSION"),
+    ("an option in apt", "variants:\n  cpu:\n    base: debian:12\n    apt: ['-o=x']", 6, "not allowed here"),
+    ("a number as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1}}]", 6, "in quotes"),
+    ("a map as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: {b: c}}}]", 6, "list of"),
+    ("a lost parent", "variants:\n  cpu: {base: debian:12}\n  gpu:\n    extends: cpuu", 6, "did you mean cpu?"),
+    ("a circle", "variants:\n  a: {extends: b}\n  b: {extends: a}", 5, "goes round in a circle"),
+    ("itself", "variants:\n  a: {extends: a}", 4, "goes round in a circle"),
+    ("a wrong default", "default: cpuu\nvariants: {cpu: {base: debian:12}}", 3, "did you mean cpu?"),
+    ("a lost variant", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - command: id\n    variants: [cpux]", 6, "cpu?"),
+    ("no regex", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - {command: id, expect: '('}", 5, "regular expression"),
+    ("no variants", "variants: {}", 3, "variants"),
+    ("a list", "variants: [cpu]", 3, "variants"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "says"), [b[1:] for b in BAD], ids=[b[0] for b in BAD])
+def test_a_bad_recipe_names_its_line(load, text, line, says):
+    with pytest.raises(UsageError) as caught:
+        load(text)
+    assert caught.value.where == f"paper.yaml:{line}"
+    assert says in caught.value.message
+    assert "\n" not in caught.value.message.split("\n  also ")[0]
+
+
+def test_a_git_address_is_https_and_a_commit_is_whole(load):
+    source = "variants:\n  cpu:\n    base: debian:12\n    sources:\n      - {name: x, path: /x, git: %s, commit: %s}"
+    for address in ("ext::sh -c id", "file:///etc", "git@github.com:a/b", "--upload-pack=id", "https://a/../b"):
+        with pytest.raises(UsageError, match="https:// address"):
+            load(source % (repr(address), "0" * 40))
+    with pytest.raises(UsageError, match="not allowed here"):
+        load(source % ("https://github.com/a/b", "v1.0"))
+    recipe = load(source % ("https://github.com/a/b.git", repr("0" * 40)))
+    assert recipe.variants["cpu"].sources[0].git == "https://github.com/a/b"
+
+
+def test_two_sources_of_one_name_are_named_where_the_second_stands(load):
+    one = "{name: x, path: /x, git: https://github.com/a/b, commit: '" + "0" * 40 + "'}"
+    with pytest.raises(UsageError, match="called 'x'") as caught:
+        load(f"variants:\n  cpu:\n    base: debian:12\n    sources:\n      - {one}\n      - {one}")
+    assert caught.value.where == "paper.yaml:8"
+
+
+def test_an_option_of_a_block_gives_one_message(load):
+    with pytest.raises(UsageError) as caught:
+        load("variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1.5}}]")
+    assert "also" not in caught.value.message
+
+
+def test_several_errors_are_told_at_once(load):
+    with pytest.raises(UsageError) as caught:
+        load("variants:\n  cpu:\n    base: debian:12\n    wheel: []\n    ports: [0]")
+    assert caught.value.message.count("also paper.yaml:") == 1
+
+
+def test_a_name_that_is_not_its_file(load):
+    with pytest.raises(UsageError, match="calls itself 'paper'"):
+        load("variants: {cpu: {base: debian:12}}", name="other")
+
+
+def test_extends_merges_mappings_and_replaces_lists(load):
+    recipe = load(
+        """variants:
+  a:
+    base: debian:12
+    pins: {gcc: "12", python: "3.11"}
+    apt: [make, cmake]
+    env: {X: "1"}
+    requires: {memory: 2GiB, disk: 1GB}
+  b:
+    extends: a
+    pins: {gcc: "11", python: null}
+    apt: [ninja-build]
+  c:
+    extends: b
+    base: debian:11
+    requires: {memory: 4GiB}
+"""
+    )
+    b, c = recipe.variants["b"], recipe.variants["c"]
+    assert b.pins == {"gcc": "11"} and b.apt == ["ninja-build"] and b.env == {"X": "1"} and b.base == "debian:12"
+    assert c.pins == {"gcc": "11"} and c.base == "debian:11"
+    assert (c.requires.memory, c.requires.disk) == (4 * 1024**3, 10**9)
+
+
+def test_an_inherited_error_stands_where_the_parent_wrote_it(load):
+    with pytest.raises(UsageError) as caught:
+        load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")
+    assert caught.value.where == "paper.yaml:7"
+
+
+def test_bombs_are_refused_in_no_time(tmp_path):
+    big = tmp_path / "paper.yaml"
+    big.write_bytes(b"a: " + b"x" * (2 << 20))
+    with pytest.raises(UsageError, match="more than 1024 KiB"):
+        load_file(big)
+    laughs = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+    )
+    with pytest.raises(UsageError, match="alias"):
+        load_text(laughs, "paper.yaml", "paper")
+    for deep in ("[" * 100_000, "{a: " * 100_000, "- " * 100_000):
+        with pytest.raises(UsageError, match=r"nested|not valid"):
+            load_text(deep, "paper.yaml", "paper")
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe", b"name: \x00", b"", b"just text", b"- a\n- b\n", b"a: 1" + b"0" * 5000])
+def test_what_is_no_recipe_at_all(tmp_path, raw):
+    file = tmp_path / "paper.yaml"
+    file.write_bytes(raw)
+    with pytest.raises(UsageError) as caught:
+        load_file(file)
+    assert str(file) in caught.value.where
+
+
+def test_a_folder_is_no_recipe(tmp_path):
+    with pytest.raises(UsageError, match="cannot read"):
+        load_file(tmp_path)
