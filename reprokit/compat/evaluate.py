@@ -33,4 +33,10 @@ def judge(view: View, only: Rule | None = None) -> Iterator[tuple[Rule, Finding]
     for rule in (only,) if only else RULES:
         if view.stack.purpose in rule.purposes:
             for subjects, verdict in rule.check(view):
-                yield rule, Finding(verdict.severity, rule.id, subjects, verdict.reason, (), verdict.sources)
+                severity, reason = verdict.severity, verdict.reason
+                if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
+                    severity, reason = (
+                        "warning",
+                        f"{reason} (its capability is not verified: ask nvidia-smi for compute_cap)",
+                    )
+                yield rule, Finding(severity, rule.id, subjects, reason, (), verdict.sources)

@@ -64,7 +64,12 @@ def _make_index(facts: Facts) -> dict[str, list[Gpu]]:
         major, minor = map(int, group["cc"].split("."))
         spellings = [(n, n) for n in group["names"]] + list(group.get("aliases", {}).items())
         for spelling, name in spellings:
-            gpu = Gpu(name.removeprefix("GeForce ").removeprefix("Tesla "), (major, minor), group["line"])
+            gpu = Gpu(
+                name.removeprefix("GeForce ").removeprefix("Tesla "),
+                (major, minor),
+                group["line"],
+                not group.get("unverified"),
+            )
             for plain in _spellings(spelling):
                 known = index.setdefault(plain, [])
                 if gpu not in known:

@@ -43,6 +43,8 @@ def suggestions(facts: Facts, name: str) -> tuple[str, ...]:
         known = tuple(dict.fromkeys(series(v, 2) for v in known))
     elif name == "gcc":
         known = tuple(dict.fromkeys(v if key(v)[0] < 5 else series(v, 1) for v in known))
+    elif name == "dgl":
+        known = tuple(v for v in known if v in facts["dgl"]["pypi_cpu"]["releases"])
     return known
 
 

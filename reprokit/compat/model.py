@@ -30,11 +30,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty."""
+    """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty.
+
+    Not `verified`: no source was read for its capability, so that nothing may fail on it.
+    """
 
     name: str
     capability: tuple[int, int]
     line: str = ""
+    verified: bool = True
 
     @property
     def sm(self) -> int:

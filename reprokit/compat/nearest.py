@@ -99,7 +99,14 @@ def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
     elif name == "torch":
         yield from _torches(view, pin.text)
     else:
-        yield _ordered(pin.text, [(name, v) for v in suggestions(view.facts, name)])
+        build = f"+{pin.local}" if pin.local else ""
+        known = _builds(view, pin.local) if name == "dgl" and build else suggestions(view.facts, name)
+        yield _ordered(pin.text, [(name, v + build) for v in known])
+
+
+def _builds(view: View, build: str) -> tuple[str, ...]:
+    """The DGL releases that PyPI has for a CUDA such as cu102."""
+    return tuple(view.facts["dgl"]["pypi_cuda"].get(f"dgl-{build}", ()))
 
 
 def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:

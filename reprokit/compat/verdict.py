@@ -58,11 +58,11 @@ def shared(cases: Iterable[tuple[str, Verdict | None]]) -> Verdict | None:
         hit = [(label, v) for label, v in found if v is not None and v.severity == severity]
         if not hit:
             continue
-        first = hit[0][1]
+        newest = hit[-1][1]
         if len(hit) == len(found):
-            return Verdict(severity, first.reason, _sources(v for _, v in hit))  # type: ignore[arg-type]
+            return Verdict(severity, newest.reason, _sources(v for _, v in hit))  # type: ignore[arg-type]
         rest = [label for label, v in found if v is None or v.severity != severity]
-        named = f"{_names([label for label, _ in hit])}: {first.reason}. Not so with {_names(rest)}"
+        named = f"{_names([label for label, _ in hit])}: {newest.reason}. Not so with {_names(rest)}"
         return Verdict("warning", named, _sources(v for _, v in hit))
     for severity in ("unknown", "info"):
         if found and all(v is not None and v.severity == severity for _, v in found):
@@ -72,6 +72,11 @@ def shared(cases: Iterable[tuple[str, Verdict | None]]) -> Verdict | None:
 
 def _names(labels: list[str]) -> str:
     labels = list(dict.fromkeys(labels))
+    sides = [label.partition(" with ") for label in labels]
+    if len({left for left, _, _ in sides}) == 1 and all(right for _, _, right in sides):
+        labels = [right for _, _, right in sides]
+    elif len({right for _, _, right in sides}) == 1:
+        labels = [left for left, _, _ in sides]
     return ", ".join(labels[:4]) + (f" and {len(labels) - 4} more" if len(labels) > 4 else "")
 
 

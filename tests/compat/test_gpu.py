@@ -67,6 +67,11 @@ def test_names_as_people_write_them(text: str, sm: int, line: str) -> None:
     assert (gpu.sm, gpu.line) == (sm, line)
 
 
+def test_some_capabilities_are_not_verified() -> None:
+    assert not parse_gpu(bundled(), "GT 1030").verified  # type: ignore[union-attr]
+    assert parse_gpu(bundled(), "RTX 3070").verified  # type: ignore[union-attr]
+
+
 def test_none_is_no_gpu() -> None:
     assert parse_gpu(bundled(), "none") is None
 

@@ -25,7 +25,7 @@ def judge_gcc(view: View, release: str, version: str) -> Verdict | None:
     limits, sources = toolkit["gcc"], toolkit["source_host"]
     limit = limits.get("max_by_release", {}).get(release, limits["max"])
     if not at_most(version, limit):
-        return error(f"nvcc of CUDA {release} accepts gcc up to {limit}, not {version}", sources)
+        return error(f"nvcc of CUDA {release} accepts gcc up to {limit}, not {series(version, 1)}", sources)
     if limits["min"] and key(version) < key(limits["min"]):
         return error(f"CUDA {release} supports gcc from {limits['min']}, not {version}", sources)
     for caution in facts["cautions"]:
