@@ -60,7 +60,8 @@ def variant_rows(target: Target) -> Iterator[Row]:
     yield "base", variant.base
     if variant.pins:
         yield "pins", "  ".join(f"{pin} {version}" for pin, version in variant.pins.items())
-    yield "blocks", ", ".join(block.name for block in variant.blocks)
+    if variant.blocks:
+        yield "blocks", ", ".join(block.name for block in variant.blocks)
     for source in variant.sources:
         yield "source", f"{source.git} at {source.commit[:12]}{f' ({source.ref})' if source.ref else ''}"
     if requires := ", ".join(requirements(target)):

@@ -105,7 +105,7 @@ def uses(target: Target) -> tuple[Use, ...]:
         at = ("blocks", index - len(_with_base(target.variant.blocks)) + len(target.variant.blocks))
         this = _placed(target, at, block.name, [use.spec.name for use in found])
         found.append(Use(this, _options(target, (*at, block.name), this, block.options)))
-    _nothing_forgotten(target, [use.spec.name for use in found])
+    _nothing_forgotten(target, found)
     return tuple(found)
 
 
@@ -173,20 +173,20 @@ def _problem(option: Option, value: Any, sources: list[str]) -> str:
     return ""
 
 
-def _nothing_forgotten(target: Target, placed: list[str]) -> None:
-    for name, block in (("apt", "apt"), ("wheels", "wheels"), ("sources", "git")):
-        if getattr(target.variant, name) and block not in placed:
-            raise UsageError(
-                f"`{name}` names what no block installs",
-                where_in(target, (name,)),
-                f"add {block} to `blocks`",
-            )
-    needed = {"apt": target.variant.apt, "git": target.variant.sources}
-    for block, entries in needed.items():
+def _nothing_forgotten(target: Target, found: list[Use]) -> None:
+    """What a variant lists, a block installs; and a block that installs lists has one."""
+    placed = {use.spec.name: use.options for use in found}
+    from_blocks = {"torch", "dgl"} & {*placed} or placed.get("cudnn", {}).get("from") == "wheel"
+    for name, block, entries in (
+        ("apt", "apt", target.variant.apt),
+        ("wheels", "wheels", target.variant.wheels or from_blocks),
+        ("sources", "git", target.variant.sources),
+    ):
         if block in placed and not entries:
-            raise UsageError(
-                f"block {block} has nothing to install", where_in(target, ("blocks",)), "remove it"
-            )
+            raise UsageError(f"block {block} has nothing to install", where_in(target, ("blocks",)), "remove it")
+        if entries and block not in placed:
+            at = where_in(target, (name,))
+            raise UsageError(f"`{name}` names what no block installs", at, f"add {block} to `blocks`")
 
 
 def wheel_requirements(target: Target) -> list[str]:
@@ -208,9 +208,7 @@ def wheel_requirements(target: Target) -> list[str]:
         name = canonicalize_name(Requirement(text).name)
         if name in found and f"{name}=={found[name]}" != text:
             at = where_in(target, ("wheels", index))
-            raise UsageError(
-                f"wheel {text} contradicts the pin {found[name]}", at, "remove it: its block installs it"
-            )
+            raise UsageError(f"wheel {text} contradicts the pin {found[name]}", at, "remove it: its block installs it")
         if text not in requirements:
             requirements.append(text)
     return requirements

@@ -7,7 +7,11 @@ import pytest
 from reprokit.errors import UsageError
 from reprokit.recipe import find
 
-TEXT = "name: {name}\npaper: {{title: {title}, venue: V, year: 2020, licence: MIT}}\nvariants: {{a: {{base: debian:12}}}}\n"
+TEXT = """\
+name: {name}
+paper: {{title: {title}, venue: V, year: 2020, licence: MIT}}
+variants: {{a: {{base: debian:12}}}}
+"""
 
 
 def write(folder, name, title="T"):

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+
+from reprokit.errors import UsageError
+
+
+def test_a_table_of_all_recipes(call, recipe):
+    recipe("mine", "variants: {a: {base: debian:12}, b: {base: debian:12}}")
+    result = call("list")
+    assert result.exit_code == 0
+    row = next(line for line in result.output.splitlines() if line.startswith("mine"))
+    # Markup of a stranger's title is text.
+    assert "a, b" in row and "[b]A [/b] mine" in row and "V 2020" in row
+    assert "featgraph" in result.output
+
+
+def test_json(call):
+    rows = json.loads(call("list", "--json").stdout)
+    assert [r["name"] for r in rows] == ["faith", "featgraph", "fused-attention"]
+    assert rows[1]["default"] == "cpu" and rows[1]["variants"] == ["cpu", "cuda-debian", "cuda"]
+
+
+def test_a_broken_recipe_hides_no_other(call, recipe):
+    recipe("broken", "variants: {a: {base: debian:12, wheel: []}}")
+    recipe("worse", "variants: [")
+    result = call("list", "--json")
+    assert isinstance(result.exception, UsageError) and "did you mean wheels" in result.exception.message
+    assert "error: not valid YAML" in result.stderr
+    assert "fused-attention" in [r["name"] for r in json.loads(result.stdout)]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from reprokit.errors import UsageError
+
+
+def test_to_standard_output_and_to_a_folder_are_the_same(call, tmp_path):
+    printed = call("render", "featgraph:cpu").stdout
+    result = call("render", "featgraph:cpu", "-o", "deep/down")
+    assert (tmp_path / "deep/down/Dockerfile").read_text() == printed
+    assert result.stdout == "" and "docker build -t featgraph:cpu deep/down" in result.stderr
+
+
+def test_a_folder_that_cannot_be_is_one_line(call, tmp_path):
+    (tmp_path / "file").touch()
+    result = call("render", "featgraph:cpu", "-o", "file")
+    assert isinstance(result.exception, UsageError) and result.exception.where == "file"
+
+
+def test_a_wrong_block_is_refused(call, recipe):
+    recipe("mine", "variants:\n  a:\n    base: debian:12\n    blocks: [aptt]\n")
+    result = call("render", "mine")
+    assert isinstance(result.exception, UsageError) and result.exception.where.endswith("mine.yaml:6")

@@ -1,0 +1,21 @@
+# contrib and non-free are asked of the main archive only: the security archive lists a libcuda1 there that cannot be
+# downloaded. The links to Debian's own driver are taken away: a container gets the driver of its host, and a second
+# libcuda.so.1 of another version beside it would fail to initialise.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
+        [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
+    done; \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1; \
+    rm -rf /var/lib/apt/lists/*; \
+    for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
+    ldconfig
+ENV CUDA_HOME=/usr
+# pitfall devel-vs-runtime: a runtime image has no nvcc.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"

@@ -1,0 +1,17 @@
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
+    rm -rf /var/lib/apt/lists/*; \
+    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$tool"; done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++
+# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect gcc 12 "$(gcc -dumpfullversion)"; \
+    expect g++ 12 "$(c++ -dumpfullversion)"; \
+    expect ninja runnable "$(ninja --version >&2 && echo runnable)"; \
+    expect Python.h present "$(test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" && echo present)"; \
+    expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"

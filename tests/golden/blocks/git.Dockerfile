@@ -1,0 +1,53 @@
+FROM base AS git
+RUN set -eu; \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends git; \
+    rm -rf /var/lib/apt/lists/*
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/artifact; cd /opt/artifact; \
+    git init -q; git remote add origin https://example.org/artifact; \
+    git fetch -q --depth 1 origin 0123456789abcdef0123456789abcdef01234567 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 0123456789abcdef0123456789abcdef01234567; \
+    expect 'commit of artifact' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +; \
+    chmod -R a+rwX .
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/tvm; cd /opt/tvm; \
+    git init -q; git remote add origin https://example.org/tvm; \
+    git fetch -q --depth 1 origin 0123456789abcdef0123456789abcdef01234567 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 0123456789abcdef0123456789abcdef01234567; \
+    expect 'commit of tvm' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse HEAD)"; \
+    git submodule -q update --init --recursive --depth 1 || { \
+        git submodule -q deinit --all --force; rm -rf .git/modules; git submodule -q update --init --recursive; \
+    }; \
+    expect 'submodules away from their commits' 0 "$(git submodule status --recursive | grep -c '^[^ ]')"; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/cutlass; cd /opt/cutlass; \
+    git init -q; git remote add origin https://example.org/cutlass; \
+    git fetch -q --depth 1 origin 0123456789abcdef0123456789abcdef01234567 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 0123456789abcdef0123456789abcdef01234567 -- include; \
+    expect 'commit of cutlass' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse '0123456789abcdef0123456789abcdef01234567^{commit}')"; \
+    for path in include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    find . -name .git -prune -exec rm -rf {} +
+
+COPY --from=git /opt/artifact /opt/artifact
+COPY --from=git /opt/cutlass /opt/cutlass
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    printf '%s\n' /opt/artifact/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"; \
+    for path in /opt/artifact/python; do \
+        expect "$path" 'on sys.path' "$(python3 -c 'import sys; print("on sys.path" if sys.argv[1] in sys.path else "not on sys.path")' "$path")"; \
+    done

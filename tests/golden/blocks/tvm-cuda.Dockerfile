@@ -1,0 +1,45 @@
+FROM image AS tvm
+COPY --from=git /opt/tvm /opt/tvm
+# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        cmake ninja-build g++-11 llvm-14-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    rm -rf /var/lib/apt/lists/*; \
+    cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
+    expect 'cmake below 4, that is' 3 "$cmake"; \
+    expect gcc 11 "$(g++-11 -dumpfullversion)"; \
+    expect llvm 14 "$(/usr/bin/llvm-config-14 --version)"
+# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
+# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
+# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
+# build of its own, for nicer traces only.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \
+    printf 'set(%s)\n' 'USE_LLVM /usr/bin/llvm-config-14' 'USE_LIBBACKTRACE OFF' 'USE_CUDA ON' 'USE_CUBLAS ON' 'USE_CUDNN ON' >> config.cmake; \
+    cmake -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SKIP_RPATH=ON -DCMAKE_C_COMPILER=gcc-11 -DCMAKE_CXX_COMPILER=g++-11 ..; \
+    ninja tvm tvm_runtime; \
+    mkdir -p /product/opt/tvm/build; cp libtvm.so libtvm_runtime.so /product/opt/tvm/build; \
+    cp -r ../python /product/opt/tvm; \
+    expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
+
+FROM image AS with-tvm
+COPY --from=tvm /product/ /
+# pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was
+# compiled calls nothing of it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    expect 'libraries that libtvm.so does not find' 0 "$(ldd /opt/tvm/build/libtvm.so | grep -c 'not found')"; \
+    expect tvm 0.8.0 "$(python3 -c 'import tvm; print(tvm.__version__)')"; \
+    expect 'libcublas in libtvm.so' 1 "$(ldd /opt/tvm/build/libtvm.so | grep -c libcublas.so)"; \
+    expect 'libcudnn in libtvm.so' 1 "$(ldd /opt/tvm/build/libtvm.so | grep -c libcudnn.so)"; \
+    for backend in llvm cuda; do \
+        expect "tvm.runtime.enabled $backend" 1 "$(python3 -c 'import sys, tvm; print(int(tvm.runtime.enabled(sys.argv[1])))' "$backend")"; \
+    done

@@ -1,0 +1,40 @@
+FROM image AS tvm
+COPY --from=git /opt/tvm /opt/tvm
+# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+        cmake ninja-build g++-10 llvm-11-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    rm -rf /var/lib/apt/lists/*; \
+    cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
+    expect cmake 3.18 "$cmake"; \
+    expect 'cmake below 4, that is' 3 "$cmake"; \
+    expect gcc 10 "$(g++-10 -dumpfullversion)"; \
+    expect llvm 11 "$(/usr/bin/llvm-config-11 --version)"
+# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
+# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
+# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
+# build of its own, for nicer traces only.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \
+    printf 'set(%s)\n' 'USE_LLVM /usr/bin/llvm-config-11' 'USE_LIBBACKTRACE OFF' >> config.cmake; \
+    cmake -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SKIP_RPATH=ON -DCMAKE_C_COMPILER=gcc-10 -DCMAKE_CXX_COMPILER=g++-10 ..; \
+    ninja tvm tvm_runtime; \
+    mkdir -p /product/opt/tvm/build; cp libtvm.so libtvm_runtime.so /product/opt/tvm/build; \
+    cp -r ../python /product/opt/tvm; \
+    expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
+
+FROM image AS with-tvm
+COPY --from=tvm /product/ /
+# pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
+    expect 'libraries that libtvm.so does not find' 0 "$(ldd /opt/tvm/build/libtvm.so | grep -c 'not found')"; \
+    expect tvm 0.7.0 "$(python3 -c 'import tvm; print(tvm.__version__)')"; \
+    expect numpy 1.19 "$(python3 -c 'import numpy; print(numpy.__version__)')"; \
+    for backend in llvm; do \
+        expect "tvm.runtime.enabled $backend" 1 "$(python3 -c 'import sys, tvm; print(int(tvm.runtime.enabled(sys.argv[1])))' "$backend")"; \
+    done

@@ -1,0 +1,16 @@
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://example.org/simple; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        numpy==1.26.4 \
+        h5py==3.10.0; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect numpy 1.26.4 "$(found numpy)"; \
+    expect h5py 3.10.0 "$(found h5py)"; \
+    python3 -m pip check --disable-pip-version-check

@@ -1,0 +1,171 @@
+"""Dockerfiles: the same bytes, whose line is whose, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from image.rendering import source, target
+from reprokit.errors import UsageError
+from reprokit.image.blocks import uses, wheel_requirements
+from reprokit.image.render import instruction_lines, render
+from reprokit.recipe import find
+
+LABELS = [t.label for name in find.recipe_names() for t in find.targets(name)]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_spans_cover_every_line_and_steps_name_instructions(label):
+    rendered = render(find.target(label))
+    lines = rendered.dockerfile.splitlines()
+    covered = [n for first, last, _ in rendered.spans for n in range(first, last + 1)]
+    assert covered == list(range(1, len(lines) + 1))
+    for step, line in enumerate(rendered.steps, 1):
+        assert lines[line - 1].split()[0] in {"ARG", "FROM", "RUN", "ENV", "COPY", "WORKDIR"}
+        assert rendered.block_of_step(step) == rendered.block_at(line)
+    assert {block for *_, block in rendered.spans} >= {use.spec.name for use in uses(find.target(label))}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_the_same_recipe_gives_the_same_bytes(label):
+    assert render(find.target(label)) == render(find.target(label))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_heredoc_no_mount_and_no_cleanup_left_to_another_layer(label):
+    text = render(find.target(label)).dockerfile
+    assert "<<" not in text and "--mount" not in text
+    for run in text.split("\nRUN ")[1:]:
+        assert run.count("apt-get update") == run.count("rm -rf /var/lib/apt/lists/*")
+    assert "DEBIAN_FRONTEND" not in "".join(line for line in text.splitlines() if line.startswith("ENV"))
+
+
+def test_a_build_stage_of_sources_starts_at_the_base_so_that_wheels_do_not_undo_it(tmp_path):
+    common = {"pins": {"python": "3.11"}, "sources": [source("a", "/a")], "blocks": ["python", "wheels", "git"]}
+    one = render(target(tmp_path, wheels=["numpy==1.26.4"], **common)).dockerfile
+    two = render(target(tmp_path, wheels=["numpy==1.26.3"], **common)).dockerfile
+    end = one.index("FROM base AS image")
+    assert one[:end] == two[:end] and "git fetch" in one[:end]
+
+
+def test_a_source_inside_another_comes_with_it(tmp_path):
+    sources = [source("a", "/a"), source("b", "/a/b"), source("c", "/ab")]
+    text = render(target(tmp_path, sources=sources, blocks=["git"])).dockerfile
+    assert [line for line in text.splitlines() if line.startswith("COPY")] == [
+        "COPY --from=git /a /a",
+        "COPY --from=git /ab /ab",
+    ]
+
+
+def test_comments_and_continuations_are_no_instructions():
+    text = "# RUN no\nFROM a\nRUN x \\\n# y\n  y \\\n\n  z\n\nENV A=b\n"
+    assert instruction_lines(text) == [2, 3, 9]
+
+
+REFUSED = [
+    ("an unknown block", {"blocks": ["pythn"]}, "unknown block 'pythn'; did you mean python?"),
+    ("a block twice", {"pins": {"python": "3.11"}, "blocks": ["python", "python"]}, "python stands twice"),
+    ("base late", {"apt": ["make"], "blocks": ["apt", "base"]}, "base comes first"),
+    ("a missing pin", {"blocks": ["python"]}, "needs the pin python"),
+    ("a missing block", {"pins": {"torch": "2.6.0"}, "blocks": ["torch"]}, "needs block wheels before it"),
+    ("an unknown option", {"blocks": [{"base": {"bash_as_s": True}}]}, "did you mean bash_as_sh?"),
+    ("a wrong type", {"blocks": [{"base": {"bash_as_sh": "yes"}}]}, "is a boolean, not 'yes'"),
+    (
+        "a wrong choice",
+        {"pins": {"cuda": "11.8", "cudnn": "8"}, "blocks": ["cuda", {"cudnn": {"from": "whel"}}]},
+        "did you mean wheel?",
+    ),
+    (
+        "a lost source",
+        {"pins": {"cutlass": "2.9.0"}, "sources": [source("cutlas", "/c")], "blocks": ["git", "cutlass"]},
+        "names 'cutlass', which is no entry of `sources`; did you mean cutlas?",
+    ),
+    ("forgotten wheels", {"pins": {"python": "3.11"}, "wheels": ["a==1"], "blocks": ["python"]}, "no block installs"),
+    ("forgotten apt", {"apt": ["make"]}, "`apt` names what no block installs"),
+    ("nothing to install", {"blocks": ["apt"]}, "block apt has nothing to install"),
+    (
+        "no wheels",
+        {"pins": {"python": "3.11"}, "blocks": ["python", "wheels"]},
+        "block wheels has nothing to install",
+    ),
+    ("a vague python", {"pins": {"python": "3"}, "blocks": ["python"]}, "names no minor version"),
+    (
+        "two torches",
+        {
+            "pins": {"python": "3.11", "torch": "2.6.0"},
+            "wheels": ["Torch==2.5.0"],
+            "blocks": ["python", "wheels", "torch"],
+        },
+        "contradicts the pin 2.6.0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("variant", "says"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_what_does_not_fit_is_refused_with_its_line(tmp_path, variant, says):
+    with pytest.raises(UsageError) as caught:
+        render(target(tmp_path, **variant))
+    assert says in caught.value.message
+    assert caught.value.where.startswith(f"{tmp_path / 'paper.yaml'}:")
+
+
+def test_the_line_of_an_inherited_block_is_the_parents(tmp_path):
+    from reprokit.recipe.find import Target
+    from reprokit.recipe.load import load_file
+
+    file = tmp_path / "paper.yaml"
+    file.write_text(
+        "name: paper\npaper: {title: T, venue: V, year: 2020, licence: MIT}\nvariants:\n"
+        "  a:\n    base: debian:12\n    blocks:\n      - pythn\n  b:\n    extends: a\n"
+    )
+    with pytest.raises(UsageError) as caught:
+        render(Target(load_file(file), "b", file))
+    assert caught.value.where == f"{file}:7"
+
+
+def test_wheels_of_blocks_and_of_the_variant_are_one_set(tmp_path):
+    chosen = target(
+        tmp_path,
+        pins={"python": "3.8", "cuda": "11.8", "cudnn": "8.9.6.50", "torch": "1.12.1+cu113", "dgl": "0.9.1"},
+        wheels=["numpy==1.19.5", "torch==1.12.1+cu113"],
+        blocks=["python", "cuda", "wheels", {"cudnn": {"from": "wheel"}}, "torch", {"dgl": {"package": "dgl-cu113"}}],
+    )
+    assert wheel_requirements(chosen) == [
+        "torch==1.12.1+cu113",
+        "dgl-cu113==0.9.1",
+        "nvidia-cudnn-cu11==8.9.6.50",
+        "numpy==1.19.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pins", "option", "expected"),
+    [
+        ({"torch": "2.13.0+cpu"}, {}, "none"),
+        ({"torch": "1.8.0+cu111"}, {}, "11.1"),
+        ({"torch": "1.9.0+cu92"}, {}, "9.2"),
+        ({"torch": "1.13.1", "cuda": "11.8"}, {"cuda": "11.7"}, "11.7"),
+        ({"torch": "1.13.1", "cuda": "11.8"}, {}, "11"),
+    ],
+)
+def test_torch_must_be_built_with_the_cuda_that_the_pins_mean(tmp_path, pins, option, expected):
+    blocks = ["python", "wheels", {"torch": option}] if option else ["python", "wheels", "torch"]
+    text = render(target(tmp_path, pins={"python": "3.8", **pins}, blocks=blocks)).dockerfile
+    assert f"expect 'CUDA of torch' {expected} " in text
+
+
+@pytest.mark.parametrize(
+    ("base", "debian"),
+    [
+        ("debian:12", True),
+        ("debian:bookworm-slim@sha256:" + "0" * 64, True),
+        ("docker.io/library/debian:12", True),
+        ("localhost:5000/debian", True),
+        ("nvidia/cuda:11.8.0-devel-ubuntu22.04", False),
+        ("nvcr.io/nvidia/cuda:11.8.0-devel-ubuntu22.04", False),
+        ("ubuntu:22.04", False),
+    ],
+)
+def test_cuda_comes_from_debian_on_debian_alone(tmp_path, base, debian):
+    text = render(target(tmp_path, base=base, pins={"cuda": "11.8"}, blocks=["cuda"])).dockerfile
+    assert ("nvidia-cuda-toolkit" in text) is debian
+    assert ("rm -f /etc/apt/sources.list.d/cuda" in text) is ("nvidia" in base)

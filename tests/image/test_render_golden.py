@@ -1,0 +1,92 @@
+"""What every block and every shipped recipe renders to. `pytest --update-golden` writes tests/golden anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from image.rendering import source, target
+from reprokit.image.blocks import block_names
+from reprokit.image.render import render
+from reprokit.recipe.find import recipe_names, targets
+
+TVM = source("tvm", "/opt/tvm", submodules=True, keep=False)
+CUTLASS = source("cutlass", "/opt/cutlass", subset=["include"])
+NVIDIA = {"base": "nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04"}
+
+# Golden text: a variant in which the block stands. `NAME-OTHER` is another use of the block NAME.
+VARIANTS = {
+    "base": {},
+    "base-nvidia": {**NVIDIA, "pins": {"distro": "ubuntu:22.04"}, "blocks": [{"base": {"bash_as_sh": True}}]},
+    "apt": {"apt": ["make", "g++=4:12.2.0-3"], "blocks": ["apt"]},
+    "python": {"pins": {"python": "3.11"}, "blocks": ["python"]},
+    "python-system": {"pins": {"python": "3.9"}, "blocks": [{"python": {"system_site_packages": True}}]},
+    "wheels": {
+        "pins": {"python": "3.11"},
+        "wheels": ["numpy==1.26.4", "h5py==3.10.0"],
+        "wheel_indexes": ["https://example.org/simple"],
+        "blocks": ["python", "wheels"],
+    },
+    "imports": {"pins": {"python": "3.11"}, "blocks": ["python", {"imports": {"modules": ["json", "os.path"]}}]},
+    "git": {
+        "pins": {"python": "3.11"},
+        "sources": [source("artifact", "/opt/artifact"), TVM, CUTLASS],
+        "blocks": ["python", {"git": {"python_paths": ["/opt/artifact/python"], "writable": ["artifact"]}}],
+    },
+    "cuda": {"pins": {"cuda": "11.8"}, "blocks": ["cuda"]},
+    "cuda-nvidia": {**NVIDIA, "pins": {"cuda": "11.8"}, "blocks": ["cuda"]},
+    "cudnn": {**NVIDIA, "pins": {"cuda": "11.8", "cudnn": "8.9.6.50"}, "blocks": ["cuda", "cudnn"]},
+    "cudnn-wheel": {
+        "pins": {"python": "3.11", "cuda": "11.8", "cudnn": "8.9.6.50"},
+        "blocks": ["python", "cuda", "wheels", {"cudnn": {"from": "wheel"}}],
+    },
+    "llvm": {"pins": {"llvm": "14"}, "blocks": ["llvm"]},
+    "llvm-library": {"pins": {"llvm": "14"}, "blocks": [{"llvm": {"dev": False}}]},
+    "tvm": {
+        "pins": {"python": "3.9", "llvm": "11", "tvm": "0.7.0", "gcc": "10", "cmake": "3.18", "numpy": "1.19"},
+        "sources": [TVM],
+        "blocks": ["python", "llvm", "git", "tvm"],
+    },
+    "tvm-cuda": {
+        **NVIDIA,
+        "pins": {"python": "3.10", "llvm": "14", "tvm": "0.8.0", "gcc": "11", "cuda": "11.8", "cudnn": "8.9.6"},
+        "sources": [TVM],
+        "blocks": ["python", "cuda", "cudnn", "llvm", "git", {"tvm": {"cublas": True, "cudnn": True}}],
+    },
+    "torch": {"pins": {"python": "3.8", "torch": "1.8.0+cu111"}, "blocks": ["python", "wheels", "torch"]},
+    "dgl": {
+        "pins": {"python": "3.8", "torch": "1.12.1+cpu", "dgl": "0.9.1"},
+        "blocks": ["python", "wheels", "torch", "dgl"],
+    },
+    "cutlass": {
+        "pins": {"cutlass": "2.9.0"},
+        "sources": [CUTLASS],
+        "blocks": ["git", "cutlass"],
+    },
+    "extension": {
+        "pins": {"python": "3.11", "torch": "2.13.0+cpu", "gcc": "12"},
+        "blocks": ["python", "wheels", "torch", "extension"],
+    },
+    "extension-cuda": {
+        "pins": {"python": "3.11", "torch": "1.13.1", "gcc": "11", "cuda": "11.8"},
+        "wheels": ["ninja==1.11.1"],
+        "blocks": ["python", "cuda", "wheels", {"torch": {"cuda": "11.7"}}, "extension"],
+    },
+}
+
+
+def test_every_block_has_one():
+    assert set(block_names()) <= set(VARIANTS)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_blocks(golden, tmp_path, name):
+    rendered = render(target(tmp_path, **VARIANTS[name]))
+    lines = rendered.dockerfile.splitlines(keepends=True)
+    block = next(b for b in block_names() if name == b or name.startswith(b + "-"))
+    text = "".join("".join(lines[first - 1 : last]) for first, last, owner in rendered.spans if owner == block)
+    golden(f"blocks/{name}.Dockerfile", text.strip("\n") + "\n")
+
+
+@pytest.mark.parametrize("label", [t.label for name in recipe_names() for t in targets(name)])
+def test_recipes(golden, label):
+    golden(f"recipes/{label.replace(':', '-')}.Dockerfile", render(targets(label)[0]).dockerfile)
