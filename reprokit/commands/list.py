@@ -43,8 +43,8 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
         _print([r for r, _ in recipes])
     if broken:
         # The recipes that can be read are listed all the same.
-        for error in broken[1:]:
-            typer.echo(f"error: {error.message} ({error.where})", err=True)
+        for other in broken[1:]:
+            typer.echo(f"error: {other.message} ({other.where})", err=True)
         raise broken[0]
 
 

@@ -21,7 +21,7 @@ from reprokit.recipe.spelling import nearest
 from reprokit.recipe.where import where_in
 
 # The types of options in front comments; `source` and `sources` name entries of the variant's `sources`.
-_TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": list, "source": str, "sources": list}
+_TYPES: dict[str, Any] = {"boolean": bool, "string": str, "list": list, "source": str, "sources": list}
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _problem(option: Option, value: Any, sources: list[str]) -> str:
     if type(value) is not (tuple if wanted is list else wanted):
         return f"is a {option.type}, not {value!r}"
     if option.choices and value not in option.choices:
-        return f"cannot be {value!r}{nearest(value, option.choices)} (choices: {', '.join(option.choices)})"
+        return f"cannot be {value!r}{nearest(str(value), option.choices)} (choices: {', '.join(option.choices)})"
     if option.type.startswith("source"):
         for name in [value] if isinstance(value, str) else value:
             if name not in sources:

@@ -117,14 +117,13 @@ def _part(
     environment: ImmutableSandboxedEnvironment, part: str, use: Use, facts: dict[str, Any], before: list[str]
 ) -> str:
     template = environment.get_template(f"blocks/{use.spec.name}.j2")
-    context = template.new_context(
-        {**facts, "block": use.spec.name, "options": use.options, "before": before}
-    )
+    context = template.new_context({**facts, "block": use.spec.name, "options": use.options, "before": before})
     return "".join(template.blocks[part](context))
 
 
 def _joined(parts: list[tuple[str, str]]) -> Rendered:
-    text, spans, line = "", [], 1
+    text, line = "", 1
+    spans: list[tuple[int, int, str]] = []
     for block, part in parts:
         if text and not part.startswith("WORKDIR"):
             part = "\n" + part
@@ -147,9 +146,7 @@ def _facts(target: Target) -> dict[str, Any]:
         "pins": dict(variant.pins),
         "apt": list(variant.apt),
         "indexes": list(variant.wheel_indexes),
-        "wheels": [
-            {"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels
-        ],
+        "wheels": [{"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels],
         "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
         "sources": {s.name: s.model_dump() for s in variant.sources},
         "distro": variant.pins.get("distro", ""),

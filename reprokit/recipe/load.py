@@ -113,7 +113,8 @@ def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, orig
                 result[key] = _merged(parent.get(key), own[key], (*parent_path, key), (*path, key), origins)
         else:
             result[key] = parent[key]
-            origins[(*path, key)] = origins.get((*parent_path, key), (*parent_path, key))
+            inherited = (*parent_path, key)
+            origins.setdefault((*path, key), origins.get(inherited, inherited))
     return result
 
 
@@ -154,13 +155,12 @@ def _one(error: ErrorDetails, document: yaml.Document, origins: dict) -> tuple[s
     return f"{field}: {message}", where, ""
 
 
-def _document_path(loc: tuple[int | str, ...], data: Any) -> yaml.Path:
+def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
     """A pydantic location without the parts that stand for no key: union branches, `[key]`, model names."""
     path: list[str | int] = []
     for part in loc:
-        if (isinstance(data, dict) and part in data) or (
-            isinstance(data, list) and isinstance(part, int) and part < len(data)
-        ):
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        if inside:
             data = data[part]
         elif part == "[key]" or (isinstance(part, str) and "(" in part):
             continue

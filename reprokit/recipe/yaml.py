@@ -61,7 +61,7 @@ def _refuse_bombs(text: str, where: str) -> None:
     """Aliases that multiply, and nesting that would exhaust the stack; both cost nothing to see as events."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else 1
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent):
             hint = "use `extends` between variants"
@@ -70,7 +70,7 @@ def _refuse_bombs(text: str, where: str) -> None:
             raise UsageError("nested too deeply for a recipe", f"{where}:{line}")
 
 
-def _value(node: yaml.Node, path: Path, lines: dict, texts: dict, loader: Any, where: str) -> Any:
+def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: str) -> Any:
     lines[path] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         data: dict[str, Any] = {}
@@ -81,8 +81,9 @@ def _value(node: yaml.Node, path: Path, lines: dict, texts: dict, loader: Any, w
             key = key_node.value
             if key in data:
                 raise UsageError(f"{key!r} stands twice", f"{where}:{line}", "keep one of the two")
-            data[key] = _value(value_node, (*path, key), lines, texts, loader, where)
-            lines[(*path, key)] = line
+            below = (*path, key)
+            data[key] = _value(value_node, below, lines, texts, loader, where)
+            lines[below] = line
         return data
     if isinstance(node, yaml.SequenceNode):
         return [_value(n, (*path, i), lines, texts, loader, where) for i, n in enumerate(node.value)]
