@@ -103,7 +103,7 @@ class Engine:
     def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
         # docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks.
-        blocks = iter(lambda: stream.read(1 << 20), b"")
+        blocks = iter(lambda: stream.read(1 << 20), b"") if hasattr(stream, "read") else stream
         with _translated():
             answer = self.api.import_image_from_stream(blocks, repository=repository, tag=tag, changes=changes)
         last = json.loads(answer.strip().splitlines()[-1])
@@ -238,7 +238,7 @@ class Engine:
         with _translated(where=container):
             yield from self.api.export(container)
 
-    def put_archive(self, container: str, folder: str, tar: bytes) -> None:
+    def put_archive(self, container: str, folder: str, tar: bytes | IO[bytes]) -> None:
         """Unpack a tar into a folder of a container."""
         with _translated(where=container):
             self.api.put_archive(container, folder, tar)

@@ -1,0 +1,42 @@
+"""`reprokit notebook`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import typer
+
+from reprokit.container import options
+
+
+def notebook(
+    name: options.RecipeName,
+    publish: Optional[str] = typer.Option(  # noqa: UP045 - typer reads it at run time
+        None, "-p", "--publish", metavar="[ADDR:]PORT", help="The host's port; else 8888 or the next free one."
+    ),
+    gpus: options.Gpus = None,
+    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
+    shm_size: options.ShmSize = None,
+    container: options.Name = None,
+    network: options.Network = None,
+) -> None:
+    """Serve Jupyter from a recipe's container.
+
+    Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Where the image
+    has no Jupyter it is added to the container, behind the image's own packages.
+    """
+    import sys
+
+    from reprokit.container.notebook import INSIDE, serve
+    from reprokit.container.session import tell
+    from reprokit.engine import Engine
+    from reprokit.recipe.find import target
+
+    ports = [f"{publish}:{INSIDE}"] if publish else []
+    chosen = options.choices(container, gpus, volume, ports, shm_size, network)
+
+    def write(data: bytes) -> None:
+        sys.stderr.buffer.write(data)
+        sys.stderr.buffer.flush()
+
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, tell, typer.echo, write))

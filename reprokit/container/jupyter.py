@@ -1,0 +1,97 @@
+"""Jupyter for an image that has none: wheels that the host fetches, unpacked beside the image's own packages."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from reprokit.container.execute import execute
+from reprokit.engine import Engine
+from reprokit.errors import WorkFailed
+
+FOLDER = "/opt/reprokit-jupyter"
+_APPLICATIONS = ("jupyterlab", "notebook", "jupyter_server")
+_REQUIREMENTS = ("jupyterlab", "ipykernel")
+
+_PROBE = f"""
+import importlib.util, json, os, platform, sys, sysconfig
+found = [m for m in {_APPLICATIONS!r} if importlib.util.find_spec(m)]
+print(json.dumps({{"application": found[0] if found else "", "python": "%d.%d" % sys.version_info[:2],
+  "libc": platform.libc_ver()[1], "machine": platform.machine(), "site": sysconfig.get_paths()["purelib"]}}))
+"""
+
+
+@dataclass(frozen=True)
+class Python:
+    """A container's `python3`: the Jupyter module it can import (or ""), version, glibc, machine and site-packages."""
+
+    application: str
+    python: str
+    libc: str
+    machine: str
+    site: str
+
+
+def probe(engine: Engine, container: str) -> Python:
+    """Raises WorkFailed where the container has no working python3."""
+    answer = execute(engine, container, ["python3", "-c", _PROBE], logged=False)
+    if answer.exit_code:
+        raise WorkFailed("Jupyter needs python3 in the image", container, "add the block `python` to the recipe")
+    return Python(**json.loads(answer.stdout.splitlines()[-1]))
+
+
+def install(engine: Engine, container: str, python: Python, say: Callable[[str], None]) -> None:
+    """Put Jupyter into the container's own files. Raises SourceError where it cannot be fetched.
+
+    The folder comes last on Python's path, through a .pth file: what the image pins is never shadowed by a dependency
+    of Jupyter's. It is fetched on the host, so that the container needs neither network nor pip.
+    """
+    from reprokit.supply.store import Store
+    from reprokit.supply.wheels import Platform, missing, resolve
+
+    say("the image has no Jupyter: fetching it for this container (its image stays as it is)")
+    store = Store()
+    platform = Platform(python.python, python.libc or "2.28", python.machine)
+    wheels = resolve(_REQUIREMENTS, platform, (), store, say)
+    if missing(wheels, store):
+        raise WorkFailed("the store has lost wheels", str(store.root), "remove its folder and repeat the command")
+    with tempfile.TemporaryFile() as archive:
+        _pack((store.path(w.sha256) for w in wheels.wheels), python.site, archive)
+        archive.seek(0)
+        engine.put_archive(container, "/", archive)
+
+
+def _pack(wheels: Iterator[Path], site: str, archive: IO[bytes]) -> None:
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as opened:
+                for entry in opened.infolist():
+                    place = placed(entry.filename)
+                    if place and not entry.is_dir():
+                        _add(tar, f"{FOLDER}/{place}", opened.read(entry))
+        _add(tar, f"{site}/reprokit-jupyter.pth", f"{FOLDER}/site\n".encode())
+
+
+def placed(name: str) -> str:
+    """Where a wheel's file goes below FOLDER (as the wheel format's `.data` folders say); "" for what is not needed."""
+    parts = name.split("/")
+    if ".." in parts or name.startswith("/"):
+        return ""
+    if not parts[0].endswith(".data"):
+        return f"site/{name}"
+    rest = "/".join(parts[2:])
+    return {"purelib": f"site/{rest}", "platlib": f"site/{rest}", "data": rest}.get(parts[1], "")
+
+
+def _add(tar: tarfile.TarFile, path: str, data: bytes) -> None:
+    entry = tarfile.TarInfo(path.lstrip("/"))
+    # Libraries in wheels are loaded, not run, but some packages start helpers of theirs.
+    entry.size, entry.mode = len(data), 0o755
+    tar.addfile(entry, io.BytesIO(data))

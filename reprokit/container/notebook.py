@@ -1,0 +1,133 @@
+"""Serve Jupyter from a container until it ends or is interrupted."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import socket
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+
+from reprokit.container import jupyter, names
+from reprokit.container.attach import Attached, attach
+from reprokit.container.lifecycle import ensure_running
+from reprokit.container.log import CommandLog
+from reprokit.container.settings import RunOptions
+from reprokit.container.spec import Port
+from reprokit.container.workspace import TARGET
+from reprokit.engine import Engine
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.recipe.find import Target
+
+INSIDE = 8888
+_TOKEN_FOLDER = "/tmp"
+# The token comes in a file that is read once: arguments and labels show in `ps` and `docker inspect`, and the engine's
+# debug log keeps the environment of commands.
+_SERVE = """
+IFS= read -r JUPYTER_TOKEN < "$1" && rm -f "$1" || exit 1
+export JUPYTER_TOKEN
+export JUPYTER_PATH="$5/share/jupyter" JUPYTER_CONFIG_PATH="$5/etc/jupyter"
+if [ -d "$5/share/jupyter/lab" ]; then export JUPYTERLAB_DIR="$5/share/jupyter/lab"; fi
+exec python3 -m "$2" --ip="$3" --port="$4" --no-browser --allow-root --ServerApp.port_retries=0 \\
+  --ServerApp.root_dir="$6"
+"""
+
+
+def serve(
+    engine: Engine,
+    target: Target,
+    options: RunOptions,
+    say: Callable[[str], None],
+    ready: Callable[[str], None],
+    write: Callable[[bytes], None],
+) -> int:
+    """Serve until the server ends; its exit code. `ready` gets the address with its token, `write` the server's log.
+
+    The port is that of `options`, the one already published for Jupyter, or the next free from 8888. Raises UsageError,
+    EngineError, SourceError, WorkFailed.
+    """
+    container = ensure_running(engine, target, replace(options, ports=()), say)
+    settings = names.settings_of((engine.container(container) or {})["Config"]["Labels"])
+    on_host = settings.network == "host"
+    port = next(iter(options.ports), None) or next((p for p in settings.ports if p.container == INSIDE), None)
+    if settings.network == "none":
+        raise UsageError("a container without a network serves nobody", container, "use --network bridge")
+    if on_host:
+        number = port.host if port else _free_port()
+        port = Port("127.0.0.1", number, number)
+    else:
+        port = port or Port("127.0.0.1", _free_port(), INSIDE)
+        ensure_running(engine, target, replace(options, ports=(port,)), say)
+    python = jupyter.probe(engine, container)
+    if not python.application:
+        jupyter.install(engine, container, python, say)
+        python = jupyter.probe(engine, container)
+    token = secrets.token_urlsafe(24)
+    file = _put_token(engine, container, token)
+    address = "127.0.0.1" if on_host else "0.0.0.0"
+    root = TARGET if on_host or any(m.target == TARGET for m in settings.mounts) else "/"
+    argv = ["sh", "-c", _SERVE, "jupyter", file, python.application, address, str(port.container), jupyter.FOLDER, root]
+    shown = "127.0.0.1" if port.address in ("0.0.0.0", "::") else port.address
+    base = f"http://[{shown}]:{port.host}" if ":" in shown else f"http://{shown}:{port.host}"
+    page = "/lab" if python.application == "jupyterlab" else "/tree"
+    ended = threading.Event()
+    waiter = threading.Thread(
+        target=_tell_when_up, args=(base, ended, lambda: ready(f"{base}{page}?token={token}")), daemon=True
+    )
+    with CommandLog(container, ["jupyter"]) as log:
+
+        def sink(is_stderr: bool, data: bytes) -> None:
+            log.write(data)
+            write(data)
+
+        try:
+            code = attach(engine, container, argv, Attached(), sink, lambda exec_id: waiter.start())
+        finally:
+            ended.set()
+        log.exited(code)
+    if code:
+        raise WorkFailed(f"Jupyter ended with exit code {code}", container, f"`reprokit logs {container}` shows why")
+    return code
+
+
+def _put_token(engine: Engine, container: str, token: str) -> str:
+    """A file that only the container's user can read; returns its path."""
+    described = engine.container(container) or {}
+    uid, _, gid = str((described.get("Config") or {}).get("User") or "0:0").partition(":")
+    archive = io.BytesIO()
+    name = f".reprokit-{secrets.token_hex(8)}"
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        entry = tarfile.TarInfo(name)
+        data = f"{token}\n".encode()
+        entry.size, entry.mode, entry.uid, entry.gid = len(data), 0o600, int(uid), int(gid or 0)
+        tar.addfile(entry, io.BytesIO(data))
+    engine.put_archive(container, _TOKEN_FOLDER, archive.getvalue())
+    return f"{_TOKEN_FOLDER}/{name}"
+
+
+def _tell_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) -> None:
+    # Straight to loopback, whatever proxy the environment names.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while not ended.wait(0.2):
+        try:
+            opener.open(f"{base}/api", timeout=5).close()
+        except (OSError, urllib.error.URLError):
+            continue
+        ready()
+        return
+
+
+def _free_port() -> int:
+    for number in range(INSIDE, 65536):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", number))
+            except OSError:
+                continue
+            return number
+    raise UsageError("no free port from 8888 on", hint="say one with -p")
