@@ -35,9 +35,18 @@ def status(text: str) -> Iterator[None]:
 
 
 def built(engine: Engine, target: Target) -> BuildResult:
-    """The target's image, built with its progress shown where it is missing or its inputs have changed."""
+    """The target's image, built with its progress shown where it is missing or its inputs have changed.
+
+    Raises WorkFailed where `check` finds errors, unless the image was built with `--force` before.
+    """
+    from reprokit.engine import LABEL
     from reprokit.image.build import Options, build
+    from reprokit.image.findings import errors_of
+    from reprokit.image.labels import image_name
     from reprokit.image.progress import display
 
+    there = engine.image(image_name(target)) or {}
+    force = f"{LABEL}.forced" in ((there.get("Config") or {}).get("Labels") or {})
+    forced = errors_of(target, force, say)
     with display(sys.stderr) as shown:
-        return build(engine, target, Options(), shown.watch, shown.traffic)
+        return build(engine, target, Options(forced=forced), shown.watch, shown.traffic)

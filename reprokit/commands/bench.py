@@ -16,6 +16,7 @@ from reprokit import completion, paths
 from reprokit.bench import choose, extension, record
 from reprokit.bench.report import sections
 from reprokit.commands._shown import built, say, status
+from reprokit.container import options
 from reprokit.errors import EngineError, ReprokitError, WorkFailed
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
@@ -36,7 +37,7 @@ def bench(
     with_extension: bool = typer.Option(
         False, "--extension", help="Build, check and time the bundled attention extension in this container."
     ),
-    gpus: str = typer.Option(None, "--gpus", help="all, none, a number, or device=0,1; else what the recipe wants."),
+    gpus: options.Gpus = None,
     report: bool = typer.Option(
         False, "--report", help="Run nothing: medians of what is recorded, like records pooled, unlike ones apart."
     ),

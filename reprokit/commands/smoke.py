@@ -93,12 +93,15 @@ def _all() -> Iterator[Target | Result]:
 
 
 def _not_here(engine: Engine, target: Target) -> str:
-    """Why this host cannot run the target, or nothing."""
+    """Why this host cannot run the target, or nothing. An image that is there takes no more disk."""
     from reprokit.bench.container import gpus_for
+    from reprokit.container.names import image_reference
+    from reprokit.host import probe
+    from reprokit.smoke.host import lacks
 
-    if target.variant.requires.gpu == "required" and gpus_for(engine, target, None) == "none":
-        return "it requires a GPU, and here is none"
-    return ""
+    has_gpu = gpus_for(engine, target, None) != "none"
+    free_disk = None if engine.image(image_reference(target)) else probe.disk_free_bytes()
+    return lacks(target.variant.requires, has_gpu, probe.memory_bytes(), free_disk)
 
 
 @contextmanager

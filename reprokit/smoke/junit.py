@@ -21,13 +21,9 @@ def report(results: Sequence[Result]) -> bytes:
         for step in result.steps:
             # Readers group cases by the parts of a dotted class name.
             name = _legal(result.label.replace(".", "_").replace(":", "."))
-            case = xml.SubElement(
-                suite, "testcase", classname=name, name=_legal(step.name), time=f"{step.seconds:.3f}"
-            )
+            case = xml.SubElement(suite, "testcase", classname=name, name=_legal(step.name), time=f"{step.seconds:.3f}")
             if step.status == "fail":
-                xml.SubElement(case, "failure", message=_legal(step.reason)).text = _legal(
-                    step.output or step.reason
-                )
+                xml.SubElement(case, "failure", message=_legal(step.reason)).text = _legal(step.output or step.reason)
             elif step.status == "skip":
                 xml.SubElement(case, "skipped", message=_legal(step.reason))
     xml.indent(root)

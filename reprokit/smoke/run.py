@@ -51,9 +51,7 @@ class Trial:
             try:
                 self._step(steps, target, "check", lambda: self.check(target))
                 self._step(steps, target, "build", lambda: self.build(target))
-                execute = self._step(
-                    steps, target, "container", lambda: stack.enter_context(self.container(target))
-                )
+                execute = self._step(steps, target, "container", lambda: stack.enter_context(self.container(target)))
                 has_gpu = any(command.gpu for command in commands) and probe(execute).has_gpu
                 for command in commands:
                     if command.gpu and not has_gpu:

@@ -240,7 +240,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what reprokit itself costs.")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     parser.add_argument("--pairs", type=int, default=15, help="pairs of starts")
-    parser.add_argument("--builds", type=int, default=3, help="pairs of builds without cache")
+    parser.add_argument("--builds", type=int, default=5, help="pairs of builds without cache")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

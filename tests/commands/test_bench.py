@@ -1,0 +1,191 @@
+"""`reprokit bench`: what is recorded, what is left out, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from reprokit.bench.record import Record, append, read
+from reprokit.engine import Engine
+
+RECIPE = """
+name: reprokit-test-bench
+paper: {title: A paper, venue: none, year: 2026, licence: none}
+variants:
+  cpu: {base: "debian:12"}
+  cuda: {base: "debian:12", requires: {gpu: required}}
+benchmarks:
+  spmm:
+    variants: [cpu]
+    inputs: [{path: data/graph, make: "echo made >> made; printf 7 > data/graph"}]
+    command: 'for n in 1 2; do echo "partitions: $n"; echo "5 runs $n.$(cat data/graph) ms"; done'
+    parse:
+      context: ['partitions: (?P<partitions>\\d+)']
+      values: [{pattern: 'runs (?P<value>\\S+) ms', metric: spmm, unit: ms}]
+      expect: 2
+  kernel:
+    gpu: true
+    command: nvidia-smi
+    parse: {format: records}
+  broken:
+    variants: [cuda]
+    command: echo working; echo no such thing >&2; exit 7
+    parse: {format: records}
+claims:
+  - {metric: spmm, value: 0.8, unit: ms, hardware: Xeon 8124M, where: Table 3}
+"""
+
+
+@pytest.fixture
+def reprokit(tmp_path, monkeypatch):
+    """Runs the command line in a folder with that recipe; `home` is a store of its own."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "reprokit-test-bench.yaml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "reprokit", *arguments],
+            env={**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **env},
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.fixture
+def tidied():
+    """Removes the containers and images of the recipe, whatever happened."""
+    engine = Engine.connect()
+    yield engine
+    for container in engine.containers(["reprokit.recipe=reprokit-test-bench"]):
+        engine.remove(container["Id"], force=True)
+    for image in engine.images(["reprokit.recipe=reprokit-test-bench"]):
+        engine.remove_image(image["Id"], force=True)
+
+
+@pytest.mark.engine
+def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied, tmp_path):
+    first = reprokit("bench", "reprokit-test-bench")
+    assert first.returncode == 0, first.stderr
+    assert "left out kernel: it needs a GPU" in first.stderr
+    assert "the paper says 0.8 ms on Xeon 8124M (Table 3)" in first.stdout
+    second = reprokit("bench", "reprokit-test-bench:cpu", "spmm", "--json")
+    data = json.loads(second.stdout)
+    assert data["ok"] and data["left_out"] == [] and [r["samples"] for r in data["records"]] == [[1.7], [2.7]]
+
+    records = read(tmp_path / "results" / "reprokit-test-bench.jsonl")
+    assert [r.params for r in records] == [{"partitions": 1}, {"partitions": 2}] * 2
+    image = tidied.image("reprokit/reprokit-test-bench:cpu")
+    assert {r.image_digest for r in records} == {image["Id"]}
+    assert {r.input_hash for r in records} == {image["Config"]["Labels"]["reprokit.inputs"]}
+    assert records[0].cpu and set(records[0].files) == {"data/graph"}
+    assert str(tmp_path) not in records[0].to_json()
+
+    workspace = tmp_path / "home" / "workspaces" / "reprokit-test-bench"
+    assert (workspace / "made").read_text() == "made\n"
+    (container,) = tidied.containers(["reprokit.recipe=reprokit-test-bench"])
+    assert container["State"] == "exited"
+
+    report = reprokit("bench", "reprokit-test-bench", "--report")
+    assert "2 runs" in report.stdout and "not averaged" not in report.stdout
+
+
+@pytest.mark.engine
+def test_a_benchmark_that_fails_records_nothing_and_shows_its_last_lines(reprokit, tidied, tmp_path):
+    failed = reprokit("bench", "reprokit-test-bench:cuda", "broken", "kernel")
+    assert failed.returncode == 1
+    assert "  no such thing" in failed.stderr and "  working" in failed.stderr
+    assert "error: the benchmark failed with exit code 7 (reprokit-test-bench:cuda broken)" in failed.stderr
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.engine
+def test_where_nothing_can_run_nothing_is_built(reprokit, tidied):
+    nothing = reprokit("bench", "reprokit-test-bench:cuda", "kernel")
+    assert nothing.returncode == 3
+    assert "error: nothing could run: all 1 benchmarks of reprokit-test-bench:cuda need a GPU" in nothing.stderr
+    assert tidied.image("reprokit/reprokit-test-bench:cuda") is None
+
+
+@pytest.mark.engine
+def test_the_extension_in_an_image_without_torch_says_what_is_missing(reprokit, tidied):
+    answer = reprokit("bench", "reprokit-test-bench", "--extension")
+    assert answer.returncode == 1
+    assert "error: the extension needs torch, which this image cannot import" in answer.stderr
+    assert "hint: give the variant a torch pin and the blocks torch and extension" in answer.stderr
+
+
+@pytest.mark.engine
+def test_the_extension_is_built_checked_and_timed_in_a_container(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-m", "reprokit", "bench", "fused-attention:cpu", "--extension", "--json"]
+    # The user's own store and image: what `make demo` has built is not built again.
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    records = read(tmp_path / "results" / "fused-attention.jsonl")
+    assert {"ours", "sdpa"} <= {r.params["impl"] for r in records}
+    assert {r.unit for r in records} == {"ms"} and all(s > 0 for r in records for s in r.samples)
+    assert {r.environment["torch"] for r in records} == {"2.13.0+cpu"}
+    assert all(r.environment["build"].startswith("fused_attention-") for r in records)
+    engine = Engine.connect()
+    engine.start("reprokit-fused-attention-cpu-bench")
+    try:
+        listing = engine.exec_create("reprokit-fused-attention-cpu-bench", ["ls", "/opt/reprokit/extensions"])
+        folders = b"".join(out or b"" for out, _ in engine.exec_stream(listing)).split()
+        assert len(folders) >= 1
+    finally:
+        engine.stop("reprokit-fused-attention-cpu-bench")
+
+
+def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
+    nowhere = {"DOCKER_HOST": "unix:///nowhere"}
+    for arguments, message in (
+        (["reprokit-test-benc"], "unknown recipe 'reprokit-test-benc'; did you mean reprokit-test-bench?"),
+        (["reprokit-test-bench", "spm"], "has no benchmark 'spm'; did you mean spmm?"),
+        (["reprokit-test-bench:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
+        (["reprokit-test-bench", "--report"], "no results here yet"),
+    ):
+        answer = reprokit("bench", *arguments, **nowhere)
+        assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
+        assert "hint: " in answer.stderr
+
+
+def test_no_engine_is_exit_code_3(reprokit):
+    answer = reprokit("bench", "reprokit-test-bench", DOCKER_HOST="unix:///nowhere")
+    assert answer.returncode == 3
+    assert "unix:///nowhere" in answer.stderr
+
+
+RECORD = Record(
+    metric="spmm", unit="ms", samples=(1.0, 3.0), params={}, recipe="reprokit-test-bench", variant="cpu",
+    benchmark="spmm", command="spmm", input_hash="1f", image_digest="sha256:2e", cpu="EPYC", threads=2, gpu="",
+    driver="", reprokit="0.1.0", time="2026-11-21T09:00:00Z",
+)  # fmt: skip
+
+
+def test_the_report_keeps_unlike_records_apart_and_says_why(reprokit, tmp_path):
+    unlike = replace(RECORD, samples=(9.0,), image_digest="sha256:3d", cpu="Xeon")
+    append(tmp_path / "results" / "reprokit-test-bench.jsonl", [RECORD, unlike, RECORD])
+    report = reprokit("bench", "reprokit-test-bench", "--report")
+    assert report.returncode == 0
+    rows = [line.split() for line in report.stdout.splitlines() if ".." in line and line[0] == " "]
+    assert rows == [["2", "1..3", "4"], ["9", "9..9", "1"]]
+    assert report.stdout.count("not averaged with other records of this benchmark, which differ in") == 2
+    assert "image_digest, cpu" in report.stdout
+
+
+def test_the_report_is_of_the_variant_and_benchmarks_that_are_named(reprokit, tmp_path):
+    others = [replace(RECORD, variant="cuda"), replace(RECORD, benchmark="kernel")]
+    append(tmp_path / "results" / "reprokit-test-bench.jsonl", [RECORD, *others])
+    for arguments, count in ((["reprokit-test-bench"], 3), (["reprokit-test-bench:cpu"], 2)):
+        data = json.loads(reprokit("bench", *arguments, "--report", "--json").stdout)
+        assert len(data["records"]) == count
+    named = reprokit("bench", "reprokit-test-bench:cpu", "kernel", "--report", "--json")
+    assert [r["benchmark"] for r in json.loads(named.stdout)["records"]] == ["kernel"]
