@@ -1,0 +1,122 @@
+"""`reprokit smoke`: one line a variant, a report that CI reads, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, UsageError
+
+HEAD = "paper: {title: A paper, venue: none, year: 2026, licence: none}\n"
+RECIPES = {
+    "reprokit-test-smoke-good": """
+variants: {cpu: {base: "debian:12"}}
+smoke:
+  - {command: cat /etc/os-release, expect: ^VERSION_ID="12"}
+  - {command: nvidia-smi, gpu: true}
+""",
+    "reprokit-test-smoke-bad": """
+variants: {cpu: {base: "debian:12"}}
+smoke:
+  - {command: "echo '<working>'; exit 5"}
+  - {command: "echo fine", expect: fine}
+""",
+    "reprokit-test-smoke-gpu": """
+variants: {cuda: {base: "debian:12", requires: {gpu: required}}}
+smoke: [{command: "true"}]
+""",
+    "reprokit-test-smoke-pins": """
+variants: {cpu: {base: "debian:12", pins: {tvm: "0.7", llvm: "12"}}}
+""",
+}
+
+
+@pytest.fixture
+def recipes(tmp_path, monkeypatch):
+    """Those recipes and no others."""
+    (tmp_path / "recipes").mkdir()
+    for name, text in RECIPES.items():
+        (tmp_path / "recipes" / f"{name}.yaml").write_text(f"name: {name}\n{HEAD}{text}")
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(paths, "recipe_dirs", lambda: [tmp_path / "recipes"])
+    return tmp_path / "recipes"
+
+
+@pytest.fixture
+def engine():
+    """The engine; containers and images of these recipes are gone afterwards."""
+    engine = Engine.connect()
+    yield engine
+    for name in RECIPES:
+        for image in engine.images([f"reprokit.recipe={name}"]):
+            engine.remove_image(image["Id"], force=True)
+
+
+def containers(engine: Engine) -> list[str]:
+    return [c["Names"][0] for name in RECIPES for c in engine.containers([f"reprokit.recipe={name}"])]
+
+
+@pytest.mark.engine
+def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call, recipes, engine, tmp_path):
+    (recipes / "reprokit-test-smoke-torn.yaml").write_text("name: [")
+    result = call("smoke", "--junit", "reports/smoke.xml")
+    assert result.exit_code == 1
+    lines = {line.split()[1]: line for line in result.stdout.splitlines() if line[:4] in ("pass", "fail", "skip")}
+    assert {label: line.split()[0] for label, line in lines.items()} == {
+        "reprokit-test-smoke-bad:cpu": "fail",
+        "reprokit-test-smoke-good:cpu": "pass",
+        "reprokit-test-smoke-gpu:cuda": "skip",
+        "reprokit-test-smoke-pins:cpu": "fail",
+        "reprokit-test-smoke-torn": "fail",
+    }
+    assert lines["reprokit-test-smoke-bad:cpu"].endswith("exit 5: exit code 5: <working>")
+    assert lines["reprokit-test-smoke-good:cpu"].endswith("left out 1: it needs a GPU, and here is none")
+    assert lines["reprokit-test-smoke-gpu:cuda"].endswith("it requires a GPU, and here is none")
+    assert "llvm" in lines["reprokit-test-smoke-pins:cpu"]
+    assert "not valid YAML" in lines["reprokit-test-smoke-torn"]
+    assert containers(engine) == []
+    assert engine.image("reprokit/reprokit-test-smoke-pins:cpu") is None
+
+    root = xml.parse(tmp_path / "reports" / "smoke.xml").getroot()
+    assert root.attrib["failures"] == "3" and root.attrib["skipped"] == "2"
+    failure = root.find("./testsuite[@name='reprokit-test-smoke-bad:cpu']/testcase/failure")
+    assert failure is not None and failure.text == "<working>\n"
+
+
+@pytest.mark.engine
+def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes, engine):
+    result = call("smoke", "reprokit-test-smoke-gpu", "reprokit-test-smoke-good:cpu", "--json")
+    assert result.exit_code == 0
+    data = json.loads(result.stdout)
+    assert data["ok"] and [r["status"] for r in data["results"]] == ["pass", "pass"]
+    names = [[step["name"] for step in r["steps"]] for r in data["results"]]
+    assert names == [
+        ["check", "build", "container", "true"],
+        ["check", "build", "container", "cat /etc/os-release", "nvidia-smi"],
+    ]
+    assert containers(engine) == []
+
+
+@pytest.mark.engine
+def test_where_nothing_can_run_that_is_no_success(call, recipes, engine):
+    for name in RECIPES:
+        if not name.endswith("-gpu"):
+            (recipes / f"{name}.yaml").unlink()
+    assert call("smoke").exit_code == 3
+
+
+def test_bad_input_is_named_before_anything_runs(call, recipes):
+    assert isinstance(call("smoke", "reprokit-test-smoke-goood").exception, UsageError)
+    assert isinstance(call("smoke", "reprokit-test-smoke-good:cuda").exception, UsageError)
+
+
+@pytest.mark.engine
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(call, recipes, engine, tmp_path):
+    (tmp_path / "reports").write_text("a file where the folder should be")
+    error = call("smoke", "reprokit-test-smoke-good", "--junit", "reports/smoke.xml").exception
+    assert isinstance(error, EngineError) and error.where == "reports/smoke.xml"
+    assert engine.image("reprokit/reprokit-test-smoke-good:cpu") is None
