@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 HERE = Path(__file__).resolve().parent
 WORKSPACE = HERE.parents[2] / "workspaces" / "fused_attention"
@@ -15,10 +14,6 @@ sys.path.insert(0, str(WORKSPACE))
 
 import torch  # noqa: E402
 from fused_attention import fused_attention, reference  # noqa: E402
-
-# Each example costs microseconds, but the first one may wait for a compile.
-settings.register_profile("extension", deadline=None, max_examples=150)
-settings.load_profile("extension")
 
 # Half a unit in the last place, relative to the smallest number that has this unit.
 ROUNDING = {torch.float32: 2**-24, torch.bfloat16: 2**-8, torch.float16: 2**-11}

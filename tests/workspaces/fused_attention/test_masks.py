@@ -7,10 +7,13 @@ import math
 import pytest
 import torch
 from fused_attention import fused_attention
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.extension
+
+# The first example may wait for a compile.
+many = settings(deadline=None, max_examples=150)
 
 BATCH, HEADS, Q_LEN, K_LEN = 2, 3, 130, 150
 SHAPES = [
@@ -106,6 +109,7 @@ def test_any_nonzero_byte_is_true(assert_matches):
     assert torch.equal(fused_attention(q, k, v, bytes_.view(torch.bool)), fused_attention(q, k, v, mask))
 
 
+@many
 @given(
     seed=st.integers(0, 2**32),
     dims=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),

@@ -7,10 +7,13 @@ import math
 import pytest
 import torch
 from fused_attention import fused_attention
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.extension
+
+# The first example may wait for a compile.
+many = settings(deadline=None, max_examples=150)
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 127, 200]
@@ -46,6 +49,7 @@ def test_grouped_heads(assert_matches, heads, kv_heads):
     assert_matches(*tensors(heads, torch.float32, heads=heads, kv_heads=kv_heads))
 
 
+@many
 @given(
     seed=st.integers(0, 2**32),
     dtype=st.sampled_from(DTYPES),

@@ -8,10 +8,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.extension
+
+# The first example may wait for a compile.
+many = settings(deadline=None, max_examples=150)
 
 SKIP, PARTIAL, FULL = 0, 1, 2
 
@@ -71,6 +74,7 @@ def test_floats_round_to_bfloats(portable):
     assert same(rounded, torch.from_numpy(floats).bfloat16().float().numpy())
 
 
+@many
 @given(
     scores=st.lists(st.floats(-200, 200, width=32) | st.just(-math.inf), min_size=1, max_size=40),
     tile=st.integers(1, 41),
@@ -99,6 +103,7 @@ def test_exponential_is_within_two_units_in_the_last_place(compile_cpp):
     assert same(special, np.array([0, 0, 0, math.nan], dtype=np.float32))
 
 
+@many
 @given(words=st.lists(st.integers(0, 2**64 - 1), min_size=64, max_size=64))
 def test_bit_transpose(portable, words):
     array = np.array(words, dtype=np.uint64)
@@ -107,6 +112,7 @@ def test_bit_transpose(portable, words):
     assert array.tolist() == expected
 
 
+@many
 @given(
     seed=st.integers(0, 1000),
     rows=st.integers(1, 64),

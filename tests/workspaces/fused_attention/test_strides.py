@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from fused_attention import fused_attention
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytestmark = pytest.mark.extension
+
+# The first example may wait for a compile.
+many = settings(deadline=None, max_examples=150)
 
 B, H, S, D = 2, 3, 37, 20
 
@@ -57,6 +60,7 @@ def test_expanded_views(which, dimension):
     assert out.reshape(-1).shape == (B * H * S * D,) and 0 not in out.stride()
 
 
+@many
 @given(views=st.tuples(*[st.sampled_from(sorted(VIEWS))] * 3), is_causal=st.booleans())
 def test_any_mixture_of_views(assert_matches, views, is_causal):
     arguments = [VIEWS[view](plain(i)) for i, view in enumerate(views)]

@@ -88,14 +88,25 @@ FA_HOST_DEVICE TileClass classify(const Mask& mask, const Tile& tile, uint64_t* 
   return TileClass::kPartial;
 }
 
+template <class T>
+FA_HOST_DEVICE void gather_bias_of(const Mask& mask, const Tile& tile, float* bias) {
+  const T* first = static_cast<const T*>(mask.data) + tile.head_offset + tile.row * mask.row_stride +
+                   tile.key * mask.key_stride;
+  for (int row = 0; row < tile.rows; ++row) {
+    const T* source = first + row * mask.row_stride;
+    for (int key = 0; key < tile.keys; ++key) {
+      bias[key * kBlockRows + row] = to_float(source[key * mask.key_stride]);
+    }
+  }
+}
+
 // bias[key][kBlockRows]: an additive mask's tile, transposed as the scores are.
 FA_HOST_DEVICE void gather_bias(const Mask& mask, const Tile& tile, float* bias) {
-  const int64_t base = tile.head_offset + tile.row * mask.row_stride + tile.key * mask.key_stride;
-  for (int row = 0; row < tile.rows; ++row) {
-    const int64_t start = base + row * mask.row_stride;
-    for (int key = 0; key < tile.keys; ++key) {
-      bias[key * kBlockRows + row] = mask.element(start + key * mask.key_stride);
-    }
+  switch (mask.kind) {
+    case MaskKind::kFloat32: return gather_bias_of<float>(mask, tile, bias);
+    case MaskKind::kBFloat16: return gather_bias_of<BFloat16>(mask, tile, bias);
+    case MaskKind::kFloat16: return gather_bias_of<Float16>(mask, tile, bias);
+    default: return;
   }
 }
 
