@@ -27,7 +27,7 @@ BAD = [
     ("a break in env", 'variants:\n  cpu:\n    base: debian:12\n    env: {A: "b\\nRUN id"}', 6, "control characters"),
     ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside"),
     ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
-    ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "names an address"),
+    ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "an address"),
     ("a loose wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['numpy>=1']", 6, "write numpy==VERSION"),
     ("an option in apt", "variants:\n  cpu:\n    base: debian:12\n    apt: ['-o=x']", 6, "not allowed here"),
     ("a number as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1}}]", 6, "in quotes"),

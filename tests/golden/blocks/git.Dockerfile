@@ -45,6 +45,8 @@ RUN set -eu; \
 
 COPY --from=git /opt/artifact /opt/artifact
 COPY --from=git /opt/cutlass /opt/cutlass
+# COPY gives the folder itself a mode of its own.
+RUN chmod a+rwx /opt/artifact
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     printf '%s\n' /opt/artifact/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"; \

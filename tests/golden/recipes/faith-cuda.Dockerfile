@@ -177,6 +177,8 @@ RUN set -eu; \
     expect llvm 10 "$(dpkg-query -W -f '${Version}' libllvm10 | sed 's/^[0-9]*://')"
 
 COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
+# COPY gives the folder itself a mode of its own.
+RUN chmod a+rwx /home/boyuan/verification_tianqi
 
 # pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler.
 RUN set -eu; \
