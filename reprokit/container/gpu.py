@@ -13,6 +13,10 @@ _KIND = "nvidia.com/gpu"
 _HINT = "write --gpus all, --gpus none, --gpus 2 or --gpus device=0,1"
 
 
+class GpuRefused(EngineError):
+    """The host or its engine cannot give the GPUs that were asked for."""
+
+
 @dataclass(frozen=True)
 class GpuRequest:
     """`count` GPUs (-1: all), or the named `devices` (indexes or UUIDs)."""
@@ -139,16 +143,16 @@ def refused(message: str) -> bool:
     return any(words in message for words in _REFUSALS)
 
 
-def no_gpu_error(request: GpuRequest, message: str) -> EngineError:
+def no_gpu_error(request: GpuRequest, message: str) -> GpuRefused:
     """The one clear error after the last rung. `message` is the engine's own."""
     if "could not select device driver" in message:
-        return EngineError(
+        return GpuRefused(
             f"--gpus {request}: this Docker Engine cannot hand GPUs to containers",
             message.strip().replace("\n", " "),
             "install the NVIDIA Container Toolkit, run `sudo nvidia-ctk runtime configure --runtime=docker` "
             "and restart the engine; or go on without a GPU: --gpus none",
         )
-    return EngineError(
+    return GpuRefused(
         f"--gpus {request}: the NVIDIA Container Toolkit could not hand over the GPUs",
         message.strip().replace("\n", " "),
         "see whether `nvidia-smi` works on the host; after a driver update reboot; or go on with --gpus none",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reprokit.container.gpu import GpuSupport, support_of
+from reprokit.host.probe import driver_version
 
+# A card that fell off the bus makes nvidia-smi hang for minutes.
+_SMI_SECONDS = 5.0
 # The control device of the driver, and WSL's.
 _DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 
@@ -47,3 +52,25 @@ def _read(file: Path) -> Any:
         return yaml.safe_load(file.read_text())
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One line of nvidia-smi; what it does not tell is ""."""
+
+    name: str
+    driver: str
+    capability: str
+
+
+def host_gpus(command: str = "nvidia-smi") -> list[Gpu]:
+    """The host's GPUs; none where nvidia-smi is missing, fails or takes too long."""
+    query = [command, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        # Old ones know no compute_cap; the driver's version is told elsewhere, too.
+        driver = driver_version(command)
+        return [Gpu("", driver, "")] if driver else []
+    lines = [[part.strip() for part in line.split(",")] for line in answer.stdout.splitlines()]
+    return [Gpu(*parts) for parts in lines if len(parts) == 3]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reprokit.container import gpu, gpu_host, names
+from reprokit.container.fit import require_fit
+from reprokit.container.gpu import GpuRefused
 from reprokit.container.reach import reachable
 from reprokit.container.settings import Settings, to_label
 from reprokit.container.spec import ContainerSpec, to_api
@@ -37,12 +39,19 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
     With `gpu_optional` a container without GPUs is started where the engine gives none. Raises EngineError,
     UsageError.
     """
+    if gpu_optional:
+        try:
+            return launch(engine, start, settings, False, say)
+        except GpuRefused as error:
+            say(f"{error.message}: going on without a GPU, which the recipe allows")
+            settings = replace(settings, gpus="none")
     caller = Caller.here()
     info = engine.info()
     request = gpu.parse_gpus(settings.gpus)
-    rungs = gpu.ladder(request, gpu_host.support(info))
+    if not request.none:
+        _require_fit(engine, start, say)
     refusal = ""
-    for rung in rungs:
+    for rung in gpu.ladder(request, gpu_host.support(info)):
         given = replace(settings, rung=rung.name)
         try:
             _try(engine, start.name, _spec(engine, start, given, rung, info), caller)
@@ -54,10 +63,13 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
         if not request.none:
             say(f"GPUs: {request}, through {rung.name}")
         return given
-    if not gpu_optional:
-        raise gpu.no_gpu_error(request, refusal)
-    say("the engine gives no GPU: going on without one, which the recipe allows")
-    return launch(engine, start, replace(settings, gpus="none"), False, say)
+    raise gpu.no_gpu_error(request, refusal)
+
+
+def _require_fit(engine: Engine, start: Start, say: Say) -> None:
+    config = (engine.image(start.built) or {}).get("Config") or {}
+    if warning := require_fit(config.get("Labels") or {}, gpu_host.host_gpus()):
+        say(warning)
 
 
 def _try(engine: Engine, name: str, spec: ContainerSpec, caller: Caller) -> None:

@@ -32,7 +32,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     the engine cannot.
     """
     check_options(options, say)
-    name = options.name or _usual_name(engine, target)
+    name = options.name or usual_name(engine, target)
     with _locked(name, say):
         recover(engine, name)
         found = engine.container(name)
@@ -86,8 +86,8 @@ def check_options(options: RunOptions, say: Say) -> None:
         raise UsageError(f"-p publishes nothing with --network {options.network}", hint="leave one of them out")
 
 
-def _usual_name(engine: Engine, target: Target) -> str:
-    """On a machine that others use too, theirs keep the plain name and ours ends in our user id."""
+def usual_name(engine: Engine, target: Target) -> str:
+    """The name where none is chosen. On a machine that others use too, theirs keep the plain name and ours ends in our user id."""
     name = names.container_name(target.recipe.name, target.variant_name)
     found = engine.container(name)
     if found is None or _owner(found) in ("", str(os.getuid())):

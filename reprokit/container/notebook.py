@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from reprokit.container import jupyter, names
 from reprokit.container.attach import Attached, attach
-from reprokit.container.lifecycle import ensure_running
+from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.log import CommandLog
-from reprokit.container.settings import RunOptions
+from reprokit.container.settings import RunOptions, Settings
 from reprokit.container.spec import Port
 from reprokit.container.workspace import TARGET
 from reprokit.engine import Engine
@@ -50,18 +50,18 @@ def serve(
     The port is that of `options`, the one already published for Jupyter, or the next free from 8888. Raises UsageError,
     EngineError, SourceError, WorkFailed.
     """
-    container = ensure_running(engine, target, replace(options, ports=()), say)
-    settings = names.settings_of((engine.container(container) or {})["Config"]["Labels"])
-    on_host = settings.network == "host"
-    port = next(iter(options.ports), None) or next((p for p in settings.ports if p.container == INSIDE), None)
-    if settings.network == "none":
-        raise UsageError("a container without a network serves nobody", container, "use --network bridge")
+    name = options.name or usual_name(engine, target)
+    found = engine.container(name)
+    settings = names.settings_of(found["Config"]["Labels"]) if found else Settings()
+    network = options.network or settings.network
+    if network == "none":
+        raise UsageError("a container without a network serves nobody", name, "use --network bridge")
+    published = next((p for p in settings.ports if p.container == INSIDE), None)
+    port = next(iter(options.ports), None) or published or Port("127.0.0.1", _free_port(), INSIDE)
+    on_host = network == "host"
     if on_host:
-        number = port.host if port else _free_port()
-        port = Port("127.0.0.1", number, number)
-    else:
-        port = port or Port("127.0.0.1", _free_port(), INSIDE)
-        ensure_running(engine, target, replace(options, ports=(port,)), say)
+        port = Port("127.0.0.1", port.host, port.host)
+    container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), say)
     python = jupyter.probe(engine, container)
     if not python.application:
         jupyter.install(engine, container, python, say)
@@ -69,8 +69,18 @@ def serve(
     token = secrets.token_urlsafe(24)
     file = _put_token(engine, container, token)
     address = "127.0.0.1" if on_host else "0.0.0.0"
-    root = TARGET if on_host or any(m.target == TARGET for m in settings.mounts) else "/"
-    argv = ["sh", "-c", _SERVE, "jupyter", file, python.application, address, str(port.container), jupyter.FOLDER, root]
+    argv = [
+        "sh",
+        "-c",
+        _SERVE,
+        "jupyter",
+        file,
+        python.application,
+        address,
+        str(port.container),
+        jupyter.FOLDER,
+        TARGET,
+    ]
     shown = "127.0.0.1" if port.address in ("0.0.0.0", "::") else port.address
     base = f"http://[{shown}]:{port.host}" if ":" in shown else f"http://{shown}:{port.host}"
     page = "/lab" if python.application == "jupyterlab" else "/tree"
