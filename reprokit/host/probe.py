@@ -8,17 +8,20 @@ import subprocess
 from pathlib import Path
 
 ENGINE_ROOT = Path("/var/lib/docker")
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_MODULE = Path("/sys/module/nvidia/version")
 _SMI_SECONDS = 5.0  # a card that fell off the bus makes nvidia-smi hang for minutes
 
 
-def memory_bytes(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+def memory_bytes(meminfo: Path = _MEMINFO, cgroup_limit: Path = _CGROUP_LIMIT) -> int | None:
     """Total memory in bytes, a cgroup's limit where that is lower; None where the system does not say."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
     except OSError:
         return None
     total = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")), None)
-    limit = _cgroup_limit()
+    limit = _limit(cgroup_limit)
     return min(total, limit) if total is not None and limit is not None else total
 
 
@@ -32,9 +35,8 @@ def disk_free_bytes(path: Path = ENGINE_ROOT) -> int | None:
         return None
 
 
-def driver_version(command: str = "nvidia-smi", seconds: float = _SMI_SECONDS) -> str | None:
+def driver_version(command: str = "nvidia-smi", seconds: float = _SMI_SECONDS, module: Path = _MODULE) -> str | None:
     """The NVIDIA driver's version, None where there is none or it does not answer in time."""
-    module = Path("/sys/module/nvidia/version")
     try:
         return module.read_text(encoding="ascii").strip() or None
     except OSError:
@@ -50,7 +52,7 @@ def driver_version(command: str = "nvidia-smi", seconds: float = _SMI_SECONDS) -
     return lines[0] if lines else None
 
 
-def _cgroup_limit(path: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
+def _limit(path: Path) -> int | None:
     try:
         text = path.read_text(encoding="ascii").strip()
     except OSError:

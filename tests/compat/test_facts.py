@@ -65,7 +65,10 @@ def test_unverified_facts_without_source_say_so() -> None:
 # Counts of what was collected in November 2026; a fact may be added, none may go.
 COLLECTED = {
     "cuda toolkits": (lambda f: f["cuda"]["toolkits"], 30),
-    "cuda releases with drivers": (lambda f: [r for t in f["cuda"]["toolkits"].values() for r in t["driver_by_release"]], 61),
+    "cuda releases with drivers": (
+        lambda f: [r for t in f["cuda"]["toolkits"].values() for r in t["driver_by_release"]],
+        61,
+    ),
     "capabilities in nvcc": (lambda f: [s for t in f["cuda"]["toolkits"].values() for s in t["sm"]], 400),
     "listed images": (lambda f: f["images"]["nvidia_cuda"]["listed"], 42),
     "deleted images": (lambda f: [v for d in f["images"]["nvidia_cuda"]["deleted"] for v in d["versions"]], 22),

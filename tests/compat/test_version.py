@@ -22,12 +22,16 @@ def test_missing_numbers_are_zeros() -> None:
     assert key("11") == key("11.0.0")
 
 
-@pytest.mark.parametrize(("prefix", "text"), [("11", "11.8.0"), ("11.8", "11.8"), ("0.4.0", "0.4"), ("1.8.0", "1.8.0+cu111")])
+@pytest.mark.parametrize(
+    ("prefix", "text"), [("11", "11.8.0"), ("11.8", "11.8"), ("0.4.0", "0.4"), ("1.8.0", "1.8.0+cu111")]
+)
 def test_a_prefix_stands_for_its_releases(prefix: str, text: str) -> None:
     assert begins(prefix, text)
 
 
-@pytest.mark.parametrize(("prefix", "text"), [("1", "11.8"), ("11.1", "11.11"), ("11.8.0", "11.8.1"), ("0.4.3.post1", "0.4.3.post2")])
+@pytest.mark.parametrize(
+    ("prefix", "text"), [("1", "11.8"), ("11.1", "11.11"), ("11.8.0", "11.8.1"), ("0.4.3.post1", "0.4.3.post2")]
+)
 def test_numbers_count_whole(prefix: str, text: str) -> None:
     assert not begins(prefix, text)
 
