@@ -105,7 +105,7 @@ RUN set -eu; \
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "$REPROKIT_WHEELS" ]; then \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
         set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
     else \
         set -- --extra-index-url https://download.pytorch.org/whl/cu111; \
