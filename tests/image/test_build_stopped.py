@@ -1,0 +1,188 @@
+"""Builds that do not come to their end: stopped by their user, by the engine's death, by a full disk."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+
+from .conftest import root_file_system
+
+pytestmark = pytest.mark.engine
+
+# The command line as it is, but for what it builds.
+DRIVER = """
+import sys
+from pathlib import Path
+from reprokit import cli
+from reprokit.image import build
+sys.path.insert(0, "tests")
+from image.conftest import rendered, target_of
+from reprokit.recipe import find
+name, base, dockerfile, *options = sys.argv[1:]
+find.target = lambda text: target_of(name, base)
+build.render = lambda target: rendered("ARG BASE\\nFROM ${BASE}\\n" + dockerfile)
+sys.argv = ["reprokit", "build", name, "--force", *options]
+cli.main()
+"""
+
+
+def start(
+    name: str, base: str, dockerfile: str, home: Path, *options: str, **environment: str
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, name, base, dockerfile, *options],
+        env={**os.environ, "REPROKIT_HOME": str(home), **environment},
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.1)
+
+
+def sleeping(seconds: str) -> list[int]:
+    """The processes that sleep for so long: the number is this test's own."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if _content(path) == f"sleep\0{seconds}\0".encode()
+    ]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended meanwhile
+        return b""
+
+
+@pytest.mark.parametrize("builder", ["classic", "buildkit"])
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder: str, sent: int, code: int):
+    name = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+    seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
+    before = {c["Id"] for c in engine.containers([])}
+    process = start(name, base, f"RUN sleep {seconds}\n", tmp_path, "--builder", builder)
+    wait_for(lambda: sleeping(seconds))
+    process.send_signal(sent)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode == code, shown
+    assert "Traceback" not in shown
+    wait_for(lambda: not sleeping(seconds), 5)
+    left = {c["Id"]: c["Command"] for c in engine.containers([]) if c["Id"] not in before}
+    assert not [command for command in left.values() if seconds in command]
+    assert engine.image(f"reprokit/{name}:v") is None
+    (log,) = (tmp_path / "state" / "logs").iterdir()
+    assert log.read_text().splitlines()[-1] == "# interrupted"
+
+
+class OtherEngine:
+    """A dockerd of its own, with no network of its own to set up."""
+
+    def __init__(self, folder: Path, data: Path) -> None:
+        self.socket = folder / "d.sock"
+        self.log = folder / "log"
+        command = ["dockerd", f"--host=unix://{self.socket}", f"--data-root={data}", f"--exec-root={folder / 'exec'}"]
+        command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false", "--storage-driver=vfs"]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        try:
+            wait_for(lambda: self.process.poll() is not None or self._answers(), 60)
+        except BaseException:
+            self.stop()
+            raise
+        assert self.process.poll() is None, self.log.read_text()
+
+    @property
+    def address(self) -> str:
+        return f"unix://{self.socket}"
+
+    def connect(self) -> Engine:
+        return Engine(docker.APIClient(self.address, timeout=60))
+
+    def _answers(self) -> bool:
+        try:
+            return bool(docker.APIClient(self.address, timeout=5).ping())
+        except Exception:
+            return False
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    # A socket's path has room for 107 characters; pytest's own folders are longer.
+    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root")
+
+
+@root_only
+def test_an_engine_that_dies_in_the_middle(short_path: Path, tmp_path: Path):
+    other = OtherEngine(short_path, short_path / "data")
+    seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
+    try:
+        other.connect().import_image(io.BytesIO(root_file_system()), "base", "1", ["ENV PATH=/bin"])
+        process = start("dying", "base:1", f"RUN sleep {seconds}\n", tmp_path, DOCKER_HOST=other.address)
+        wait_for(lambda: sleeping(seconds))
+        other.process.kill()
+        _, shown = process.communicate(timeout=60)
+    finally:
+        other.stop()
+        for pid in sleeping(seconds):
+            os.kill(pid, signal.SIGKILL)
+    assert process.returncode == 3, shown
+    errors = [line for line in shown.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "the engine stopped answering" in errors[0]
+    assert "Traceback" not in shown
+
+
+@root_only
+def test_a_full_disk_is_called_so(short_path: Path, tmp_path: Path, home, builds):
+    data = short_path / "data"
+    data.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(data)], check=True)
+    try:
+        other = OtherEngine(short_path, data)
+        try:
+            engine = other.connect()
+            name = builds.target.variant.base
+            engine.import_image(io.BytesIO(root_file_system()), *name.split(":"), ["ENV PATH=/bin"])
+            with pytest.raises(EngineError, match="disk is full") as error:
+                builds("RUN head -c 200000000 /dev/zero >/big\n", engine=engine)
+            assert "No space left on device" in error.value.message
+            assert error.value.exit_code == 3
+        finally:
+            other.stop()
+    finally:
+        subprocess.run(["umount", "-R", "-l", str(data)], check=True)
