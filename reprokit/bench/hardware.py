@@ -19,9 +19,12 @@ cpu=/sys/devices/system/cpu/cpu0/cpufreq
 [ -r $cpu/scaling_max_freq ] && echo "cpu_khz=$(cat $cpu/scaling_max_freq)"
 for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "device=$device"; done
 if command -v nvidia-smi >/dev/null; then
-  clocks=clocks.max.sm,clocks.max.memory,clocks.applications.graphics
-  query=name,driver_version,$clocks
-  timeout 30 nvidia-smi --query-gpu="$query" --format=csv,noheader,nounits | sed 's/^/gpu=/'
+  # A driver that does not know one field of a query answers none of it.
+  for clocks in ,clocks.max.sm,clocks.max.memory,clocks.applications.graphics ''; do
+    rows=$(timeout 30 nvidia-smi --query-gpu="name,driver_version$clocks" --format=csv,noheader,nounits) || continue
+    echo "$rows" | sed 's/^/gpu=/'
+    break
+  done
 fi
 exit 0
 """
@@ -59,7 +62,8 @@ def read(text: str) -> Hardware:
         return values.get(key, [""])[0]
 
     # A broken driver answers with a sentence in place of a row.
-    gpus = [cells for row in values.get("gpu", []) if len(cells := [c.strip() for c in row.split(",")]) == 5]
+    rows = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
+    gpus = [(*row, "", "", "")[:5] for row in rows if len(row) in (2, 5)]
     clocks: dict[str, int | str | list[int]] = {}
     for name, column in (("gpu_max_sm", 2), ("gpu_max_memory", 3), ("gpu_applications", 4)):
         known = [int(cells[column]) for cells in gpus if cells[column].isdecimal()]

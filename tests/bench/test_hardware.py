@@ -8,10 +8,10 @@ from pathlib import Path
 from reprokit.bench.hardware import Hardware, probe, read
 
 
-def fake_smi(tmp_path, *rows: str) -> None:
+def fake_smi(tmp_path, *rows: str, before: str = "") -> None:
     script = tmp_path / "bin" / "nvidia-smi"
     script.parent.mkdir()
-    script.write_text("#!/bin/sh\n" + "".join(f"echo '{row}'\n" for row in rows))
+    script.write_text(f"#!/bin/sh\n{before}\n" + "".join(f"echo '{row}'\n" for row in rows))
     script.chmod(0o755)
 
 
@@ -45,6 +45,13 @@ def test_one_gpu_has_plain_numbers(here, tmp_path):
     assert (clocks["gpu_max_sm"], clocks["gpu_max_memory"], clocks["gpu_applications"]) == (1980, 3201, 1980)
 
 
+def test_a_driver_without_those_fields_still_names_its_gpu(here, tmp_path):
+    refuse = 'case $* in *clocks*) echo "Field \\"clocks.max.sm\\" is not a valid field to query."; exit 2;; esac'
+    fake_smi(tmp_path, "Tesla K80, 460.32.03", before=refuse)
+    found = probe(here)
+    assert (found.gpu, found.driver, found.has_gpu) == ("Tesla K80", "460.32.03", True)
+
+
 def test_a_driver_that_answers_with_a_sentence_is_no_gpu(here, tmp_path):
     fake_smi(tmp_path, "No devices were found")
     assert (probe(here).gpu, probe(here).driver) == ("", "")
@@ -52,9 +59,7 @@ def test_a_driver_that_answers_with_a_sentence_is_no_gpu(here, tmp_path):
 
 def test_processors_without_a_model_name_are_named_by_their_machine():
     text = "threads=64\ncpu=\nmachine=aarch64\ngovernor=performance\ncpu_khz=2600000\n"
-    assert read(text) == Hardware(
-        cpu="aarch64", threads=64, clocks={"cpu_max": 2600, "cpu_governor": "performance"}
-    )
+    assert read(text) == Hardware(cpu="aarch64", threads=64, clocks={"cpu_max": 2600, "cpu_governor": "performance"})
 
 
 def test_devices_without_nvidia_smi_are_a_gpu():

@@ -62,9 +62,7 @@ def test_several_metrics_and_parameters_may_stand_in_one_line():
 
 
 def test_repeated_figures_are_samples_of_one():
-    spec = Parse.model_validate(
-        {"values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}], "expect": 3}
-    )
+    spec = Parse.model_validate({"values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}], "expect": 3})
     assert parse(spec, "t=1\nt=2\nt=3").figures == (Figure("t", "s", (1.0, 2.0, 3.0)),)
 
 
@@ -135,11 +133,7 @@ json_values = st.recursive(
 )
 
 
-@given(
-    st.fixed_dictionaries(
-        {}, optional=dict.fromkeys(["metric", "unit", "samples", "params", "impl"], json_values)
-    )
-)
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(["metric", "unit", "samples", "params", "impl"], json_values)))
 def test_a_json_line_is_a_good_figure_or_a_clear_failure(data):
     try:
         figures = parse(RECORDS, json.dumps(data)).figures

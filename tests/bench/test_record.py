@@ -15,9 +15,7 @@ from reprokit.errors import EngineError, UsageError
 
 def test_what_is_written_is_read_back(record, tmp_path):
     file = tmp_path / "results" / "fused-attention.jsonl"
-    odd = record(
-        unit="µs", params={"name": 'a "b"\n\ud800', "n": 1, "x": 1.0, "mask": None}, files={"g.npz": "ab"}
-    )
+    odd = record(unit="µs", params={"name": 'a "b"\n\ud800', "n": 1, "x": 1.0, "mask": None}, files={"g.npz": "ab"})
     append(file, [record(), odd])
     append(file, [record(metric="other")])
     assert read(file) == [record(), odd, record(metric="other")]
@@ -83,9 +81,7 @@ def test_a_line_that_was_cut_off_is_not_glued_to_the_next(record, tmp_path):
 )
 def test_what_is_no_record_is_named_with_its_line(record, tmp_path, change, message):
     file = tmp_path / "r.jsonl"
-    file.write_text(
-        record().to_json() + "\n" + json.dumps({**json.loads(record().to_json()), **change}) + "\n"
-    )
+    file.write_text(record().to_json() + "\n" + json.dumps({**json.loads(record().to_json()), **change}) + "\n")
     with pytest.raises(UsageError, match=message) as error:
         read(file)
     assert error.value.where == f"{file}:2"

@@ -50,9 +50,7 @@ def test_repeated_runs_are_pooled_and_counted(record):
 
 
 def test_unlike_records_are_kept_apart_and_say_why(record):
-    found = sections(
-        [record(samples=(1.0,)), record(samples=(9.0,), image_digest="sha256:ab", gpu="H200", driver="1")]
-    )
+    found = sections([record(samples=(1.0,)), record(samples=(9.0,), image_digest="sha256:ab", gpu="H200", driver="1")])
     assert [section.rows[0][-3] for section in found] == ["1", "9"]
     assert "H200 (driver 1)" in found[1].conditions
     for section in found:

@@ -68,9 +68,7 @@ def test_a_record_holds_what_was_measured_on_what(bench, tmp_path):
     assert record.environment == {"torch": "2.13", "threads": 1, "device": {"name": "x"}}
     assert record.clocks == {"cpu_max": 3000, "sm": 300}
     assert record.time.endswith("Z") and len(record.time) == 20
-    assert (
-        socket.gethostname() not in record.to_json().split('"') and str(Path.home()) not in record.to_json()
-    )
+    assert socket.gethostname() not in record.to_json().split('"') and str(Path.home()) not in record.to_json()
 
 
 def test_inputs_are_made_and_named(bench, tmp_path):
@@ -100,9 +98,7 @@ def test_a_command_that_prints_nothing_has_failed(bench):
 def test_the_output_is_passed_on_as_it_comes(bench):
     seen: list[tuple[str, str]] = []
     line = '{"metric": "m", "unit": "s", "samples": [1]}'
-    bench.measure(
-        "forward", benchmark(f"echo '{line}'"), ".", lambda stream, text: seen.append((stream, text))
-    )
+    bench.measure("forward", benchmark(f"echo '{line}'"), ".", lambda stream, text: seen.append((stream, text)))
     assert seen == [("stdout", line + "\n")]
 
 
