@@ -46,7 +46,7 @@ def _capability(facts: Facts, major: int, minor: int, text: str) -> Gpu:
 
 def _plain(text: str) -> str:
     """The name without vendor, form factor, memory, spaces and dashes; a laptop part stays one."""
-    text = re.sub(r"[-_/()]", " ", text.lower())
+    text = re.sub(r"\bmig \d.*", "", re.sub(r"[-_/()]", " ", text.lower()))
     text = re.sub(r"max q", "maxq", text)
     laptop = bool(_LAPTOP.search(text))
     text = _NOISE.sub(" ", _LAPTOP.sub(" ", text))

@@ -27,6 +27,7 @@ from reprokit.errors import UsageError
         ("A100-SXM4-80GB", 80, "datacenter"),
         ("NVIDIA A100-PCIE-40GB", 80, "datacenter"),
         ("NVIDIA A100 80GB PCIe", 80, "datacenter"),
+        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", 80, "datacenter"),
         ("A100X", 80, "datacenter"),
         ("H100", 90, "datacenter"),
         ("NVIDIA H100 80GB HBM3", 90, "datacenter"),

@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     Rule("base-tag", base.tag, ("base",)),
     Rule("base-flavour", base.flavour, ("base",), COMPILE),
     Rule("base-pins", base.contradiction, ("cuda", "cudnn", "distro", "torch", "python", "base")),
+    Rule("cuda-release", pins.never_released, ("cuda",)),
     Rule("recipe-gpu", host.gpu, (), GPU),
     Rule("cuda-gpu", cuda_gpu.check, ("cuda",), GPU),
     Rule("cuda-driver", cuda_driver.check, ("cuda", "torch", "driver"), GPU),

@@ -112,7 +112,8 @@ def _judge_cmake(view: View, version: str, release: str) -> Verdict | None:
     facts = view.facts["tvm"]
     own = facts["releases"][version]
     if own["cmake_min"] and key(release) < key(own["cmake_min"]):
-        return error(f"TVM {version} needs CMake {own['cmake_min']} or later, not {release}", own["source"])
+        say = warning if own.get("unverified") else error
+        return say(f"TVM {version} needs CMake {own['cmake_min']} or later, not {release}", own["source"])
     for row in facts["cmake"]:
         if within(version, row) and view.pin(row["needs"]) and key(release) < key(row["cmake_min"]):
             return error(
@@ -130,7 +131,8 @@ def gcc(view: View) -> Iterator[Clash]:
         release = view.facts["tvm"]["releases"][version]
         least = release.get("gcc_min")
         if least and key(compiler) < key(least):
-            return error(f"TVM {version} is C++{release['cxx']} and needs gcc {least} or later", release["source"])
+            say = warning if release.get("unverified") else error
+            return say(f"TVM {version} is C++{release['cxx']} and needs gcc {least} or later", release["source"])
         return None
 
     verdict = shared((f"TVM {t} with gcc {g}", judge(t, g)) for t in tvm.versions for g in pin.versions)
