@@ -6,7 +6,7 @@ import pytest
 
 from image.rendering import source, target
 from reprokit.errors import UsageError
-from reprokit.image.blocks import uses, wheel_requirements
+from reprokit.image.blocks import templates, uses, wheel_requirements
 from reprokit.image.render import instruction_lines, render
 from reprokit.recipe import find
 
@@ -54,6 +54,18 @@ def test_a_source_inside_another_comes_with_it(tmp_path):
         "COPY --from=git /a /a",
         "COPY --from=git /ab /ab",
     ]
+
+
+# Every pitfall that a block must meet with an assertion of its own.
+VERIFIED = """apt-expired-ca build-ok-artifact-missing conda-wrong-python cublas-not-found cuda-mismatch cudnn-header
+devel-vs-runtime llvm-config-path missing-python-package readme-prints-nothing submodule-missing tvm-cuda-off
+tvm-llvm-off""".split()
+
+
+@pytest.mark.parametrize("pitfall", VERIFIED)
+def test_a_pitfall_is_named_before_what_asserts_it(pitfall):
+    texts = [file.read_text() for file in (templates() / "blocks").glob("*.j2")]
+    assert any(pitfall in text and "expect " in text[text.index(pitfall) :] for text in texts)
 
 
 def test_comments_and_continuations_are_no_instructions():
