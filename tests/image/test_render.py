@@ -57,9 +57,21 @@ def test_a_source_inside_another_comes_with_it(tmp_path):
 
 
 # Every pitfall that a block must meet with an assertion of its own.
-VERIFIED = """apt-expired-ca build-ok-artifact-missing conda-wrong-python cublas-not-found cuda-mismatch cudnn-header
-devel-vs-runtime llvm-config-path missing-python-package readme-prints-nothing submodule-missing tvm-cuda-off
-tvm-llvm-off""".split()
+VERIFIED = [
+    "apt-expired-ca",
+    "build-ok-artifact-missing",
+    "conda-wrong-python",
+    "cublas-not-found",
+    "cuda-mismatch",
+    "cudnn-header",
+    "devel-vs-runtime",
+    "llvm-config-path",
+    "missing-python-package",
+    "readme-prints-nothing",
+    "submodule-missing",
+    "tvm-cuda-off",
+    "tvm-llvm-off",
+]
 
 
 @pytest.mark.parametrize("pitfall", VERIFIED)
