@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -156,7 +156,8 @@ def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -
         run = partial(execute, engine, container)
         yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id)
     finally:
-        stop(engine, container)
+        with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
+            stop(engine, container)
 
 
 def _nothing_runs(target: Target, count: int) -> EngineError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -114,7 +114,8 @@ def _fresh(engine: Engine, target: Target) -> Iterator[Execute]:
     try:
         yield partial(execute, engine, name)
     finally:
-        remove(engine, name)
+        with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
+            remove(engine, name)
 
 
 def _write(junit: Path | None, results: Sequence[Result]) -> None:

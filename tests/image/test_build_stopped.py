@@ -103,7 +103,9 @@ class OtherEngine:
     def __init__(self, folder: Path, data: Path) -> None:
         self.socket = folder / "d.sock"
         self.log = folder / "log"
-        command = ["dockerd", f"--host=unix://{self.socket}", f"--data-root={data}", f"--exec-root={folder / 'exec'}"]
+        # In a network of its own: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
+        command = ["unshare", "--net", "dockerd", f"--host=unix://{self.socket}", f"--data-root={data}"]
+        command += [f"--exec-root={folder / 'exec'}"]
         command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false", "--storage-driver=vfs"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
