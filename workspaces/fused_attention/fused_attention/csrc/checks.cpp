@@ -1,5 +1,7 @@
 #include "checks.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 #include <sstream>
 #include <string>

@@ -2,12 +2,17 @@
 // torch's own version header is younger than the oldest torch.
 #pragma once
 
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
-#include <torch/library.h>
-
 #ifndef FUSED_ATTENTION_TORCH
 #error "compile with -DFUSED_ATTENTION_TORCH=<major * 100 + minor of torch>"
+#endif
+
+// All of ATen costs each file 4 seconds of compile time; the few operators have headers of their own by now.
+#if FUSED_ATTENTION_TORCH >= 200
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#else
+#include <ATen/ATen.h>
 #endif
 
 #ifndef TORCH_CHECK_TYPE

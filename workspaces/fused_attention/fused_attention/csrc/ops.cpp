@@ -1,6 +1,8 @@
 // The operator fused_attention::forward: its schema and what every device shares.
 #include "ops.h"
 
+#include <torch/library.h>
+
 #include <cmath>
 
 #include "checks.h"

@@ -1,5 +1,6 @@
 // fused_attention::forward on the CPU.
 #include <ATen/Parallel.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <memory>

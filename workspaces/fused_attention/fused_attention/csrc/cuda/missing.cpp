@@ -1,4 +1,6 @@
 // Stands in for the CUDA kernel in a build without nvcc, so that a call says what is wrong.
+#include <torch/library.h>
+
 #include "../compat.h"
 
 namespace fused_attention {

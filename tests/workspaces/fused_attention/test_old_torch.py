@@ -1,0 +1,26 @@
+"""The branches for older versions of torch compile: this torch still has the names that they use."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from torch.utils import cpp_extension
+
+pytestmark = pytest.mark.extension
+
+
+@pytest.mark.parametrize("version", [108, 113, 200])
+def test_branches_of(csrc, version):
+    includes = [f"-I{path}" for path in cpp_extension.include_paths()]
+    flags = ["-std=c++20", "-fsyntax-only", f"-DFUSED_ATTENTION_TORCH={version}", *includes]
+    done = subprocess.run(["g++", *flags, "ops.cpp"], cwd=csrc, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_version_must_be_given(csrc):
+    includes = [f"-I{path}" for path in cpp_extension.include_paths()]
+    done = subprocess.run(
+        ["g++", "-std=c++20", "-fsyntax-only", *includes, "ops.cpp"], cwd=csrc, capture_output=True, text=True
+    )
+    assert "compile with -DFUSED_ATTENTION_TORCH" in done.stderr
