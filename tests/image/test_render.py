@@ -95,7 +95,7 @@ REFUSED = [
     ("a wrong type", {"blocks": [{"base": {"bash_as_sh": "yes"}}]}, "is a boolean, not 'yes'"),
     (
         "a wrong choice",
-        {"pins": {"cuda": "11.8", "cudnn": "8"}, "blocks": ["cuda", {"cudnn": {"from": "whel"}}]},
+        {"pins": {"cuda": "11.8", "gcc": "11", "cudnn": "8"}, "blocks": ["cuda", {"cudnn": {"from": "whel"}}]},
         "did you mean wheel?",
     ),
     (
@@ -149,7 +149,14 @@ def test_the_line_of_an_inherited_block_is_the_parents(tmp_path):
 def test_wheels_of_blocks_and_of_the_variant_are_one_set(tmp_path):
     chosen = target(
         tmp_path,
-        pins={"python": "3.8", "cuda": "11.8", "cudnn": "8.9.6.50", "torch": "1.12.1+cu113", "dgl": "0.9.1"},
+        pins={
+            "python": "3.8",
+            "cuda": "11.8",
+            "gcc": "11",
+            "cudnn": "8.9.6.50",
+            "torch": "1.12.1+cu113",
+            "dgl": "0.9.1",
+        },
         wheels=["numpy==1.19.5", "torch==1.12.1+cu113"],
         blocks=["python", "cuda", "wheels", {"cudnn": {"from": "wheel"}}, "torch", {"dgl": {"package": "dgl-cu113"}}],
     )
@@ -190,6 +197,6 @@ def test_torch_must_be_built_with_the_cuda_that_the_pins_mean(tmp_path, pins, op
     ],
 )
 def test_cuda_comes_from_debian_on_debian_alone(tmp_path, base, debian):
-    text = render(target(tmp_path, base=base, pins={"cuda": "11.8"}, blocks=["cuda"])).dockerfile
+    text = render(target(tmp_path, base=base, pins={"cuda": "11.8", "gcc": "11"}, blocks=["cuda"])).dockerfile
     assert ("nvidia-cuda-toolkit" in text) is debian
     assert ("rm -f /etc/apt/sources.list.d/cuda" in text) is ("nvidia" in base)

@@ -37,17 +37,21 @@ RUN set -eu; \
         [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
     done; \
     apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1; \
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-13; \
     rm -rf /var/lib/apt/lists/*; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
 ENV CUDA_HOME=/usr
-# pitfall devel-vs-runtime: a runtime image has no nvcc.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
+# than it knows, and is no use without one.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 12.4 "$(nvcc --version | sed -n 's/.*, V//p')"; \
     expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
-    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
+    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
+    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
+    rm -r "$probe"
 
 # reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
 ARG REPROKIT_WHEELS
