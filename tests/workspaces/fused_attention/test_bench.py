@@ -124,6 +124,23 @@ def test_a_method_that_torch_cannot_run_is_left_out(capsys):
         bench.runnable({"ours": refuse})
 
 
+def test_peak_memory_is_the_allocators(monkeypatch):
+    allocated = {"now": 100, "peak": 100}
+
+    def function():
+        allocated["peak"] = allocated["now"] + 40
+
+    for name, replacement in {
+        "synchronize": lambda: None,
+        "memory_allocated": lambda: allocated["now"],
+        "reset_peak_memory_stats": lambda: allocated.update(peak=allocated["now"]),
+        "max_memory_allocated": lambda: allocated["peak"],
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, replacement)
+    assert timing.peak_bytes(function, "cuda") == 40
+    assert timing.peak_bytes(function, "cpu") is None
+
+
 def test_gpu_description_without_nvidia_smi(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA A100")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))

@@ -23,6 +23,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("error: --device %s, and torch sees no CUDA device" % options.device, file=sys.stderr)
         return 1
+    if ":" in options.device:
+        torch.cuda.set_device(options.device)
     try:
         build.load()
     except build.BuildError as error:
@@ -101,6 +103,7 @@ def measure(options: argparse.Namespace) -> Iterator[Dict[str, Any]]:
                 "unit": "ms",
                 "median": medians[name],
                 "samples": values,
+                "peak_bytes": timing.peak_bytes(functions[name], options.device),
                 "params": params,
                 # How many times as fast as each of the others.
                 "ratio_to": {other: medians[other] / medians[name] for other in medians if other != name},

@@ -1,7 +1,7 @@
 """Times of several functions, taken in turns so that a machine's mood meets all of them alike."""
 
 import time
-from typing import Callable, Dict, List, Mapping
+from typing import Callable, Dict, List, Mapping, Optional
 
 import torch
 
@@ -31,6 +31,21 @@ def interleaved(
         for name, function in functions.items():
             samples[name].append(measure(function, calls[name]))
     return samples
+
+
+def peak_bytes(function: Function, device: str) -> Optional[int]:
+    """What one call takes from torch's allocator at its peak, its result included; None on the CPU.
+
+    The driver's figure would be of the whole process and its cache, the same for every method.
+    """
+    if not device.startswith("cuda"):
+        return None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    function()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
 
 
 def _measure_cpu(function: Function, calls: int) -> float:
