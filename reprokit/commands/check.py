@@ -23,7 +23,7 @@ def check(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME[:VARIANT]]...", help="Recipes; all where none is named.", autocompletion=completion.targets
+            metavar="NAME[:VARIANT]", help="Recipes; all where none is named.", autocompletion=completion.targets
         ),
     ] = None,
     pins: str | None = typer.Option(None, "--pins", metavar="NAME=VERSION,...", help="A stack without a recipe."),
@@ -137,7 +137,7 @@ def _print(facts: Facts, results: list[tuple[str, list[Finding]]]) -> None:
             typer.echo(_indented(finding.reason))
             if finding.nearest:
                 typer.echo(_indented(f"nearest: {', or '.join(finding.nearest)}"))
-            for source in finding.sources:
+            for source in finding.sources if finding.severity != "info" else ():
                 typer.echo(_indented(f"source: {facts.cite(source)}"))
         typer.echo(f"{label or 'stack'}: {_summary(findings)}")
 

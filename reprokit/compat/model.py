@@ -64,6 +64,7 @@ class Host:
 class Stack:
     """Pins, what they are for, and where they are to work. Sizes are bytes.
 
+    `bare_projects` are those of `projects` whose submodules are not taken along;
     `declared` are the capabilities that a recipe is meant for; `pinned_exactly` asks every wheel's pin to name one
     release; `projects` are the source trees that are built; `requires_driver` is a recipe's lowest driver.
     """
@@ -80,5 +81,6 @@ class Stack:
     requires_memory: int = 0
     requires_disk: int = 0
     projects: tuple[str, ...] = ()
+    bare_projects: tuple[str, ...] = ()
     pinned_exactly: bool = False
     host: Host | None = field(default=None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reprokit.compat.model import Gpu, Host, Stack
 
 if TYPE_CHECKING:
-    from reprokit.recipe.model import Variant
+    from reprokit.recipe.model import Source, Variant
 
 
 def stack_of(
@@ -36,10 +36,21 @@ def stack_of(
         requires_driver=requires.driver,
         requires_memory=requires.memory,
         requires_disk=requires.disk,
-        projects=tuple(s.git.rstrip("/").rpartition("/")[2].lower() for s in variant.sources),
+        projects=tuple(_project(s) for s in variant.sources),
+        bare_projects=tuple(_project(s) for s in variant.sources if not _has_submodules(s, variant.sources)),
         pinned_exactly=True,
         host=host,
     )
+
+
+def _project(source: Source) -> str:
+    """`taco` of https://github.com/tensor-compiler/taco."""
+    return source.git.rstrip("/").rpartition("/")[2].lower()
+
+
+def _has_submodules(source: Source, sources: list[Source]) -> bool:
+    """Whether git brings them, or another source is placed inside the tree."""
+    return source.submodules or any(s.path.startswith(f"{source.path}/") for s in sources)
 
 
 def _capability(text: str) -> tuple[int, int]:

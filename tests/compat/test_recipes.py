@@ -77,7 +77,13 @@ def test_apis_and_standards_of_a_recipe() -> None:
 
 
 def test_old_projects_with_a_new_cmake() -> None:
-    source = {"name": "taco", "git": "https://github.com/tensor-compiler/taco", "commit": "0" * 40, "path": "/src/taco"}
+    source = {
+        "name": "taco",
+        "git": "https://github.com/tensor-compiler/taco",
+        "commit": "0" * 40,
+        "path": "/src/taco",
+        "submodules": True,
+    }
     for cmake, severity in (("4.0", {"cmake-4": "error"}), ("3.25", {})):
         assert found(stack_of(variant(pins={"cmake": cmake}, sources=[source]))) == severity
 
@@ -85,3 +91,11 @@ def test_old_projects_with_a_new_cmake() -> None:
 def test_wheels_must_be_exact_in_a_recipe() -> None:
     assert found(stack_of(variant(pins={"torch": "2.1"}, purpose="import"))) == {"unpinned": "warning"}
     assert found(stack_of(variant(pins={"torch": "2.1.0"}, purpose="import"))) == {}
+
+
+def test_submodules_may_come_with_git_or_as_sources_of_their_own() -> None:
+    tree = {"name": "bt", "git": "https://github.com/bytedance/ByteTransformer", "commit": "0" * 40, "path": "/src/bt"}
+    part = {**tree, "name": "cutlass", "git": "https://github.com/NVIDIA/cutlass", "path": "/src/bt/3rdparty/cutlass"}
+    assert found(stack_of(variant(sources=[tree]))) == {"submodules": "warning"}
+    assert found(stack_of(variant(sources=[{**tree, "submodules": True}]))) == {}
+    assert found(stack_of(variant(sources=[tree, part]))) == {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.base import Base, same_release
 from reprokit.compat.known import covering
-from reprokit.compat.verdict import Clash, Verdict, error, unknown, warning
+from reprokit.compat.verdict import Clash, Verdict, error, info, unknown, warning
 from reprokit.compat.version import begins, key, parts
 from reprokit.compat.view import View
 
@@ -88,6 +88,16 @@ def flavour(view: View) -> Iterator[Clash]:
             view.facts["images"]["nvidia_cuda"]["source"] if base.kind == "nvidia_cuda" else ("by_hand",),
         ),
     )
+
+
+def cudnn_headers(view: View) -> Iterator[Clash]:
+    """cuDNN is pinned, and the image brings none."""
+    base, pinned = view.base, view.stack.pins.get("cudnn")
+    if base and pinned and base.kind == "nvidia_cuda" and base.well_formed and not base.cudnn_tag:
+        yield (
+            (f"cudnn={pinned}", f"base={base.text}"),
+            info("this image brings no cuDNN: a block must install it with its headers", ("by_hand",)),
+        )
 
 
 def contradiction(view: View) -> Iterator[Clash]:

@@ -39,6 +39,7 @@ def judge(view: View, release: str, driver: str) -> Verdict | None:
     family = toolkit["family_driver_min"]
     sources = toolkit["source"]
     by_release = toolkit["driver_by_release"]
+    named = release if release in by_release else minor
     least = by_release.get(release) or (min(by_release.values(), key=key) if by_release else toolkit["driver_min"])
     if least is None:
         if family and key(driver) < key(family):
@@ -51,20 +52,20 @@ def judge(view: View, release: str, driver: str) -> Verdict | None:
         return warning(f"the release notes of CUDA {minor} ask for driver {stated}", sources)
     if family is None:
         return error(
-            f"CUDA {release} needs driver {least} or later: before CUDA 11 a driver serves no newer CUDA", sources
+            f"CUDA {named} needs driver {least} or later: before CUDA 11 a driver serves no newer CUDA", sources
         )
     if key(driver) < key(family):
         return error(
-            f"CUDA {release} ships with driver {least}, and no CUDA {minor.split('.')[0]} runs below {family}",
+            f"CUDA {named} ships with driver {least}, and no CUDA {minor.split('.')[0]} runs below {family}",
             (*sources, "nv_compat"),
         )
     if view.stack.purpose == "ptx":
         return error(
-            f"PTX of CUDA {release} needs driver {least} or later: a driver compiles no PTX of a newer toolkit",
+            f"PTX of CUDA {named} needs driver {least} or later: a driver compiles no PTX of a newer toolkit",
             (*sources, "nvbandwidth_61"),
         )
     return warning(
-        f"CUDA {release} ships with driver {least}; {driver} runs it by minor-version compatibility only: newer "
+        f"CUDA {named} ships with driver {least}; {driver} runs it by minor-version compatibility only: newer "
         "features are missing and PTX is not compiled, so code must be built for the GPU itself",
         (*sources, "nv_compat", "nvbandwidth_61"),
     )
@@ -73,7 +74,7 @@ def judge(view: View, release: str, driver: str) -> Verdict | None:
 def required(view: View) -> Iterator[Clash]:
     """The lowest driver that a recipe states."""
     driver, needs = view.stack.driver, view.stack.requires_driver
-    if driver and needs and parts(driver) and key(driver) < key(needs):
+    if driver and needs and parts(driver) and parts(needs) and key(driver) < key(needs):
         yield (f"requires.driver={needs}", f"driver={driver}"), error(f"the recipe needs driver {needs} or later")
 
 
