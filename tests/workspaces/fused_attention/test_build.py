@@ -125,6 +125,14 @@ def test_load_reports_what_is_missing(monkeypatch):
         build.load()
 
 
+def test_a_missing_setuptools_is_named(project, tools, monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch.utils.cpp_extension", raising=False)
+    monkeypatch.delattr(build.torch.utils, "cpp_extension", raising=False)
+    monkeypatch.setitem(sys.modules, "setuptools", None)
+    with pytest.raises(toolchain.ToolchainError, match="python -m pip install setuptools"):
+        build_it(project, tools, name="bare")
+
+
 class TestRoot:
     def test_asked_for(self, tmp_path, monkeypatch):
         monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "torch"))

@@ -6,7 +6,7 @@ import os
 import platform
 import sysconfig
 import threading
-from typing import Iterator, List, Mapping, Sequence
+from typing import Any, Iterator, List, Mapping, Sequence
 
 import torch
 
@@ -101,9 +101,7 @@ def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolch
     if ninja:
         changes["PATH"] = ninja + os.pathsep + os.environ.get("PATH", "")
     with _environment(changes):
-        # Imported late: it takes as long as all the rest of a load that finds its library built.
-        from torch.utils import cpp_extension
-
+        cpp_extension = _cpp_extension()
         if tools.cuda_home:
             cpp_extension.CUDA_HOME = tools.cuda_home
         try:
@@ -120,6 +118,19 @@ def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolch
             raise BuildError(diagnose.explain_load(error)) from error
         except RuntimeError as error:
             raise BuildError(_describe_failure(str(error), folder)) from error
+
+
+def _cpp_extension() -> Any:
+    # Imported late: it takes longer than all the rest of a load that finds its library built.
+    try:
+        from torch.utils import cpp_extension
+    except ImportError as error:
+        # Python 3.12 and newer come without setuptools.
+        raise toolchain.ToolchainError(
+            "torch.utils.cpp_extension does not import (%s); install what is missing: python -m pip install %s"
+            % (error, error.name)
+        ) from error
+    return cpp_extension
 
 
 def _describe_failure(log: str, folder: str) -> str:
