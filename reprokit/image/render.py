@@ -125,8 +125,7 @@ def _joined(parts: list[tuple[str, str]]) -> Rendered:
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []
     for block, part in parts:
-        if text and not part.startswith("WORKDIR"):
-            part = "\n" + part
+        part = part if line == 1 else "\n" + part
         last = line + part.count("\n") - 1
         if spans and spans[-1][2] == block:
             spans[-1] = (spans[-1][0], last, block)

@@ -192,4 +192,5 @@ RUN set -eu; \
     for module in scipy.sparse dgl.data tvm.topi.util featgraph.module featgraph.util; do \
         expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
     done
+
 WORKDIR /workspace

@@ -69,4 +69,5 @@ RUN set -eu; \
     expect ninja runnable "$(ninja --version >&2 && echo runnable)"; \
     expect Python.h present "$(test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" && echo present)"; \
     expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
+
 WORKDIR /workspace
