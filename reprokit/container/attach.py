@@ -67,7 +67,7 @@ def attach(
                 raise reader.error
         except BaseException:
             # The reader goes on meanwhile: a program that tidies up may have much to say.
-            end(engine, container, mark, how.user)
+            end(engine, container, mark, how.user, reader.join)
             reader.join(1)
             raise
     return _exit_code(engine, exec_id)

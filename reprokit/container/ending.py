@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Callable
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
@@ -28,8 +29,9 @@ while [ -n "$(find_them)" ]; do
   sleep 0.1
 done
 """
-# A terminal's Ctrl-C first, so that programs tidy up; then what they may catch; then what they cannot.
-_STEPS = (("INT", 50), ("TERM", 30), ("KILL", 20))
+# After a Ctrl-C a program may save its state; what it left in the background gets less time.
+_INTERRUPT_SECONDS = 10.0
+_STEPS = (("TERM", 30), ("KILL", 20))
 
 
 def new_mark() -> tuple[str, str]:
@@ -37,10 +39,17 @@ def new_mark() -> tuple[str, str]:
     return _VARIABLE, secrets.token_hex(12)
 
 
-def end(engine: Engine, container: str, mark: str, user: str | None) -> None:
-    """End every process marked `mark`; a second interrupt kills at once. Quiet where the engine is gone."""
+def end(engine: Engine, container: str, mark: str, user: str | None, wait: Callable[[float], None]) -> None:
+    """End every process marked `mark`: as by Ctrl-C, then by SIGTERM, then by SIGKILL.
+
+    `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
+    Quiet where the engine is gone.
+    """
     with contextlib.suppress(EngineError):
         try:
+            if _signal(engine, container, mark, user, "INT", 2):
+                return
+            wait(_INTERRUPT_SECONDS)
             for signal, tenths in _STEPS:
                 if _signal(engine, container, mark, user, signal, tenths):
                     return

@@ -87,7 +87,7 @@ def check_options(options: RunOptions, say: Say) -> None:
 
 
 def usual_name(engine: Engine, target: Target) -> str:
-    """The name where none is chosen. On a machine that others use too, theirs keep the plain name and ours ends in our user id."""
+    """The name where none is chosen; ours ends in our user id where another user has the plain one."""
     name = names.container_name(target.recipe.name, target.variant_name)
     found = engine.container(name)
     if found is None or _owner(found) in ("", str(os.getuid())):
@@ -133,6 +133,7 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
         shm=target.variant.shm,
     )
     settings = merge(settings, options)
+    drop_snapshots(engine, name)  # of a container that was removed by hand
     start = Start(
         name=name,
         recipe=target.recipe.name,

@@ -1,0 +1,163 @@
+"""A real engine, an image of a recipe that is there for these tests alone, and the command line in a process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from reprokit.container.execute import execute
+from reprokit.container.lifecycle import remove
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError
+from reprokit.recipe.find import Target, target
+
+BASE = "reprokit-test-container-base"
+DOCKERFILE = f"""
+FROM {BASE}
+ENV PATH=/opt/first:/usr/local/bin:/usr/bin:/bin LD_LIBRARY_PATH=/opt/lib
+RUN mkdir -p /opt/first && ln -s /usr/bin/python3 /opt/first/python && chmod -R a+rX /opt/first
+RUN (command -v python; printenv PATH; printenv LD_LIBRARY_PATH) > /built
+ENTRYPOINT ["/bin/false"]
+HEALTHCHECK CMD /bin/false
+STOPSIGNAL SIGUSR1
+"""
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    try:
+        return Engine.connect()
+    except EngineError as error:
+        if os.environ.get("CI") or os.environ.get("REPROKIT_REQUIRE_ENGINE"):
+            raise
+        pytest.skip(f"no engine: {error}")
+
+
+@pytest.fixture(scope="session")
+def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Debian 12 with python3, bootstrapped once; an image that was there before is kept."""
+    with FileLock(tmp_path_factory.getbasetemp().parent / "reprokit-test-container.lock"):
+        there = engine.image(BASE) is not None
+        if not there:
+            command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", "-"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as bootstrap:
+                engine.import_image(bootstrap.stdout, BASE, "latest", [])
+            assert bootstrap.returncode == 0
+    yield BASE
+    if not there:
+        with contextlib.suppress(ReprokitError):
+            engine.remove_image(BASE)
+
+
+@pytest.fixture(scope="module")
+def name(engine: Engine, base: str) -> Iterator[str]:
+    """The name of a recipe whose image, `cpu`, is built; all that was made of it is removed."""
+    recipe = f"reprokit-test-container-{secrets.token_hex(4)}"
+    _build(engine, recipe, DOCKERFILE)
+    yield recipe
+    _clean(engine, recipe)
+
+
+def _build(engine: Engine, recipe: str, dockerfile: str) -> None:
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        entry = tarfile.TarInfo("Dockerfile")
+        entry.size = len(dockerfile)
+        tar.addfile(entry, io.BytesIO(dockerfile.encode()))
+    context.seek(0)
+    labels = {"reprokit.recipe": recipe, "reprokit.variant": "cpu"}
+    for event in engine.build(context, tag=f"reprokit/{recipe}:cpu", labels=labels, rm=True):
+        assert "error" not in event, event
+
+
+def _clean(engine: Engine, recipe: str) -> None:
+    for container in engine.containers([f"reprokit.recipe={recipe}"]):
+        engine.remove(container["Id"], force=True)
+    for image in engine.images([f"reprokit.recipe={recipe}"]):
+        for tag in image.get("RepoTags") or [image["Id"]]:
+            with contextlib.suppress(ReprokitError):
+                engine.remove_image(image["Id"] if tag == "<none>:<none>" else tag, force=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user stands here; all that reprokit keeps is below it."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("REPROKIT_RECIPES", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def recipe(engine: Engine, name: str, place: Path) -> Iterator[Callable[..., Target]]:
+    """`recipe(more)` writes the recipe with more lines of its variant; its containers are gone afterwards."""
+
+    def write(more: str = "") -> Target:
+        (place / "recipes").mkdir(exist_ok=True)
+        text = f"name: {name}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\n"
+        text += f'variants:\n  cpu:\n    base: "debian:12"\n{more}'
+        (place / "recipes" / f"{name}.yaml").write_text(text)
+        return target(name)
+
+    yield write
+    for container in engine.containers([f"reprokit.recipe={name}"]):
+        remove(engine, container["Names"][0].lstrip("/"))
+
+
+@pytest.fixture
+def made(recipe: Callable[..., Target]) -> Target:
+    return recipe()
+
+
+@pytest.fixture
+def rebuild(engine: Engine, name: str) -> Iterator[Callable[[str], None]]:
+    """`rebuild(dockerfile)` gives the recipe another image, for one test."""
+    yield lambda dockerfile: _build(engine, name, dockerfile)
+    _build(engine, name, DOCKERFILE)
+
+
+@pytest.fixture
+def sh(engine: Engine) -> Callable[..., str]:
+    """`sh(container, script)`: what the script printed; it must succeed."""
+
+    def run(container: str, script: str, **options: object) -> str:
+        done = execute(engine, container, ["sh", "-c", script], **options)
+        assert done.exit_code == 0, done
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def command() -> Callable[..., list[str]]:
+    """`command("run", ...)`: the command line as a process of its own would start it."""
+    return lambda *args: [sys.executable, "-m", "reprokit", *args]
+
+
+@pytest.fixture
+def call(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`call("run", ...)` runs the command line to its end, with no input."""
+
+    def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
+        options = {"timeout": 60, **({} if "input" in options else {"stdin": subprocess.DEVNULL}), **options}
+        return subprocess.run(command(*args), capture_output=True, text=True, check=False, **options)
+
+    return run
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

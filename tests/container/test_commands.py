@@ -1,0 +1,153 @@
+"""Commands in a running container: what they get, what comes back, and that none outlives its caller."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from reprokit.container.execute import execute, refusal
+from reprokit.container.lifecycle import ensure_running
+
+pytestmark = pytest.mark.engine
+
+
+def test_output_and_exit_code(engine, made):
+    name = ensure_running(engine, made)
+    heard: list[tuple[str, str]] = []
+    done = execute(
+        engine,
+        name,
+        ["sh", "-c", 'printf "%s" "$A é"; pwd; id -u; echo err >&2; exit 7'],
+        env={"A": "b c"},
+        workdir="/tmp",
+        user="65534",
+        on_output=lambda stream, text: heard.append((stream, text)),
+    )
+    assert (done.exit_code, done.stdout, done.stderr) == (7, "b c é/tmp\n65534\n", "err\n")
+    assert "".join(text for stream, text in heard if stream == "stderr") == "err\n"
+    assert execute(engine, name, ["sh", "-c", "echo x"], capture=False).stdout == ""
+    assert execute(engine, name, ["cat"]).exit_code == 0
+    assert execute(engine, name, ["sh", "-c", "kill -9 $$"]).exit_code == 137
+
+
+def test_much_output_and_bytes_that_are_no_text(engine, made):
+    name = ensure_running(engine, made)
+    done = execute(engine, name, ["sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x"], logged=False)
+    assert len(done.stdout) == 20_000_000
+    assert execute(engine, name, ["printf", "\\377a"]).stdout == "\ufffda"
+
+
+def test_no_first_frame_is_lost(engine, made):
+    name = ensure_running(engine, made)
+    assert [execute(engine, name, ["echo", "hi"], logged=False).stdout for _ in range(30)] == ["hi\n"] * 30
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"), [(["nope"], 127), (["/nope/x"], 127), (["/etc/passwd"], 126), (["/tmp"], 126)]
+)
+def test_what_cannot_be_started(engine, made, call, argv, code):
+    done = execute(engine, ensure_running(engine, made), argv)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert done.stderr
+    run = call("run", made.recipe.name, "--", *argv)
+    assert run.returncode == code
+    assert run.stderr.startswith("error: cannot run it")
+    assert run.stdout == ""
+
+
+def test_a_commands_own_126_is_left_alone():
+    assert refusal(126, "OCI runtime: mine") is None
+    assert refusal(1, "OCI runtime exec failed: exec failed: x: unknown") is None
+
+
+def test_input_is_passed_on(made, call):
+    assert call("run", made.recipe.name, "--", "wc", "-c", input="abc\n" * 100_000).stdout == "400000\n"
+
+
+# What programs do to outlive an interrupt: ignore it, ignore SIGTERM too, leave the session, clear the environment.
+STUBBORN = """
+trap '' INT TERM
+setsid sleep 305 &
+sh -c 'trap "" INT; sleep 306' &
+env -i sleep 307 &
+echo up
+sleep 308
+"""
+
+
+def _left(engine, name):
+    script = "for p in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < $p 2>/dev/null | grep '^sleep 30'; done; true"
+    return execute(engine, name, ["sh", "-c", script], logged=False).stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_end_from_outside_leaves_nothing_running(engine, made, command, number, code):
+    name = ensure_running(engine, made)
+    caller = subprocess.Popen(
+        command("run", made.recipe.name, "--", "sh", "-c", "sleep 304 & echo up; sleep 303"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert caller.stdout.readline() == b"up\n"
+    assert sorted(_left(engine, name).split()) == ["303", "304", "sleep", "sleep"]
+    caller.send_signal(number)
+    assert caller.wait(30) == code
+    assert _left(engine, name) == ""
+
+
+def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, command):
+    name = ensure_running(engine, made)
+    caller = subprocess.Popen(
+        command("run", made.recipe.name, "--", "sh", "-c", STUBBORN),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert caller.stdout.readline() == b"up\n"
+    caller.send_signal(signal.SIGINT)
+    time.sleep(1)
+    began = time.monotonic()
+    caller.send_signal(signal.SIGINT)
+    assert caller.wait(30) == 130
+    assert time.monotonic() - began < 5
+    assert _left(engine, name) == ""
+
+
+def test_a_program_that_tidies_up_is_heard(made, command):
+    script = "import time\ntry:\n  print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  print('x' * 9)"
+    caller = subprocess.Popen(
+        command("run", made.recipe.name, "--", "python3", "-c", script),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert caller.stdout.readline() == b"up\n"
+    caller.send_signal(signal.SIGINT)
+    assert caller.stdout.read() == b"xxxxxxxxx\n"
+    assert caller.wait(30) == 130
+
+
+def test_a_reader_that_goes_ends_the_command(engine, made, command):
+    with subprocess.Popen(
+        command("run", made.recipe.name, "--", "yes"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as caller:
+        assert caller.stdout.read(2) == b"y\n"
+        caller.stdout.close()
+        assert caller.stderr.read() == b""
+    assert "yes" not in str(engine.api.top(ensure_running(engine, made))["Processes"])
+
+
+def test_an_interrupt_in_execute_ends_the_command(engine, made):
+    name = ensure_running(engine, made)
+    timer = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        execute(engine, name, ["sleep", "301"])
+    assert _left(engine, name) == ""

@@ -1,0 +1,148 @@
+"""A container's life on a real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.container.lifecycle import ensure_running, remove, stop
+from reprokit.container.settings import RunOptions
+from reprokit.container.spec import Mount, Port
+from reprokit.errors import UsageError
+from reprokit.recipe.find import Target
+
+pytestmark = pytest.mark.engine
+
+
+def test_files_outlive_a_stop_and_a_stop_is_quick(engine, made, sh):
+    name = ensure_running(engine, made)
+    sh(name, "echo kept > /root/work; sleep 100 & true")
+    began = time.monotonic()
+    stop(engine, name)
+    assert time.monotonic() - began < 5  # ten seconds is what a main process that ignores SIGTERM takes
+    assert ensure_running(engine, made) == name
+    assert sh(name, "cat /root/work") == "kept\n"
+    remove(engine, name)
+    assert engine.container(name) is None
+
+
+def test_the_workspace_and_the_recipes_mounts(engine, recipe, place, sh):
+    made = recipe("    mounts: [{source: data/in, target: /in}, {source: ., target: /all, read_only: true}]\n")
+    name = ensure_running(engine, made)
+    sh(name, "echo a > /workspace/f; echo b > /in/g; ! touch /all/x")
+    workspace = place / "home" / "workspaces" / made.workspace
+    assert (workspace / "f").read_text() == "a\n"
+    assert (workspace / "data/in/g").read_text() == "b\n"
+
+
+def test_settings_arrive(engine, recipe, sh):
+    made = recipe("    shm: 100MiB\n    workdir: /somewhere\n")
+    name = ensure_running(engine, made)
+    assert sh(name, "pwd; df -k --output=size /dev/shm | tail -1").split() == ["/somewhere", "102400"]
+    host = engine.container(name)["HostConfig"]
+    assert not host["Privileged"]
+    assert host["SecurityOpt"] == ["no-new-privileges"]
+    assert sh(name, "grep NoNewPrivs /proc/self/status").split() == ["NoNewPrivs:", "1"]
+
+
+def test_an_image_that_was_not_built(engine, made):
+    made = Target(made.recipe.model_copy(update={"name": "reprokit-test-container-none"}), "cpu", made.path)
+    with pytest.raises(UsageError) as error:
+        ensure_running(engine, made)
+    assert error.value.hint == "reprokit build reprokit-test-container-none:cpu"
+
+
+def test_a_name_that_something_else_has(engine, made, base):
+    other = f"{made.recipe.name}-other"
+    engine.create_container(other, {"Image": base, "Cmd": ["true"], "Labels": {"reprokit.recipe": made.recipe.name}})
+    with pytest.raises(UsageError, match="in use"):
+        ensure_running(engine, made, RunOptions(name=other))
+
+
+def test_a_missing_mount_makes_nothing(engine, made, place):
+    with pytest.raises(UsageError, match="missing"):
+        ensure_running(engine, made, RunOptions(mounts=(Mount(str(place / "missing"), "/x"),)))
+    assert not (place / "missing").exists()
+    assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
+
+
+def test_ports_are_on_loopback_and_a_taken_one_leaves_nothing_behind(engine, made):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        with pytest.raises(UsageError) as error:
+            ensure_running(engine, made, RunOptions(ports=(Port("127.0.0.1", number, 80),)))
+        assert "-p" in error.value.hint
+        assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
+    name = ensure_running(engine, made, RunOptions(ports=(Port("127.0.0.1", number, 80),)))
+    bound = engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"]
+    assert bound == [{"HostIp": "127.0.0.1", "HostPort": str(number)}]
+
+
+def test_a_recipes_port_moves_to_a_free_one(engine, recipe):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        said: list[str] = []
+        name = ensure_running(engine, recipe(f"    ports: [{number}]\n"), say=said.append)
+    (bound,) = engine.container(name)["NetworkSettings"]["Ports"][f"{number}/tcp"]
+    assert int(bound["HostPort"]) > number
+    assert bound["HostPort"] in said[0]
+
+
+def test_an_image_built_anew_is_told_or_taken(engine, made, base, sh, call, rebuild):
+    name = ensure_running(engine, made)
+    sh(name, "touch /root/work")
+    rebuild(f"FROM {base}\nENV NEW=1\n")
+    said: list[str] = []
+    ensure_running(engine, made, say=said.append)
+    assert "older build" in said[0]
+    rows = json.loads(call("ps", "--json").stdout)
+    assert [r["stale"] for r in rows if r["name"] == name] == [True]
+    ensure_running(engine, made, RunOptions(replace_stale=True))
+    assert sh(name, "echo $NEW; ls /root") == "1\n"
+
+
+def test_the_verbs_about_containers(engine, made, call):
+    name = made.recipe.name
+    assert call("run", name, "--", "sh", "-c", "echo out; echo err >&2; exit 3").returncode == 3
+    container = f"reprokit-{name}-cpu"
+    (row,) = [r for r in json.loads(call("ps", "--json").stdout) if r["recipe"] == name]
+    assert (row["name"], row["state"], row["gpus"], row["stale"]) == (container, "running", "none", False)
+    assert container in call("ps").stdout
+    assert call("exec", f"{name}:cpu", "--", "pwd").stdout == "/workspace\n"
+    log = call("logs", name).stdout
+    assert "out\n" in log and "err\n" in log and "[exit 3 after " in log
+    assert call("logs", name, "--tail", "2").stdout.splitlines()[0] == "/workspace"
+    assert (call("rm", name).returncode, call("stop", name).returncode) == (2, 0)
+    assert call("stop", name).stdout == f"{container} was not running\n"
+    refused = call("exec", name, "--", "true")
+    assert refused.returncode == 2 and "reprokit run" in refused.stderr
+    wrong = call("stop", f"{name}x")
+    assert wrong.returncode == 2 and f"did you mean {name}" in wrong.stderr
+    assert call("rm", container).stdout == f"removed {container}\n"
+    assert not list((Path(os.environ["REPROKIT_HOME"]) / "state" / "containers").glob("*.log"))
+
+
+def test_bad_input_exits_2_with_a_remedy(made, call):
+    name = made.recipe.name
+    for args in (
+        ["run", name, "-v", "missing:/x", "--", "true"],
+        ["run", name, "-p", "x", "--", "true"],
+        ["run", name, "--gpus", "some", "--", "true"],
+        ["run", name, "--shm-size", "8", "--", "true"],
+        ["run", name, "-p", "80:80", "--network", "host", "--", "true"],
+        ["run", name],
+        ["run", f"{name}:gpu", "--", "true"],
+        ["shell", name, "--failed"],
+    ):
+        done = call(*args)
+        assert done.returncode == 2, (args, done)
+        assert done.stderr.startswith("error: ") and "\nhint: " in done.stderr, done.stderr

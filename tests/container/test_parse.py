@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.container import parse
+from reprokit.container.spec import Mount, Port
+from reprokit.errors import UsageError
+
+HERE = Path("/here")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/data:/data", Mount("/data", "/data")),
+        ("data:/in/", Mount("/here/data", "/in")),
+        ("../x:/in:ro", Mount("/x", "/in", read_only=True)),
+        ("/ro:/in", Mount("/ro", "/in")),
+        ("/a b:/c:rw", Mount("/a b", "/c")),
+    ],
+)
+def test_mounts(text, expected):
+    assert parse.mount(text, HERE) == expected
+
+
+@pytest.mark.parametrize("text", ["/data", ":/x", "/x:", "/a:b", "/a:/b:zz", "/a:/b:ro:x", "/a:/b/../c", "/a:/", ""])
+def test_bad_mounts(text):
+    with pytest.raises(UsageError):
+        parse.mount(text, HERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8888", Port("127.0.0.1", 8888, 8888)),
+        ("9000:80", Port("127.0.0.1", 9000, 80)),
+        ("0.0.0.0:9000:80", Port("0.0.0.0", 9000, 80)),
+        ("[::1]:9000:80", Port("::1", 9000, 80)),
+        ("53:53/udp", Port("127.0.0.1", 53, 53, "udp")),
+    ],
+)
+def test_ports(text, expected):
+    assert parse.port(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", "0:1", "1:70000", "1:2:3", "999.1.1.1:1:1", "host:1:2", "1:2/icmp", "-1:2"])
+def test_bad_ports(text):
+    with pytest.raises(UsageError):
+        parse.port(text)
+
+
+def test_environment_takes_values_or_the_callers():
+    given = parse.environment(["A=1", "B", "C", "D=x=y", "E="], {"B": "caller"})
+    assert given == {"A": "1", "B": "caller", "D": "x=y", "E": ""}
+    for bad in ("=1", "1A=2", "A B=c", "A;x=1"):
+        with pytest.raises(UsageError):
+            parse.environment([bad], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8g", 8 << 30), ("512m", 512 << 20), ("1.5GiB", 3 << 29), ("2GB", 2 << 30)]
+)
+def test_sizes(text, size):
+    assert parse.size(text) == size
+
+
+@pytest.mark.parametrize("text", ["8", "g", "-1g", "8x", "", "0"])
+def test_bad_sizes(text):
+    with pytest.raises(UsageError):
+        parse.size(text)
+
+
+def test_names_and_users():
+    assert parse.name("a-b_c.d1") == "a-b_c.d1"
+    assert parse.user("1000:video") == "1000:video"
+    for bad in ("-a", "a", "a b", "a/b", "x" * 130):
+        with pytest.raises(UsageError):
+            parse.name(bad)
+    for bad in ("", "a b", "a:b:c", "-r"):
+        with pytest.raises(UsageError):
+            parse.user(bad)

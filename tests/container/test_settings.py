@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.container.settings import RunOptions, Settings, changes, from_label, merge, to_label
+from reprokit.container.spec import Mount, Port
+
+HAVE = Settings(
+    gpus="all",
+    rung="CDI",
+    mounts=(Mount("/w", "/workspace"), Mount("/d", "/data")),
+    ports=(Port("127.0.0.1", 8888, 8888),),
+    shm=1 << 30,
+)
+
+
+def test_nothing_asked_changes_nothing():
+    assert merge(HAVE, RunOptions()) == HAVE
+    assert changes(HAVE, merge(HAVE, RunOptions())) == []
+
+
+def test_what_it_has_already_changes_nothing():
+    again = RunOptions(gpus="all", mounts=HAVE.mounts[1:], ports=HAVE.ports, shm=1 << 30, network="bridge")
+    assert changes(HAVE, merge(HAVE, again)) == []
+
+
+def test_mounts_and_ports_are_added_or_replaced():
+    want = merge(
+        HAVE,
+        RunOptions(
+            mounts=(Mount("/e", "/data", True), Mount("/f", "/f")),
+            ports=(Port("127.0.0.1", 9999, 8888), Port("127.0.0.1", 53, 8888, "udp")),
+        ),
+    )
+    assert want.mounts == (Mount("/w", "/workspace"), Mount("/e", "/data", True), Mount("/f", "/f"))
+    assert want.ports == (Port("127.0.0.1", 9999, 8888), Port("127.0.0.1", 53, 8888, "udp"))
+    assert changes(HAVE, want) == ["mount /data", "mount /f", "port 9999", "port 53"]
+
+
+def test_the_other_choices():
+    want = merge(HAVE, RunOptions(gpus="0", shm=2 << 30, network="host"))
+    assert (want.gpus, want.shm, want.network) == ("none", 2 << 30, "host")
+    assert changes(HAVE, want) == ["--gpus none", "--shm-size 2147483648", "--network host"]
+
+
+@given(
+    st.builds(
+        Settings,
+        gpus=st.sampled_from(["all", "none", "device=0,1"]),
+        mounts=st.lists(st.builds(Mount, st.text(), st.text(), st.booleans())).map(tuple),
+        ports=st.lists(st.builds(Port, st.text(), st.integers(), st.integers())).map(tuple),
+        shm=st.integers(0),
+    )
+)
+def test_the_label_holds_everything(settings):
+    assert from_label(to_label(settings)) == settings
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"mounts": [], "ports": [], "unknown": 1}', '{"mounts": 1}'])
+def test_a_foreign_label_is_an_error(text):
+    with pytest.raises(ValueError):
+        from_label(text)

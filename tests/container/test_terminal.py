@@ -1,0 +1,155 @@
+"""A real pseudo-terminal on `shell` and `run`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+
+import pytest
+
+pytestmark = pytest.mark.engine
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, argv: list[str], rows: int = 30, columns: int = 100) -> None:
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.execvpe(argv[0], argv, {**os.environ, "TERM": "vt220", "PS1": "$ "})
+        self.text = ""
+        self.resize(rows, columns)
+        self.before = termios.tcgetattr(self.master)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def send(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def expect(self, pattern: str, seconds: float = 20) -> re.Match[str]:
+        """Read until `pattern` is on the screen, and forget what comes before its end."""
+        end = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.text)):
+            assert time.monotonic() < end, f"no {pattern!r} in {self.text!r}"
+            if select.select([self.master], [], [], 0.1)[0]:
+                with contextlib.suppress(OSError):  # EIO: the process has ended
+                    self.text += os.read(self.master, 1 << 16).decode(errors="replace")
+        self.text = self.text[found.end() :]
+        return found
+
+    def wait(self) -> int:
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            if select.select([self.master], [], [], 0.05)[0]:
+                with contextlib.suppress(OSError):
+                    self.text += os.read(self.master, 1 << 16).decode(errors="replace")
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+        raise AssertionError(f"still running: {self.text!r}")
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.master)
+
+
+@pytest.fixture
+def terminal(command, made):
+    opened: list[Terminal] = []
+
+    def start(*args: str, **size: int) -> Terminal:
+        opened.append(Terminal(command(*args), **size))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def test_a_shell_is_a_real_terminal(terminal, made):
+    shell = terminal("shell", made.recipe.name)
+    shell.expect(r"[#$] ")
+    shell.send("stty size; tty; echo $TERM\r")
+    shell.expect(r"30 100\r\n/dev/pts/\d+\r\nvt220\r\n")
+    shell.resize(41, 133)
+    os.kill(shell.pid, signal.SIGWINCH)
+    time.sleep(0.3)
+    shell.send("stty size\r")
+    shell.expect(r"41 133\r\n")
+    shell.send("sleep 300; echo code=$?\r")
+    time.sleep(0.5)
+    shell.send("\x03")
+    shell.send("echo still=$((40+2))\r")
+    shell.expect("still=42")
+    shell.send("exit 5\r")
+    assert shell.wait() == 5
+    assert termios.tcgetattr(shell.master) == shell.before
+
+
+def test_ctrl_p_goes_to_the_shell(terminal, made):
+    shell = terminal("shell", made.recipe.name)
+    shell.expect(r"[#$] ")
+    shell.send("echo a$((1))\r")
+    shell.expect("a1\r\n")
+    shell.send("\x10")
+    shell.expect(r"echo a\$\(\(1\)\)", seconds=2)
+    shell.send("\r")
+    shell.expect("a1\r\n")
+    shell.send("\x04")
+    assert shell.wait() == 0
+
+
+def test_run_gives_a_terminal_and_ctrl_c_to_the_command(terminal, made):
+    run = terminal("run", made.recipe.name, "--", "sh", "-c", 'trap "exit 9" INT; tty; while :; do sleep 0.1; done')
+    run.expect("/dev/pts/")
+    run.send("\x03")
+    assert run.wait() == 9
+
+
+def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, engine, made):
+    run = terminal("run", made.recipe.name, "--", "sleep", "302")
+    end = time.monotonic() + 10
+    container = f"reprokit-{made.recipe.name}-cpu"
+    while not engine.container(container) or "302" not in str(engine.api.top(container)["Processes"]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.wait() == 143
+    assert termios.tcgetattr(run.master) == run.before
+    assert "302" not in str(engine.api.top(container)["Processes"])
+
+
+def test_path_python_and_libraries_are_those_of_the_build(terminal, made, call):
+    built = call("run", made.recipe.name, "--", "cat", "/built").stdout
+    assert built == "/opt/first/python\n/opt/first:/usr/local/bin:/usr/bin:/bin\n/opt/lib\n"
+    script = "command -v python; printenv PATH; printenv LD_LIBRARY_PATH"
+    assert call("run", made.recipe.name, "--", "sh", "-c", script).stdout == built
+    assert call("exec", made.recipe.name, "--", "bash", "-c", script).stdout == built
+    assert call("shell", made.recipe.name, input=script).stdout == built
+    shell = terminal("shell", made.recipe.name)
+    shell.expect(r"[#$] ")
+    shell.send(f"{script}\r")
+    shell.expect(re.escape(built.replace("\n", "\r\n")))
+
+
+def test_what_a_failed_build_left_is_opened_as_root_and_dropped(engine, made, call):
+    image = engine.image(f"reprokit/{made.label}")
+    engine.tag(image["Id"], f"reprokit/{made.recipe.name}", "cpu-failed")
+    try:
+        done = call("shell", made.recipe.name, "--failed", input="id -u; cat /built; exit 4")
+        assert done.returncode == 4
+        assert done.stdout.startswith("0\n/opt/first/python\n")
+        assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
+    finally:
+        engine.remove_image(f"reprokit/{made.label}-failed")
