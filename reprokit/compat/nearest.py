@@ -25,16 +25,23 @@ def nearest(rule: Rule, finding: Finding, view: View, judge: Judge) -> tuple[str
     found = []
     before = _errors(view, judge)
     for name in rule.changes:
-        for options in _options(view, name):
-            best = _best(rule, finding, view, judge, options, before)
+        for number, options in enumerate(_options(view, name)):
+            best = _best(rule, finding, view, judge, options, before, clean_only=number > 0)
             if best:
                 found.append(f"{best[0]}={best[1]}")
     return tuple(dict.fromkeys(found))
 
 
 def _best(
-    rule: Rule, finding: Finding, view: View, judge: Judge, options: list[tuple[str, str]], before: set[str]
+    rule: Rule,
+    finding: Finding,
+    view: View,
+    judge: Judge,
+    options: list[tuple[str, str]],
+    before: set[str],
+    clean_only: bool,
 ) -> tuple[str, str] | None:
+    """The first option that leaves nothing to say, else, for an error, the first that leaves a warning only."""
     clean, tolerable = [], []
     for name, text in options:
         state = _state(rule, finding, view.changed(name, text), judge, name)
@@ -42,7 +49,7 @@ def _best(
             clean.append((name, text))
             if len(clean) == _FULL_CHECKS:
                 break
-        elif state == "tolerable" and finding.severity == "error":
+        elif state == "tolerable" and finding.severity == "error" and not clean_only:
             tolerable.append((name, text))
     for ended in (clean, tolerable):
         for name, text in ended[:_FULL_CHECKS]:
@@ -80,7 +87,7 @@ def _errors(view: View, judge: Judge) -> set[str]:
 
 
 def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
-    """Lists of replacements, nearest first; a list offers at most one."""
+    """Lists of replacements, nearest first; a list offers at most one, those after the first only if it is clean."""
     if name == "driver":
         if view.stack.driver:
             yield _ordered(view.stack.driver, [("driver", d) for d in _drivers(view)])
