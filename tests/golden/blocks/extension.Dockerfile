@@ -3,9 +3,9 @@ RUN set -eu; \
     apt-get update; \
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
-    rm -rf /var/lib/apt/lists/*; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$tool"; done; \
-    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    rm -rf /var/lib/apt/lists/*
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 RUN set -eu; \

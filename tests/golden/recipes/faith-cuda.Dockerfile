@@ -157,9 +157,9 @@ RUN set -eu; \
     apt-get update; \
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         gcc-9 g++-9 libc6-dev python3.8-dev; \
-    rm -rf /var/lib/apt/lists/*; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$tool"; done; \
-    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    rm -rf /var/lib/apt/lists/*
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.

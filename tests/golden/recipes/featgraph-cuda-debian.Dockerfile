@@ -75,7 +75,7 @@ RUN set -eu; \
 
 # contrib and non-free are asked of the main archive only: the security archive lists a libcuda1 there that cannot be
 # downloaded. The links to Debian's own driver are taken away: a container gets the driver of its host, and a second
-# libcuda.so.1 of another version beside it would fail to initialise.
+# libcuda.so.1 of another version beside it would fail to initialise. The pinned compiler is what nvcc finds on PATH.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
@@ -84,6 +84,8 @@ RUN set -eu; \
     done; \
     apt-get update; \
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-10; \
+    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$tool"; done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     rm -rf /var/lib/apt/lists/*; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
