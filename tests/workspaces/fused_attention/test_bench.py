@@ -80,7 +80,9 @@ def test_no_cuda_device(capsys):
     assert "torch sees no CUDA device" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--seq", "0"], ["--dtype", "int8"], ["--repeats", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [["--seq", "0"], ["--dtype", "int8"], ["--repeats", "x"], ["--dim", "257"], ["--device", "gpu"]]
+)
 def test_bad_options(arguments):
     with pytest.raises(SystemExit) as failure:
         bench.main(arguments)

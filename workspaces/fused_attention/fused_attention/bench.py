@@ -6,6 +6,7 @@ method. Exit code 1, and no times, if the build fails or a result is wrong.
 
 import argparse
 import json
+import re
 import statistics
 import sys
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
@@ -23,7 +24,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         print("error: --device %s, and torch sees no CUDA device" % options.device, file=sys.stderr)
         return 1
-    if ":" in options.device:
+    if options.device.startswith("cuda:"):
         torch.cuda.set_device(options.device)
     try:
         build.load()
@@ -54,9 +55,9 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--batch", nargs="+", type=positive)
     parser.add_argument("--seq", nargs="+", type=positive)
     parser.add_argument("--heads", type=positive, default=12)
-    parser.add_argument("--dim", type=positive, default=64)
+    parser.add_argument("--dim", type=head_dimension, default=64)
     parser.add_argument("--repeats", type=positive, help="samples of each method")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", type=device_name, default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(arguments)
     quick = options.quick
     options.dtype = options.dtype or (["float32", "bfloat16"] if quick else ["float32", "bfloat16", "float16"])
@@ -72,6 +73,18 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError("%s is not positive" % text)
     return value
+
+
+def head_dimension(text: str) -> int:
+    if positive(text) > 256:
+        raise argparse.ArgumentTypeError("%s is above 256" % text)
+    return int(text)
+
+
+def device_name(text: str) -> str:
+    if not re.match(r"(cpu|cuda(:\d+)?)$", text):
+        raise argparse.ArgumentTypeError("%r is not cpu, cuda or cuda:N" % text)
+    return text
 
 
 def check(dtypes: Sequence[str], device: str) -> List[Dict[str, Any]]:
