@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from reprokit.container import names
 from reprokit.container.ending import end, new_mark
 from reprokit.engine import Connection, Engine
 from reprokit.errors import EngineError
@@ -24,7 +25,7 @@ Sink = Callable[[bool, bytes], None]
 
 @dataclass(frozen=True)
 class Attached:
-    """How a command runs: None is the container's own `user` and `workdir`; `stdin` is a file descriptor."""
+    """How a command runs: `user` None is the caller, `workdir` None the container's, `stdin` a file descriptor."""
 
     env: Mapping[str, str] | None = None
     workdir: str | None = None
@@ -47,12 +48,13 @@ def attach(
     ended first. Raises EngineError.
     """
     variable, mark = new_mark()
+    user = how.user or names.command_user(engine, container)
     exec_id = engine.exec_create(
         container,
         list(argv),
         stdin=how.stdin is not None,
         tty=how.tty,
-        user=how.user or "",
+        user=user,
         environment=dict(how.env or {}) | {variable: mark},
         workdir=how.workdir,
         detach_keys=_DETACH_KEYS,
@@ -67,7 +69,7 @@ def attach(
                 raise reader.error
         except BaseException:
             # The reader goes on meanwhile: a program that tidies up may have much to say.
-            end(engine, container, mark, how.user, reader.join)
+            end(engine, container, mark, user, reader.join)
             reader.join(1)
             raise
     return _exit_code(engine, exec_id)

@@ -39,7 +39,7 @@ def new_mark() -> tuple[str, str]:
     return _VARIABLE, secrets.token_hex(12)
 
 
-def end(engine: Engine, container: str, mark: str, user: str | None, wait: Callable[[float], None]) -> None:
+def end(engine: Engine, container: str, mark: str, user: str, wait: Callable[[float], None]) -> None:
     """End every process marked `mark`: as by Ctrl-C, then by SIGTERM, then by SIGKILL.
 
     `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
@@ -57,11 +57,11 @@ def end(engine: Engine, container: str, mark: str, user: str | None, wait: Calla
             _signal(engine, container, mark, user, "KILL", 20)
 
 
-def _signal(engine: Engine, container: str, mark: str, user: str | None, signal: str, tenths: int) -> bool:
+def _signal(engine: Engine, container: str, mark: str, user: str, signal: str, tenths: int) -> bool:
     # The same user as the command's: the engine's default capabilities let not even root read another's
     # environ.
     argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_VARIABLE}={mark}", str(tenths)]
-    exec_id = engine.exec_create(container, argv, user=user or "")
+    exec_id = engine.exec_create(container, argv, user=user)
     for _ in engine.exec_stream(exec_id):
         pass
     return engine.exec_exit_code(exec_id) == 0

@@ -75,7 +75,7 @@ def _require_fit(engine: Engine, start: Start, say: Say) -> None:
 def _try(engine: Engine, name: str, spec: ContainerSpec, caller: Caller) -> None:
     container = engine.create_container(name, to_api(spec))
     with _removed_on_failure(engine, container):
-        add_account(engine, container, spec.user, caller)
+        add_account(engine, container, spec.labels[names.USER], caller)
         engine.start(container)
 
 
@@ -112,7 +112,6 @@ def _spec(engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info
         del env["NVIDIA_VISIBLE_DEVICES"]
     return ContainerSpec(
         image=start.image,
-        user=who.user,
         hostname=start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-"),
         workdir=start.workdir,
         labels={
@@ -121,6 +120,7 @@ def _spec(engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info
             names.VARIANT: start.variant,
             names.IMAGE: start.built,
             names.OWNER: str(caller.uid),
+            names.USER: who.user,
             names.SETTINGS: to_label(settings),
         },
         env=env,

@@ -19,6 +19,7 @@ RECIPE = "reprokit.recipe"
 VARIANT = "reprokit.variant"
 IMAGE = "reprokit.image"
 OWNER = "reprokit.owner"
+USER = "reprokit.user"
 SETTINGS = "reprokit.settings"
 
 
@@ -70,6 +71,12 @@ def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> Known:
         created=int(listed.get("Created", 0)),
         settings=settings_of(labels),
     )
+
+
+def command_user(engine: Engine, container: str) -> str:
+    """Who runs a container's commands where none is chosen: `uid:gid`, or "" for its own user."""
+    config = (engine.container(container) or {}).get("Config") or {}
+    return str((config.get("Labels") or {}).get(USER, ""))
 
 
 def settings_of(labels: Mapping[str, str]) -> Settings:

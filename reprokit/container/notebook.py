@@ -105,9 +105,8 @@ def serve(
 
 
 def _put_token(engine: Engine, container: str, token: str) -> str:
-    """A file that only the container's user can read; returns its path."""
-    described = engine.container(container) or {}
-    uid, _, gid = str((described.get("Config") or {}).get("User") or "0:0").partition(":")
+    """A file that only the server's user can read; returns its path."""
+    uid, _, gid = (names.command_user(engine, container) or "0:0").partition(":")
     archive = io.BytesIO()
     name = f".reprokit-{secrets.token_hex(8)}"
     with tarfile.open(fileobj=archive, mode="w") as tar:

@@ -31,10 +31,9 @@ class Port:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """All of a container. `user` is `uid:gid`, `shm` bytes of /dev/shm, `gpus` are DeviceRequests."""
+    """All of a container. `shm` is in bytes of /dev/shm, `gpus` are DeviceRequests."""
 
     image: str
-    user: str
     hostname: str
     workdir: str
     labels: dict[str, str]
@@ -71,7 +70,9 @@ def to_api(spec: ContainerSpec) -> dict[str, Any]:
         host["UsernsMode"] = "host"
     body: dict[str, Any] = {
         "Image": spec.image,
-        "User": spec.user,
+        # Only the idle process is root; commands run as the caller. Were the container an ordinary user's, root's
+        # commands in it (`--user root -- apt-get install`) had no capabilities: no-new-privileges lets none be gained.
+        "User": "0:0",
         "WorkingDir": spec.workdir,
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": spec.labels,
