@@ -12,7 +12,7 @@ from reprokit.image.builders import Plan, base_argument
 from reprokit.image.context import context_tar
 from reprokit.image.events import Built, Cached, Event, Failed, Output, Step
 
-_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)", re.DOTALL)
+_STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
 _RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})$")
 _KILL_TIMEOUT_S = 30
@@ -54,12 +54,12 @@ class Classic:
                     return
                 image_id = line["aux"]["ID"]
             elif match := _STEP.fullmatch(line):
-                number, total = int(match[1]), int(match[2])
-                # The engine adds a last step for the labels, which no line of the Dockerfile stands for.
-                known = number <= len(plan.rendered.steps)
-                block = plan.rendered.block_of_step(number) if known else "labels"
-                step = Step(number, total, block, " ".join(match[3].split()))
-                yield step
+                number = int(match[1])
+                # The engine adds a step for each label; no line of the Dockerfile stands for them.
+                if number <= len(plan.rendered.steps):
+                    block = plan.rendered.block_of_step(number)
+                    step = Step(number, len(plan.rendered.steps), block, " ".join(match[3].split()))
+                    yield step
             elif line == " ---> Using cache":
                 yield Cached()
             elif match := _RUNNING.fullmatch(line):
@@ -83,18 +83,13 @@ class Classic:
 
 
 def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:
-    """The stream's text cut into lines, with its `error` and result as they are.
-
-    A chunk of output may end anywhere; a step's own lines come whole, though not always after a line end.
-    """
+    """The stream's text cut into lines, with its `error` and result as they are; a chunk may end anywhere."""
     rest = ""
     for event in stream:
         if "stream" in event:
             *lines, rest = (rest + event["stream"]).split("\n")
-            if rest.startswith("Step ") and _STEP.match(rest):
-                lines, rest = [*lines, rest], ""
             for line in lines:
-                line = line.rsplit("\r", 1)[-1] if not line.endswith("\r") else line.rstrip("\r").rsplit("\r", 1)[-1]
+                line = line.rstrip("\r").rsplit("\r", 1)[-1]  # what stands when a progress bar is done
                 if line.strip():
                     yield line
         elif "error" in event or "ID" in event.get("aux", {}):

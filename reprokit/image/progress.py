@@ -67,13 +67,13 @@ class Live:
         from rich.live import Live as RichLive
 
         self.console = Console(file=stream, highlight=False)
-        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
         self.started = self.step_started = time.monotonic()
         self.step: Step | None = None
         self.cached = False
         self.last = ""
         self.gateway: Gateway | None = None
         self.meter = Meter()
+        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Live:
         self.live.start()
@@ -104,24 +104,27 @@ class Live:
     def _done(self) -> None:
         if self.step:
             took = "cached" if self.cached else f"{time.monotonic() - self.step_started:.1f} s"
-            self.console.print(f"{title(self.step)}  {took}", markup=False, style="dim" if self.cached else None)
+            line = f"{title(self.step, self._width - len(took) - 2)}  {took}"
+            self.console.print(line, markup=False, style="dim" if self.cached else None)
+
+    @property
+    def _width(self) -> int:
+        return min(self.console.width, _WIDTH)
 
     def _render(self) -> Text:
         from rich.text import Text
 
         now = time.monotonic()
-        parts = [
-            title(self.step) if self.step else "preparing",
-            clock(now - (self.step_started if self.step else self.started)),
-        ]
+        figures = clock(now - self.started)
         if self.step:
-            parts.append(f"{clock(now - self.started)} in all")
+            figures = f"{clock(now - self.step_started)} of {figures}"
         if self.gateway:
             rate = self.meter.rate(now, self.gateway.bytes_served)
-            parts.append(f"{size(self.gateway.bytes_served)} fetched" + (f", {size(rate)}/s" if rate else ""))
-        text = Text("  ".join(parts), style="bold", no_wrap=True, overflow="ellipsis")
+            figures += f"  {size(self.gateway.bytes_served)}" + (f", {size(rate)}/s" if rate >= 1 else "")
+        what = title(self.step, self._width - len(figures) - 2) if self.step else "preparing"
+        text = Text(f"{what}  {figures}", style="bold", no_wrap=True, overflow="ellipsis")
         if self.last:
-            text.append(f"\n  {self.last[:_WIDTH]}", style="not bold dim")
+            text.append(f"\n  {self.last[: self._width - 2]}", style="not bold dim")
         return text
 
 
@@ -139,10 +142,10 @@ class Meter:
         return (count - before) / (now - then) if now > then else 0.0
 
 
-def title(step: Step) -> str:
-    """`[5/23] torch: RUN ...`, cut to one line."""
+def title(step: Step, width: int = _WIDTH) -> str:
+    """`[5/23] torch: RUN ...`, cut to `width` characters."""
     text = f"[{step.number}/{step.total}] {step.block}: {brief(step.text)}"
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return text if len(text) <= width else text[: max(0, width - 3)] + "..."
 
 
 def brief(instruction: str) -> str:
