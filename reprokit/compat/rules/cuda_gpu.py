@@ -37,22 +37,22 @@ def _judge(view: View, release: str, gpu: Gpu) -> Verdict | None:
         return warning(f"CUDA {minor} knows capability {_dot(gpu.sm)} by another number, sm_{alias}", sources)
     below = [sm for sm in toolkit["sm"] if sm // 10 == gpu.sm // 10 and sm < gpu.sm]
     portable = _portable(view, gpu, below)
-    compiling = view.stack.purpose == "compile"
-    if portable:
-        if not compiling:
-            return None
-        since = first_cuda(view, gpu)
-        native = f"; code for sm_{gpu.sm} itself needs CUDA {since}" if since else ""
-        return warning(
-            f"nvcc of CUDA {minor} does not know sm_{gpu.sm}, but its sm_{max(portable)} code runs on it{native}",
-            (*sources, *_RULES),
-        )
+    if portable and view.stack.purpose != "compile":
+        return None
     if gpu.sm in toolkit.get("sm_unverified", ()):
         return unknown(f"whether nvcc of CUDA {minor} knows sm_{gpu.sm} is not verified", sources)
-    return _impossible(view, minor, toolkit, gpu, compiling)
+    if portable:
+        since = first_cuda(view, gpu)
+        needs = f", which needs CUDA {since}" if since else ""
+        return error(
+            f"nvcc of CUDA {minor} does not know sm_{gpu.sm}{needs}; what it compiles for sm_{max(portable)} runs there, "
+            f"which `--for run` allows",
+            (*sources, *_RULES),
+        )
+    return _impossible(view, minor, toolkit, gpu)
 
 
-def _impossible(view: View, minor: str, toolkit: dict[str, Any], gpu: Gpu, compiling: bool) -> Verdict:
+def _impossible(view: View, minor: str, toolkit: dict[str, Any], gpu: Gpu) -> Verdict:
     sources = (*toolkit["source_sm"], *_RULES)
     low, high = min(toolkit["sm"]), max(toolkit["sm"])
     if gpu.sm < low:
@@ -63,11 +63,10 @@ def _impossible(view: View, minor: str, toolkit: dict[str, Any], gpu: Gpu, compi
     needs = f"; sm_{gpu.sm} needs CUDA {since}" if since else ""
     if gpu.sm > high:
         what = f"nvcc of CUDA {minor} knows nothing newer than sm_{high}{needs}"
-        if compiling:
+        if view.stack.purpose == "compile":
             return error(f"{what}. Only PTX could run, compiled anew by the driver at each start", sources)
-        return warning(f"{what}. Binaries made with it run only if they carry PTX", sources)
-    what = f"nvcc of CUDA {minor} does not know sm_{gpu.sm}, and no code that it makes runs there{needs}"
-    return error(what, sources) if compiling else warning(f"{what}, unless binaries carry PTX", sources)
+        return error(f"{what}. Binaries made with it run only if they carry PTX, which is `--for ptx`", sources)
+    return error(f"nvcc of CUDA {minor} does not know sm_{gpu.sm}, and no code that it makes runs there{needs}", sources)
 
 
 def _ptx(minor: str, toolkit: dict[str, Any], gpu: Gpu) -> Verdict | None:
