@@ -8,7 +8,7 @@ from tests.compat.conftest import Check
 
 # (pins, gpu, purpose, driver): {rule: severity}, infos left out. Nothing else may be found.
 CASES = [
-    # CUDA with the GPU, compiled: the nvcc must know it, or the same major below must.
+    # CUDA with the GPU, compiled: the nvcc must know it.
     ("cuda=10.2", "RTX 3090", "compile", None, {"cuda-gpu": "error"}),
     ("cuda=11.0", "RTX 3090", "compile", None, {"cuda-gpu": "error"}),
     ("cuda=11.1", "RTX 3090", "compile", None, {}),
