@@ -21,16 +21,17 @@ _APPLICATIONS = ("jupyterlab", "notebook", "jupyter_server")
 _REQUIREMENTS = ("jupyterlab", "ipykernel")
 
 _PROBE = f"""
-import importlib.util, json, os, platform, sys, sysconfig
+import importlib.util, json, platform, sys
 found = [m for m in {_APPLICATIONS!r} if importlib.util.find_spec(m)]
 print(json.dumps({{"application": found[0] if found else "", "python": "%d.%d" % sys.version_info[:2],
-  "libc": platform.libc_ver()[1], "machine": platform.machine(), "site": sysconfig.get_paths()["purelib"]}}))
+  "libc": platform.libc_ver()[1], "machine": platform.machine(),
+  "site": [p for p in sys.path if p.endswith(("/site-packages", "/dist-packages"))][-1]}}))
 """
 
 
 @dataclass(frozen=True)
 class Python:
-    """A container's `python3`: the Jupyter module it can import (or ""), version, glibc, machine and site-packages."""
+    """A container's `python3`: the Jupyter module it can import (or ""), version, glibc, machine, last site folder."""
 
     application: str
     python: str

@@ -86,7 +86,9 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
 def _seek_to_last_lines(file: int, lines: int) -> None:
     end = os.lseek(file, 0, os.SEEK_END)
     position, found = end, 0
-    while position > 0 and found <= lines:
+    if lines == 0:
+        return
+    while position > 0:
         step = min(1 << 16, position)
         position -= step
         block = os.pread(file, step, position)

@@ -1,0 +1,78 @@
+"""Jupyter from a container."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from reprokit.container.jupyter import placed
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("jupyterlab/labapp.py", "site/jupyterlab/labapp.py"),
+        ("jupyterlab-4.0.dist-info/METADATA", "site/jupyterlab-4.0.dist-info/METADATA"),
+        ("jupyterlab-4.0.data/data/share/jupyter/lab/x.js", "share/jupyter/lab/x.js"),
+        ("x-1.data/platlib/x.so", "site/x.so"),
+        ("x-1.data/scripts/x", ""),
+        ("../etc/passwd", ""),
+        ("/etc/passwd", ""),
+    ],
+)
+def test_where_a_wheels_files_go(name, place):
+    assert placed(name) == place
+
+
+def _get(url: str) -> int:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.engine
+def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, command, free_port, sh):
+    container = f"reprokit-{made.recipe.name}-cpu"
+    with subprocess.Popen(
+        command("notebook", made.recipe.name, "-p", str(free_port)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        url = server.stdout.readline().strip()
+        assert url.startswith(f"http://127.0.0.1:{free_port}/lab?token="), server.poll()
+        token = url.partition("token=")[2]
+        assert len(token) >= 32
+        api = f"http://127.0.0.1:{free_port}/api/kernels"
+        assert (_get(api), _get(f"{api}?token={token}"), _get(url)) == (403, 200, 200)
+        started = urllib.request.Request(f"{api}?token={token}", data=b"", method="POST")
+        with urllib.request.urlopen(started, timeout=20) as answer:
+            assert json.load(answer)["name"] == "python3"
+        described = engine.container(container)
+        assert described["NetworkSettings"]["Ports"]["8888/tcp"] == [
+            {"HostIp": "127.0.0.1", "HostPort": str(free_port)}
+        ]
+        processes = str(engine.api.top(container)["Processes"])
+        assert "ipykernel" in processes
+        assert token not in json.dumps(described) + processes
+        assert token not in sh(container, "cat /proc/[0-9]*/cmdline; find / -xdev -name '.reprokit-*'")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(40) == 130
+    assert "ipykernel" not in str(engine.api.top(container)["Processes"])
+    # What the image has itself is found before Jupyter's own requirements.
+    path = sh(container, "python3 -c 'import sys; print(sys.path[-1])'")
+    assert path == "/opt/reprokit-jupyter/site\n"
+
+
+@pytest.mark.engine
+def test_no_network_serves_nobody(made, call):
+    done = call("notebook", made.recipe.name, "--network", "none")
+    assert done.returncode == 2
