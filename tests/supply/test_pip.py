@@ -11,8 +11,8 @@ from reprokit.supply.redact import redact
 
 RETRYING = (
     "WARNING: Retrying (Retry(total=4, connect=None, read=None, redirect=None, status=None)) after connection broken "
-    "by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new "
-    "connection: [Errno -3] Temporary failure in name resolution')': /simple/six/"
+    "by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a "
+    "new connection: [Errno -3] Temporary failure in name resolution')': /simple/six/"
 )
 NONE = "ERROR: Could not find a version that satisfies the requirement six==1.16.0 (from versions: none)"
 NO_MATCH = "ERROR: No matching distribution found for six==1.16.0"
