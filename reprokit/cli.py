@@ -130,4 +130,4 @@ def _say(*lines: str) -> None:
 
 def _debug_raise() -> None:
     if "--debug" in sys.argv[1:2] or os.environ.get("REPROKIT_DEBUG"):
-        raise  # noqa: PLE0704  (called only while an exception is handled)
+        raise

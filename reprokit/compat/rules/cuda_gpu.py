@@ -45,8 +45,8 @@ def _judge(view: View, release: str, gpu: Gpu) -> Verdict | None:
         since = first_cuda(view, gpu)
         needs = f", which needs CUDA {since}" if since else ""
         return error(
-            f"nvcc of CUDA {minor} does not know sm_{gpu.sm}{needs}; what it compiles for sm_{max(portable)} runs there, "
-            f"which `--for run` allows",
+            f"nvcc of CUDA {minor} does not know sm_{gpu.sm}{needs}; what it compiles for sm_{max(portable)} "
+            "runs there, which `--for run` allows",
             (*sources, *_RULES),
         )
     return _impossible(view, minor, toolkit, gpu)
@@ -66,7 +66,8 @@ def _impossible(view: View, minor: str, toolkit: dict[str, Any], gpu: Gpu) -> Ve
         if view.stack.purpose == "compile":
             return error(f"{what}. Only PTX could run, compiled anew by the driver at each start", sources)
         return error(f"{what}. Binaries made with it run only if they carry PTX, which is `--for ptx`", sources)
-    return error(f"nvcc of CUDA {minor} does not know sm_{gpu.sm}, and no code that it makes runs there{needs}", sources)
+    what = f"nvcc of CUDA {minor} does not know sm_{gpu.sm}, and no code that it makes runs there{needs}"
+    return error(what, sources)
 
 
 def _ptx(minor: str, toolkit: dict[str, Any], gpu: Gpu) -> Verdict | None:
