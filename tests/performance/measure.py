@@ -40,18 +40,30 @@ def two() -> None:
 
 app()
 """
-RECIPE_NAME = "reprokit-performance"
+NAME = "reprokit-performance"
+PAPER = "paper: {title: A small build, venue: none, year: 2026, licence: none}"
+# The base has all that apt is asked for, and no package sources: a build that is compared uses no network.
+BASE_RECIPE = f"""\
+name: {NAME}-base
+{PAPER}
+variants:
+  cpu: {{base: "debian:12", pins: {{python: "3.11"}}, blocks: [python]}}
+"""
+BASE_DOCKERFILE = f"""\
+FROM reprokit/{NAME}-base:cpu
+RUN rm -rf /etc/apt/sources.list /etc/apt/sources.list.d
+"""
 RECIPE = f"""\
-name: {RECIPE_NAME}
-paper: {{title: A small build, venue: none, year: 2026, licence: none}}
+name: {NAME}
+{PAPER}
 variants:
   cpu:
-    base: debian:12
-    pins: {{python: "3.11"}}
+    base: {NAME}-base:latest
+    pins: {{python: "3.11", distro: "debian:12"}}
     blocks: [python, wheels]
-    wheels: ["numpy==1.26.4"]
+    wheels: ["numpy==1.26.4", "scipy==1.11.4"]
 """
-CLI_IMAGE = "reprokit-performance-cli"
+OURS, CLIS, BASE = f"reprokit/{NAME}:cpu", f"{NAME}-cli", f"{NAME}-base"
 
 
 @dataclass
@@ -152,30 +164,39 @@ def unchanged_build(client: Client, runs: int) -> Measure:
 
 def build_beside_cli(client: Client, pairs: int) -> Measure:
     """A build without cache beside `docker build` of the same Dockerfile, both fed by a gateway on this machine."""
-    command = (client.reprokit, "build", RECIPE_NAME, "--no-cache")
-    (client.home / "recipes" / f"{RECIPE_NAME}.yaml").write_text(RECIPE)
-    client.seconds(*command)  # fetches what the builds then take from the store
-    with gateway(client) as given:
-        context = client.home / "context"
-        context.mkdir()
-        (context / "Dockerfile").write_text(given["dockerfile"])
-        arguments = [word for name, value in given["arguments"].items() for word in ("--build-arg", f"{name}={value}")]
-        # The same builder for both: reprokit's default is the engine's own.
-        docker = ("env", "DOCKER_BUILDKIT=0", "docker", "build", "--no-cache", "--network", "host", *arguments)
+    command = (client.reprokit, "build", NAME, "--no-cache")
+    context = client.home / "context"
+    context.mkdir()
+    # The same builder for both: reprokit's default is the engine's own.
+    docker = ("env", "DOCKER_BUILDKIT=0", "docker", "build", "--no-cache", "--network", "host")
+    try:
+        prepare_base(client, context)
+        client.seconds(*command)  # fetches what the builds then take from the store
+        with gateway(client) as given:
+            (context / "Dockerfile").write_text(given["dockerfile"])
+            pairs_given = [f"--build-arg={name}={value}" for name, value in given["arguments"].items()]
 
-        def ours() -> float:
-            removed(given["image"])
-            return client.seconds(*command)
+            def ours() -> float:
+                removed(OURS)
+                return client.seconds(*command)
 
-        def cli() -> float:
-            removed(CLI_IMAGE)
-            return client.seconds(*docker, "--tag", CLI_IMAGE, str(context))
+            def cli() -> float:
+                removed(CLIS)
+                return client.seconds(*docker, *pairs_given, "--tag", CLIS, str(context))
 
-        try:
             values = in_pairs(ours, cli, pairs)
-        finally:
-            removed(given["image"], CLI_IMAGE)
+    finally:
+        removed(OURS, CLIS, BASE, f"reprokit/{BASE}:cpu")
     return Measure("reprokit build --no-cache / docker build --no-cache", "x", 1.05, values)
+
+
+def prepare_base(client: Client, context: Path) -> None:
+    """Make the local base image of the recipe that is compared."""
+    for name, text in ((BASE, BASE_RECIPE), (NAME, RECIPE)):
+        (client.home / "recipes" / f"{name}.yaml").write_text(text)
+    client.seconds(client.reprokit, "build", BASE)
+    (context / "Dockerfile").write_text(BASE_DOCKERFILE)
+    client.seconds("docker", "build", "--tag", BASE, str(context))
 
 
 def removed(*images: str) -> None:
@@ -199,7 +220,6 @@ def serve() -> None:
     from reprokit.engine import Engine
     from reprokit.image.base import resolve_base
     from reprokit.image.inputs import resolve_inputs
-    from reprokit.image.labels import image_name
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.gateway import Gateway
@@ -208,14 +228,13 @@ def serve() -> None:
     def quiet(line: str) -> None:
         pass
 
-    target, store = find_target(RECIPE_NAME), Store()
+    target, store = find_target(NAME), Store()
     rendered = render(target)
     base = resolve_base(Engine.connect(), target.variant.base, quiet)
     inputs = resolve_inputs(target, rendered, base, store, quiet)
     with Gateway(store, inputs.wheels, inputs.commits) as proxy:
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
-        given = {"image": image_name(target), "dockerfile": rendered.dockerfile, "arguments": arguments}
-        print(json.dumps(given), flush=True)
+        print(json.dumps({"dockerfile": rendered.dockerfile, "arguments": arguments}), flush=True)
         sys.stdin.read()
 
 
