@@ -23,7 +23,7 @@ class Base:
     """The image that a build starts from.
 
     `name` is what the engine knows it by, `digest` the registry's (empty where none served it), `how` one of
-    `engine`, `registry`, `mirror HOST`, `bootstrapped`.
+    `engine`, `registry`, `mirror HOST`, `bootstrapped`; `archives` are the hosts that a bootstrapped one came from.
     """
 
     reference: str
@@ -32,6 +32,7 @@ class Base:
     how: str
     digest: str = ""
     architecture: str = "amd64"
+    archives: tuple[str, ...] = ()
 
     @property
     def described(self) -> str:
@@ -112,7 +113,9 @@ def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str)
 
 
 def _base(reference: str, name: str, image: dict, how: str, digest: str) -> Base:
-    return Base(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64")
+    labels = (image.get("Config") or {}).get("Labels") or {}
+    archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
+    return Base(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 
 
 def _repository(plain: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -16,10 +17,14 @@ from tempfile import TemporaryDirectory
 from reprokit import paths
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.supply.gateway import Gateway
 from reprokit.supply.redact import redact
+from reprokit.supply.store import Store
+from reprokit.supply.wheels import WheelSet
 
 # As Docker's own images of both have them: Ubuntu's with all four, Debian's with main.
 _COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
+ARCHIVES = f"{LABEL}.bootstrap.archives"
 _HOOKS = (
     # The host's resolver and name are copied in, and must not stay.
     'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
@@ -63,9 +68,9 @@ def name_of(release: Release) -> str:
 def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> str:
     """Make the base with mmdebstrap and give it to the engine; returns its name.
 
-    mmdebstrap itself chooses the distribution's public archive, which is what the image's own apt then asks, and
-    follows the host's `http_proxy`. Raises EngineError where the host is not able, SourceError where the archive is
-    not.
+    mmdebstrap itself chooses the distribution's public archive, which is what the image's own apt then asks. It goes
+    through a gateway, so that the host's mirrors and proxies are used and none of them stays in the image. Raises
+    EngineError where the host is not able, SourceError where the archive is not.
     """
     tool = shutil.which("mmdebstrap")
     if tool is None:
@@ -80,12 +85,13 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
         status.touch()
         Path(scratch).chmod(0o777)  # mmdebstrap as an ordinary user writes with mapped ids
         status.chmod(0o666)
-        with tar.open("wb") as out:
-            _run(_command(tool, release, status), out, release, say)
+        with tar.open("wb") as out, Gateway(Store(), WheelSet(()), archives=_Everything()) as gateway:
+            _run(_command(tool, release, status), {**os.environ, **gateway.build_arguments()}, out, release, say)
         repository, _, tag = name_of(release).partition(":")
         say(f"importing {tar.stat().st_size / 1e6:.0f} MB as {repository}:{tag}")
         with tar.open("rb") as stream:
-            engine.import_image(stream, repository, tag, _changes(release, status.read_text(errors="replace")))
+            text = status.read_text(errors="replace")
+            engine.import_image(stream, repository, tag, _changes(release, text, sorted(gateway.hosts)))
     return name_of(release)
 
 
@@ -97,10 +103,20 @@ def _command(tool: str, release: Release, status: Path) -> list[str]:
     return [*command, release.codename, "-"]
 
 
-def _run(command: list[str], out: object, release: Release, say: Callable[[str], None]) -> None:
+class _Everything:
+    """All that mmdebstrap asks for is of the distribution's archive."""
+
+    def __contains__(self, host: object) -> bool:
+        return True
+
+
+def _run(
+    command: list[str], environment: dict[str, str], out: object, release: Release, say: Callable[[str], None]
+) -> None:
     lines: deque[str] = deque(maxlen=60)
     with subprocess.Popen(
         command,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=subprocess.PIPE,
@@ -142,7 +158,7 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     return SourceError(what)
 
 
-def _changes(release: Release, status: str) -> list[str]:
+def _changes(release: Release, status: str, archives: list[str]) -> list[str]:
     """The image's configuration: a shell as in Docker's own images, and what it was made of."""
     packages = sorted(
         f"{match[1]}={match[2]}"
@@ -154,5 +170,7 @@ def _changes(release: Release, status: str) -> list[str]:
         "bootstrap.date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         "bootstrap.packages": hashlib.sha256("\n".join(packages).encode()).hexdigest(),
     }
+    if archives:
+        labels[ARCHIVES.removeprefix(f"{LABEL}.")] = ",".join(archives)
     path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     return ['CMD ["bash"]', path, *(f'LABEL {LABEL}.{key}="{value}"' for key, value in labels.items())]

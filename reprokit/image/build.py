@@ -72,7 +72,9 @@ def build(
         run.check_host(engine, target, say)
         say(f"base {base.described}")
         inputs = _at_hand(target, inputs, store, say)
-        with Gateway(store, inputs.wheels, inputs.commits) as gateway:
+        if inputs.wheels.wheels or inputs.commits:
+            say(f"from the store: {inputs.described}")
+        with Gateway(store, inputs.wheels, inputs.commits, archives=base.archives) as gateway:
             traffic(gateway)
             end = run.Run(engine, target, options, inputs, gateway, watch).go()
         seconds = time.monotonic() - started

@@ -43,6 +43,12 @@ class Inputs:
         )
 
     @property
+    def described(self) -> str:
+        """What the gateway serves, for people."""
+        size = sum(w.size for w in self.wheels.wheels) / 1e6
+        return f"{len(self.wheels.wheels)} wheels ({size:.0f} MB), {len(self.commits)} git commits"
+
+    @property
     def arguments(self) -> dict[str, str]:
         """Build arguments that the Dockerfile declares."""
         offered = {"REPROKIT_GIT": GIT_URL, "REPROKIT_WHEELS": index_url(self.wheels)}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import urllib.request
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -39,42 +41,73 @@ def proxy_authorization(proxy: SplitResult) -> dict[str, str]:
 
 
 def forward(handler: Handler, address: SplitResult) -> None:
-    """Send the handler's request on and stream the answer back; 502 with the reason where that fails."""
-    host = address.hostname or ""
-    headers = [(k, v) for k, v in handler.headers.items() if k.lower() not in _HOP_BY_HOP]
-    length = int(handler.headers.get("Content-Length") or 0)
+    """Send the handler's request on and stream the answer back; 502 with the reason where that fails.
+
+    A file of a distribution's archive is asked for at the host's own mirror first.
+    """
     if handler.headers.get("Transfer-Encoding"):
         handler.close_connection = True
         handler.refuse(411, "a request body must state its length")
         return
-    proxy = host_proxy("http", host)
-    target = address._replace(scheme="", netloc="").geturl() or "/"
-    if proxy is None:
-        upstream = http.client.HTTPConnection(host, address.port or 80, timeout=_TIMEOUT_S)
-    else:
-        upstream = http.client.HTTPConnection(proxy.hostname or "", proxy.port or 80, timeout=_TIMEOUT_S)
-        target = address.geturl()
-        headers += proxy_authorization(proxy).items()
+    mirror = handler.gateway.mirrored(address) if handler.command in ("GET", "HEAD") else None
+    if mirror is not None:
+        with contextlib.suppress(_Unreachable), _ask(handler, mirror) as answer:
+            if answer.status < 400:
+                _relay(handler, answer)
+                return
     try:
-        upstream.putrequest(handler.command, target, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers:
-            upstream.putheader(name, value)
-        upstream.putheader("Connection", "close")
-        upstream.endheaders()
-        while length > 0 and (block := handler.rfile.read(min(length, _BLOCK))):
-            upstream.send(block)
-            length -= len(block)
-        answer = upstream.getresponse()
-    except (OSError, http.client.HTTPException) as error:
+        with _ask(handler, address) as answer:
+            _relay(handler, answer)
+    except _Unreachable as error:
         handler.close_connection = True
-        via = f" through the proxy {redact(proxy.geturl())}" if proxy else ""
-        handler.refuse(502, f"cannot reach {host}{via}: {error or type(error).__name__}")
-        upstream.close()
-        return
+        handler.refuse(502, str(error))
+
+
+class _Unreachable(OSError):
+    pass
+
+
+@contextlib.contextmanager
+def _ask(handler: Handler, address: SplitResult) -> Iterator[http.client.HTTPResponse]:
+    host = address.hostname or ""
+    proxy = host_proxy(address.scheme, host) or handler.gateway.apt_proxy(address)
+    upstream, target, extra = _connection(address, proxy)
     try:
-        _relay(handler, answer)
+        try:
+            upstream.putrequest(handler.command, target, skip_host=True, skip_accept_encoding=True)
+            upstream.putheader("Host", address.netloc.rpartition("@")[2])
+            passed = [(k, v) for k, v in handler.headers.items() if k.lower() not in {*_HOP_BY_HOP, "host"}]
+            for name, value in [*passed, *extra.items()]:
+                upstream.putheader(name, value)
+            upstream.putheader("Connection", "close")
+            upstream.endheaders()
+            length = int(handler.headers.get("Content-Length") or 0)
+            while length > 0 and (block := handler.rfile.read(min(length, _BLOCK))):
+                upstream.send(block)
+                length -= len(block)
+            answer = upstream.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            via = f" through the proxy {redact(proxy.geturl())}" if proxy else ""
+            raise _Unreachable(f"cannot reach {host}{via}: {error or type(error).__name__}") from None
+        yield answer
     finally:
         upstream.close()
+
+
+def _connection(
+    address: SplitResult, proxy: SplitResult | None
+) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
+    """A connection for this address, what is asked for on it, and the headers that the proxy wants."""
+    path = address._replace(scheme="", netloc="").geturl() or "/"
+    host, secure = address.hostname or "", address.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    if proxy is None:
+        return kind(host, address.port, timeout=_TIMEOUT_S), path, {}
+    upstream = kind(proxy.hostname or "", proxy.port or 80, timeout=_TIMEOUT_S)
+    if not secure:
+        return upstream, address.geturl(), proxy_authorization(proxy)
+    upstream.set_tunnel(host, address.port or 443, proxy_authorization(proxy))
+    return upstream, path, {}
 
 
 def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:

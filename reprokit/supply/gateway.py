@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply import forward, gitserver, tunnel, wheelserver
+from reprokit.supply.aptsettings import AptSettings, read_settings
 from reprokit.supply.git import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.wheels import WheelSet
@@ -43,12 +45,20 @@ class Gateway:
     """Use as a context manager: the proxy answers inside it."""
 
     def __init__(
-        self, store: Store, wheels: WheelSet, commits: Iterable[Commit] = (), policy: Policy = pass_all
+        self,
+        store: Store,
+        wheels: WheelSet,
+        commits: Iterable[Commit] = (),
+        policy: Policy = pass_all,
+        archives: Container[str] = (),
     ) -> None:
+        """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in."""
         self.store = store
         self.wheels = wheels
         self.commits = tuple(commits)
         self.policy = policy
+        self.archives = archives
+        self.apt = AptSettings()
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
         self.bytes_served = 0
@@ -59,6 +69,7 @@ class Gateway:
     def __enter__(self) -> Gateway:
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self.repositories = gitserver.prepare(self.commits, self.store, Path(self._scratch.name))
+        self.apt = read_settings()
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
@@ -86,6 +97,15 @@ class Gateway:
     def allows(self, authorization: str | None) -> bool:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()
         return hmac.compare_digest((authorization or "").encode(), expected.encode())
+
+    def mirrored(self, address: SplitResult) -> SplitResult | None:
+        """Where the host itself would fetch this file of an archive, if elsewhere."""
+        return self.apt.mirrored(address) if address.hostname in self.archives else None
+
+    def apt_proxy(self, address: SplitResult) -> SplitResult | None:
+        """The proxy that the host's apt uses, for what looks like apt's: other programs never heard of it."""
+        found = self.apt.proxy(address.hostname or "") if re.search(r"/(dists|pool)/", address.path) else None
+        return urlsplit(found) if found else None
 
     def reached(self) -> None:
         with self._lock:

@@ -18,6 +18,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.image import build as build_module
 from reprokit.image.build import BuildResult, build
+from reprokit.image.dockercli import find_cli
 from reprokit.image.events import Event
 from reprokit.image.render import Rendered
 from reprokit.image.run import Options
@@ -93,6 +94,22 @@ def base(engine: Engine) -> Iterator[str]:
     engine.import_image(io.BytesIO(root_file_system()), name, "1", ["ENV PATH=/bin"])
     yield f"{name}:1"
     engine.remove_image(f"{name}:1", force=True)
+
+
+@pytest.fixture(params=["classic", "buildkit"])
+def builder(request: pytest.FixtureRequest) -> str:
+    """Each builder in turn; BuildKit where a Docker CLI has it."""
+    if request.param == "buildkit" and not has_buildkit():
+        pytest.skip("no Docker CLI here can use BuildKit")
+    return request.param
+
+
+def has_buildkit() -> bool:
+    try:
+        find_cli()
+    except EngineError:
+        return False
+    return True
 
 
 @pytest.fixture

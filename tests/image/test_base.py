@@ -192,7 +192,7 @@ def test_packages_are_hashed_whatever_their_order():
     entries = ["Package: a\nStatus: ok\nVersion: 1.0\n", "Package: b\nDescription: x\n y\nVersion: 2:3\n"]
 
     def label(status: str) -> str:
-        return next(line for line in bootstrap._changes(release, status) if "bootstrap.packages" in line)
+        return next(line for line in bootstrap._changes(release, status, []) if "bootstrap.packages" in line)
 
     assert label("\n".join(entries)) == label("\n".join(entries[::-1]))
     assert label("\n".join(entries)) != label("\n".join(entries).replace("1.0", "1.1"))

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.engine
 MADE = "# block tool\nENV TOOL=1\nRUN echo made >/made; echo some output\n"
 
 
-@pytest.mark.parametrize("builder", ["classic", "buildkit"])
 def test_an_image_says_what_it_is(builds, engine, inside, builder: str):
     result = builds(MADE, builder=builder)
     assert result.built and result.name == f"reprokit/{builds.target.label}"
@@ -39,10 +38,9 @@ def test_an_image_says_what_it_is(builds, engine, inside, builder: str):
     assert Output("some output") in builds.events
 
 
-@pytest.mark.parametrize("builder", ["classic", "buildkit"])
 def test_the_same_inputs_are_built_once(builds, builder: str):
     first = builds(MADE, builder=builder)
-    again = builds(MADE, builder="classic" if builder == "buildkit" else "buildkit")
+    again = builds(MADE, builder="classic")
     assert not again.built and again.image_id == first.image_id and again.log is None
     assert not builds.seen(Step)
     assert builds(MADE, builder=builder, no_cache=True).built
@@ -58,7 +56,6 @@ def test_another_gateway_is_the_same_layer(builds):
     assert builds.events[step + 1] == Cached()
 
 
-@pytest.mark.parametrize("builder", ["classic", "buildkit"])
 def test_the_gateway_is_there_in_a_build_and_nowhere_after(builds, engine, inside, builder: str, monkeypatch):
     urls: list[str] = []
     monkeypatch.setattr(run.Run, "__init__", _noting(run.Run.__init__, urls))
@@ -96,7 +93,6 @@ def test_log_and_record(builds, home):
     assert record["hosts_asked"] == {} and record["builder"] == "classic"
 
 
-@pytest.mark.parametrize("builder", ["classic", "buildkit"])
 def test_a_failed_step_names_its_block_and_first_cause(builds, home, builder: str):
     broken = "# block later\nRUN echo 'x.cc:3:1: error: no such thing'; echo 'make: *** [all] Error 2'; exit 3\n"
     with pytest.raises(WorkFailed) as error:

@@ -77,7 +77,6 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("builder", ["classic", "buildkit"])
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder: str, sent: int, code: int):
     name = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"

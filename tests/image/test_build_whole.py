@@ -16,6 +16,8 @@ import pytest
 
 from reprokit.errors import ReprokitError
 
+from .conftest import has_buildkit
+
 pytestmark = pytest.mark.engine
 
 RECIPE = """\
@@ -81,6 +83,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
         assert done.returncode == 0, done.stderr
         return done, time.monotonic() - started
 
+    builders = ["classic", "buildkit"] if has_buildkit() else ["classic"]
     image = f"reprokit/{recipe}:v"
     look = (
         "cat /opt/top/top.txt /opt/top/3rd/leaf.txt; ls /opt/top; python3 -c 'import six; print(six.__version__)';"
@@ -89,7 +92,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
     )
     try:
         seen, inputs = [], set()
-        for builder in ("classic", "buildkit"):
+        for builder in builders:
             # Without its cache once, so that all is fetched; the cache of the other builder may save time.
             done, _ = build("--builder", builder, *(["--no-cache"] if builder == "classic" else []))
             assert "base debian:12: " in done.stderr and f"{image} built in" in done.stdout
@@ -98,7 +101,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
             inputs.add(labels["reprokit.inputs"])
             text = json.dumps([engine.image(image), engine.history(image)])
             assert "127.0.0.1" not in text and "_proxy" not in text.lower()
-        assert _without_host(seen[0]) == _without_host(seen[1])
+        assert _without_host(seen[0]) == _without_host(seen[-1])
         assert seen[0].startswith("top.txtleaf.txt") and "1.16.0" in seen[0]
         assert "new.txt" not in seen[0] and ".whl" not in seen[0] and "proxy" not in seen[0].lower()
         assert len(inputs) == 1
@@ -112,7 +115,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
         with contextlib.suppress(ReprokitError):
             engine.remove_image(image, force=True)
     records = [json.loads(p.read_text()) for p in sorted((tmp_path / "home" / "state" / "builds").iterdir())]
-    assert [r["builder"] for r in records] == ["classic", "buildkit"]
+    assert [r["builder"] for r in records] == builders
     assert records[0]["hosts_asked"] and records[0]["bytes_through_gateway"] > 1_000_000
     for record in records:
         assert record["asked_in_vain"] == {}

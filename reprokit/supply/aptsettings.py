@@ -1,0 +1,89 @@
+"""The host's own way to its distribution's packages: its mirrors and apt's own proxy.
+
+They are used while an image is built and never written into it, whose sources stay the distribution's public ones.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+_APT = Path("/etc/apt")
+_TIMEOUT_S = 5
+
+
+@dataclass(frozen=True)
+class AptSettings:
+    """`mirrors` by the last folder of an archive's address (such as `debian-security`), `proxies` by host."""
+
+    mirrors: dict[str, str] = field(default_factory=dict)
+    proxies: dict[str, str] = field(default_factory=dict)
+
+    def mirrored(self, address: SplitResult) -> SplitResult | None:
+        """Where the host itself would ask for this file of an archive; None where it would ask there."""
+        folder, slash, rest = address.path.lstrip("/").partition("/")
+        mirror = self.mirrors.get(folder)
+        if mirror is None or not slash:
+            return None
+        found = urlsplit(f"{mirror}/{rest}")
+        return None if found.hostname == address.hostname else found
+
+    def proxy(self, host: str) -> str | None:
+        """apt's proxy for this host. `DIRECT` is apt's word for none."""
+        found = self.proxies.get(host, self.proxies.get(""))
+        return None if found in (None, "", "DIRECT") else found
+
+
+def read_settings(folder: Path = _APT) -> AptSettings:
+    """The settings of this host, empty where it has no apt."""
+    texts = []
+    for file in [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]:
+        if file.suffix in (".list", ".sources"):
+            try:
+                texts.append(file.read_text(encoding="utf-8", errors="replace"))
+            except OSError:
+                continue
+    try:
+        command = ["apt-config", "dump", "Acquire::http::Proxy"]
+        dump = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        dump = ""
+    return AptSettings(mirrors_of(texts), proxies_of(dump))
+
+
+def mirrors_of(texts: Iterable[str]) -> dict[str, str]:
+    """The first mirror of each of the distributions' archives in apt's sources, of either format.
+
+    Another vendor's archive may end in `debian` too (`/linux/debian`), but not under a host that serves `/debian`.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        lines = re.findall(r"^deb(?:-src)?\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.MULTILINE)
+        stanzas = [
+            u
+            for uris in re.findall(r"^URIs:(.*(?:\n[ \t].*)*)", text, re.MULTILINE | re.IGNORECASE)
+            for u in uris.split()
+        ]
+        for uri in (*lines, *stanzas):
+            path = urlsplit(uri).path.rstrip("/")
+            folder = path.rpartition("/")[2]
+            if uri.startswith(("http://", "https://")) and folder in (
+                "debian",
+                "debian-security",
+                "ubuntu",
+                "ubuntu-ports",
+            ):
+                found.setdefault(folder, uri.rstrip("/"))
+    return found
+
+
+def proxies_of(dump: str) -> dict[str, str]:
+    """`apt-config dump Acquire::http::Proxy` as proxies by host; the general one has the empty name."""
+    pairs = re.findall(r'^Acquire::http::Proxy(?:::(\S+))? "([^"]*)";', dump, re.MULTILINE)
+    return dict(pairs)
