@@ -55,12 +55,13 @@ def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = la
 
 def _local(engine: Engine, reference: str) -> Base | None:
     plain, _, digest = reference.partition("@")
-    # The engine knows an image by name:tag or by name@digest, not by both at once.
-    name = f"{_repository(plain)}@{digest}" if digest else reference
-    image = engine.image(name)
-    if image:
-        digests = [d.partition("@")[2] for d in image.get("RepoDigests") or []]
-        return _base(reference, name, image, "engine", digest or next(iter(digests), ""))
+    # The engine knows an image by name:tag or by name@digest, not by both at once; one that a mirror served has the
+    # digest under the mirror's name only.
+    for name in ([f"{_repository(plain)}@{digest}"] if digest else []) + [plain]:
+        image = engine.image(name)
+        digests = [d.partition("@")[2] for d in (image or {}).get("RepoDigests") or []]
+        if image and (not digest or digest in digests):
+            return _base(reference, name, image, "engine", digest or next(iter(digests), ""))
     release = bootstrap.release_of(reference)
     image = engine.image(bootstrap.name_of(release)) if release else None
     if release and image:
