@@ -10,9 +10,12 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import docker
 import pytest
 from filelock import FileLock
 
@@ -91,12 +94,15 @@ def _clean(engine: Engine, recipe: str) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user stands here; all that reprokit keeps is below it."""
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("REPROKIT_RECIPES", raising=False)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The user stands here; all that reprokit keeps is below it. Other users may pass, unlike in pytest's folders."""
+    with tempfile.TemporaryDirectory(prefix="reprokit-test-") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("REPROKIT_HOME", f"{folder}/home")
+        monkeypatch.delenv("REPROKIT_RECIPES", raising=False)
+        monkeypatch.chdir(folder)
+        yield Path(folder)
+        monkeypatch.undo()
 
 
 @pytest.fixture
@@ -161,3 +167,21 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def when_up() -> Callable[[Path, subprocess.Popen[bytes]], Engine]:
+    """`when_up(folder, daemon)`: the engine that a test has started, with its socket `s` and its `log` in a folder."""
+
+    def wait(folder: Path, daemon: subprocess.Popen[bytes]) -> Engine:
+        end = time.monotonic() + 40
+        while True:
+            try:
+                client = docker.APIClient(f"unix://{folder / 's'}", timeout=120)
+                client.ping()
+                return Engine(client)
+            except (docker.errors.DockerException, OSError):
+                assert daemon.poll() is None and time.monotonic() < end, (folder / "log").read_text()[-2000:]
+                time.sleep(0.2)
+
+    return wait

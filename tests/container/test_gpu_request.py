@@ -9,11 +9,9 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
 
 from reprokit.container.execute import execute
@@ -164,7 +162,7 @@ subprocess.run(["nsenter", "-t", str(state["pid"]), "-m", "mknod", "-m", "666", 
 
 
 @pytest.fixture(scope="module")
-def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Path]]:
+def hooked(tmp_path_factory: pytest.TempPathFactory, when_up) -> Iterator[tuple[Engine, Path]]:
     """A second engine whose PATH begins with the hook, and the file in which the hook notes what was asked."""
     if os.getuid() != 0 or not shutil.which("dockerd"):
         pytest.skip("a second engine needs root and dockerd")
@@ -191,22 +189,10 @@ def hooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, P
         stderr=subprocess.STDOUT,
     )
     try:
-        yield _when_up(folder, daemon), hook.with_name("asked")
+        yield when_up(folder, daemon), hook.with_name("asked")
     finally:
         daemon.terminate()
         daemon.wait(30)
-
-
-def _when_up(folder: Path, daemon: subprocess.Popen) -> Engine:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            client = docker.APIClient(f"unix://{folder / 's'}", timeout=60)
-            client.ping()
-            return Engine(client)
-        except (docker.errors.DockerException, OSError):
-            assert daemon.poll() is None and time.monotonic() < end, (folder / "log").read_text()[-2000:]
-            time.sleep(0.2)
 
 
 def test_a_device_arrives_through_the_hook(engine, hooked, made, sh):
