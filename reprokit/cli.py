@@ -41,8 +41,18 @@ VERBS = {
 _ClickException: Any = typer.BadParameter.__mro__[2]
 
 
+class _Interrupted(Exception):
+    """Ctrl-C, kept from typer, which would end without a word."""
+
+
 class _LazyGroup(TyperGroup):
     """Loads a verb's module only when the verb is called."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -106,7 +116,7 @@ def main() -> NoReturn:
         usage = f"hint: see `{context.command_path} --help`" if context else "hint: see `reprokit --help`"
         _say(f"error: {error.format_message()}", usage if error.format_message() else "")
         code = error.exit_code
-    except (KeyboardInterrupt, typer.Abort):
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):
         _say("interrupted")
         code = 130
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does

@@ -329,7 +329,9 @@ def _no_engine(error: Exception) -> EngineError:
             'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
         )
     return EngineError(
-        f"no Docker Engine answers: {cause}", host, "start it with `sudo systemctl start docker`; in a checkout `make demo` installs and starts one"
+        f"no Docker Engine answers: {cause}",
+        host,
+        "start it with `sudo systemctl start docker`; in a checkout `make demo` installs and starts one",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -86,3 +87,15 @@ def test_completion_offers_recipes_then_variants():
     assert "fused-attention" in completion.targets("fus")
     assert "fused-attention:cpu" in completion.targets("fused-attention:")
     assert completion.targets("nothing-of-that-name:") == []
+
+
+def test_ctrl_c_says_so_and_exits_130(tmp_path):
+    # A recipe that is a named pipe holds the verb until the signal comes.
+    (tmp_path / "recipes").mkdir()
+    os.mkfifo(tmp_path / "recipes" / "x.yaml")
+    verb = subprocess.Popen([*REPROKIT, "show", "x"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    writer = os.open(tmp_path / "recipes" / "x.yaml", os.O_WRONLY)  # returns once the verb reads
+    verb.send_signal(signal.SIGINT)
+    _, said = verb.communicate(timeout=30)
+    os.close(writer)
+    assert (verb.returncode, said) == (130, "interrupted\n")
