@@ -129,8 +129,8 @@ def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:
         return
     try:
         while block := answer.read1(_BLOCK):
-            handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
             handler.gateway.served(len(block))
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
     except (OSError, http.client.HTTPException):
         handler.close_connection = True  # a cut body must not look whole
         return
