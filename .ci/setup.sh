@@ -93,6 +93,10 @@ find_missing() {
         "$python" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
             packages="$packages $release-dev"
+        # Tests push to a real registry, and start an engine without root.
+        has docker-registry || packages="$packages docker-registry"
+        has rootlesskit || packages="$packages rootlesskit"
+        has newuidmap || packages="$packages uidmap"
     fi
     [ "$needs_engine" = yes ] || return 0
     if [ "$engine" = absent ] && ! has dockerd; then

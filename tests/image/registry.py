@@ -1,96 +1,83 @@
-"""A registry of one image in this process: what an engine asks of one when it pulls (OCI distribution spec)."""
+"""A registry for tests: the distribution's `docker-registry`, on a free port of loopback."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import io
+import re
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
 
-_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+from reprokit.engine import Engine
 
-
-def digest_of(data: bytes) -> str:
-    return "sha256:" + hashlib.sha256(data).hexdigest()
+_CONFIG = """
+version: 0.1
+log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}
+storage: {{filesystem: {{rootdirectory: {folder}/data}}}}
+http: {{addr: "{host}"}}
+"""
 
 
 class Registry:
-    """Serves `layer` (a tar) as an image under every tag of `repository`."""
+    """Serves `layer` (a tar) as the image `repository:1`, or nothing at all; `digest` is that image's."""
 
-    def __init__(self, repository: str, layer: bytes) -> None:
-        packed = gzip.compress(layer, 1, mtime=0)
-        config = json.dumps(
-            {
-                "architecture": "amd64",
-                "os": "linux",
-                "config": {"Env": ["PATH=/bin"]},
-                "rootfs": {"type": "layers", "diff_ids": [digest_of(layer)]},
-                "history": [{"created_by": "a test"}],
-            }
-        ).encode()
-        manifest = json.dumps(
-            {
-                "schemaVersion": 2,
-                "mediaType": _MANIFEST,
-                "config": _entry("application/vnd.docker.container.image.v1+json", config),
-                "layers": [_entry("application/vnd.docker.image.rootfs.diff.tar.gzip", packed)],
-            }
-        ).encode()
-        self.digest = digest_of(manifest)
-        self.asked: list[str] = []
-        blobs = {digest_of(data): data for data in (packed, config)}
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                outer.asked.append(self.path)
-                prefix = f"/v2/{repository}/"
-                kind, _, name = self.path.removeprefix(prefix).partition("/")
-                if self.path == "/v2/":
-                    self._send(200, b"{}", "application/json")
-                elif not self.path.startswith(prefix) or (kind == "blobs" and name not in blobs):
-                    self._send(
-                        404,
-                        b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}',
-                        "application/json",
-                    )
-                elif kind == "manifests":
-                    self._send(200, manifest, _MANIFEST)
-                else:
-                    self._send(200, blobs[name], "application/octet-stream")
-
-            do_HEAD = do_GET
-
-            def _send(self, status: int, body: bytes, kind: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(body)))
-                self.send_header("Docker-Content-Digest", digest_of(body))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server.server_port}"
+    def __init__(self, engine: Engine, repository: str = "", layer: bytes = b"") -> None:
+        self._engine, self._repository, self._layer = engine, repository, layer
+        self._folder = tempfile.TemporaryDirectory()
+        self.digest = ""
 
     def __enter__(self) -> Registry:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.host = f"127.0.0.1:{probe.getsockname()[1]}"
+        folder = Path(self._folder.name)
+        (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=self.host))
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self._server = subprocess.Popen(
+                ["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
+            )
+        self._wait()
+        if self._layer:
+            self._push()
+        self._before = len(self._requests())
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.terminate()
+        self._server.wait(30)
+        self._folder.cleanup()
 
+    @property
+    def asked(self) -> list[str]:
+        """The paths that were asked for since the registry was ready."""
+        return self._requests()[self._before :]
 
-def _entry(kind: str, data: bytes) -> dict[str, object]:
-    return {"mediaType": kind, "size": len(data), "digest": digest_of(data)}
+    def _requests(self) -> list[str]:
+        return re.findall(r'"(?:GET|HEAD|PUT|POST|PATCH) (\S+) HTTP', self._log.read_text(errors="replace"))
+
+    def _wait(self) -> None:
+        host, port = self.host.split(":")
+        for _ in range(300):
+            if self._server.poll() is not None:
+                raise RuntimeError(self._log.read_text(errors="replace"))
+            try:
+                socket.create_connection((host, int(port)), 1).close()
+                return
+            except OSError:
+                time.sleep(0.1)
+        raise TimeoutError("docker-registry did not come up")
+
+    def _push(self) -> None:
+        name = f"{self.host}/{self._repository}"
+        self._engine.import_image(io.BytesIO(self._layer), name, "1", ["ENV PATH=/bin"])
+        for event in self._engine.api.push(name, tag="1", stream=True, decode=True):
+            if "error" in event:
+                raise RuntimeError(event["error"])
+            self.digest = event.get("aux", {}).get("Digest", self.digest)
+        self._engine.remove_image(f"{name}:1", force=True)

@@ -43,7 +43,7 @@ def test_the_engines_own_comes_first(engine, base):
 
 @engine_test
 def test_a_registry_serves_it_by_digest(engine, repository):
-    with Registry(repository, root_file_system()) as registry:
+    with Registry(engine, repository, root_file_system()) as registry:
         reference = f"{registry.host}/{repository}:1"
         said: list[str] = []
         found = resolve_base(engine, reference, said.append)
@@ -60,7 +60,7 @@ def test_a_registry_serves_it_by_digest(engine, repository):
 @engine_test
 def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, repository, monkeypatch):
     # `library/` is what Docker Hub calls the folder of names without one.
-    with Registry("other", b"") as wrong, Registry(f"cache/library/{repository}", root_file_system()) as right:
+    with Registry(engine) as wrong, Registry(engine, f"cache/library/{repository}", root_file_system()) as right:
         monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", f"{wrong.host}, {right.host}/cache/")
         monkeypatch.setattr(base_module, "_REGISTRY_TIMEOUT_S", 3)
         found = resolve_base(engine, f"{repository}:1")
@@ -75,7 +75,7 @@ def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, repository, monk
 
 @engine_test
 def test_what_nobody_serves_is_named_with_all_that_was_tried(engine, monkeypatch):
-    with Registry("other", b"") as empty:
+    with Registry(engine) as empty:
         monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", empty.host)
         reference = f"{empty.host}/team/gone:1"
         with pytest.raises(SourceError) as error:

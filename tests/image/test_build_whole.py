@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 
 from reprokit.errors import ReprokitError
 
-from .conftest import has_buildkit
+from .conftest import can_buildkit
 
 pytestmark = pytest.mark.engine
 
@@ -76,14 +74,13 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
     (tmp_path / "recipes" / f"{recipe}.yaml").write_text(RECIPE.format(name=recipe, commit=old))
     environment = {**os.environ, **forge.settings, "REPROKIT_HOME": str(tmp_path / "home")}
 
-    def build(*options: str, **more: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    def build(*options: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "reprokit", "build", recipe, *options]
-        started = time.monotonic()
         done = subprocess.run(command, cwd=tmp_path, env={**environment, **more}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        return done, time.monotonic() - started
+        return done
 
-    builders = ["classic", "buildkit"] if has_buildkit() else ["classic"]
+    builders = ["classic", "buildkit"] if can_buildkit() else ["classic"]
     image = f"reprokit/{recipe}:v"
     look = (
         "cat /opt/top/top.txt /opt/top/3rd/leaf.txt; ls /opt/top; python3 -c 'import six; print(six.__version__)';"
@@ -96,7 +93,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
             if seen:  # else the second finds it built
                 engine.remove_image(image, force=True)
             # Without its cache once, so that all is fetched; the cache of the other builder may save time.
-            done, _ = build("--builder", builder, *(["--no-cache"] if builder == "classic" else []))
+            done = build("--builder", builder, *(["--no-cache"] if builder == "classic" else []))
             assert "base debian:12: " in done.stderr and f"{image} built in" in done.stdout
             seen.append(inside(image, look))
             labels = engine.image(image)["Config"]["Labels"]
@@ -109,10 +106,8 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
         assert len(inputs) == 1
         # Unchanged: no pip, no git, no network.
         (tmp_path / "bin").mkdir()
-        done, seconds = build(PATH=str(tmp_path / "bin"), PIP_NO_INDEX="1")
+        done = build(PATH=str(tmp_path / "bin"), PIP_NO_INDEX="1")
         assert f"{image} is up to date" in done.stdout and done.stderr == ""
-        assert seconds < 3  # 0.5 s measured on an idle machine; `make bench` holds it to 1.5
-        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 150_000  # KiB, of all children of this test
     finally:
         with contextlib.suppress(ReprokitError):
             engine.remove_image(image, force=True)
