@@ -97,13 +97,14 @@ def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder:
 
 
 class OtherEngine:
-    """A dockerd of its own, with no network of its own to set up."""
+    """A dockerd in namespaces of its own, which take its containers and mounts along when it dies."""
 
     def __init__(self, folder: Path, data: Path) -> None:
         self.socket = folder / "d.sock"
         self.log = folder / "log"
-        # In a network of its own: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
-        command = ["unshare", "--net", "dockerd", f"--host=unix://{self.socket}", f"--data-root={data}"]
+        # The network too: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
+        command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command += ["dockerd", f"--host=unix://{self.socket}", f"--data-root={data}"]
         command += [f"--exec-root={folder / 'exec'}"]
         command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false", "--storage-driver=vfs"]
         with self.log.open("w") as log:
