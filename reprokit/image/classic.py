@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image.builders import Plan, base_argument
 from reprokit.image.context import context_tar
 from reprokit.image.events import Built, Cached, Event, Failed, Output, Step
+from reprokit.image.quoting import env, word
 
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
@@ -27,12 +28,11 @@ class Classic:
 
     def run(self, plan: Plan) -> Generator[Event, None, None]:
         """Build. Raises EngineError where the engine goes away."""
-        context = context_tar({"Dockerfile": plan.rendered.dockerfile.encode()})
+        context = context_tar({"Dockerfile": (plan.rendered.dockerfile + label_line(plan.labels)).encode()})
         stream = self.engine.build(
             context,
             tag=plan.name,
             buildargs={**plan.arguments, **plan.proxies, **base_argument(plan, plan.base_id)},
-            labels=dict(plan.labels),
             network_mode="host",
             nocache=plan.no_cache,
             rm=True,
@@ -55,7 +55,7 @@ class Classic:
                 image_id = line["aux"]["ID"]
             elif match := _STEP.fullmatch(line):
                 number = int(match[1])
-                # The engine adds a step for each label; no line of the Dockerfile stands for them.
+                # The last one is that of the labels, which no line of the rendered Dockerfile stands for.
                 if number <= len(plan.rendered.steps):
                     block = plan.rendered.block_of_step(number)
                     step = Step(number, len(plan.rendered.steps), block, " ".join(match[3].split()))
@@ -80,6 +80,12 @@ class Classic:
                 self.engine.remove(self.running, force=True)
                 return
             time.sleep(0.1)
+
+
+def label_line(labels: Mapping[str, str]) -> str:
+    """All labels as one instruction: the engine would make a step of each that it is given beside the Dockerfile."""
+    pairs = (f"{word(name)}={env(value)}" for name, value in labels.items())
+    return f"LABEL {' '.join(pairs)}\n"
 
 
 def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:

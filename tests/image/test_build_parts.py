@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reprokit.errors import EngineError, SourceError, WorkFailed
+from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
 from reprokit.image import dockercli
 from reprokit.image.base import Base
 from reprokit.image.buildkit import _Reader
-from reprokit.image.classic import _lines
+from reprokit.image.classic import _lines, label_line
 from reprokit.image.context import context_tar
 from reprokit.image.events import Cached, Failed, Note, Output, Step
 from reprokit.image.explain import explain
@@ -339,3 +342,16 @@ def test_small_words():
     assert (clock(61.9), size(999), size(1_500_000), size(2.5e9)) == ("1:01", "999 B", "2 MB", "2.5 GB")
     meter = Meter()
     assert [meter.rate(0.0, 0), meter.rate(1.0, 100), meter.rate(10.0, 1000)] == [0.0, 100.0, 100.0]
+
+
+@given(st.dictionaries(st.from_regex(r"reprokit\.[a-z-]{1,12}", fullmatch=True), st.text(max_size=40), min_size=1))
+def test_labels_are_one_instruction_and_come_back_as_they_were(given_labels: dict[str, str]):
+    try:
+        line = label_line(given_labels)
+    except UsageError:
+        assert not all(value.isprintable() for value in given_labels.values())
+        return
+    assert line.count("\n") == 1 and line.startswith("LABEL ") and line.endswith('"\n')
+    # A Dockerfile's double quotes know three escapes: of themselves, of the dollar and of the backslash.
+    found = re.findall(r'(reprokit\.[a-z-]+)="((?:\\.|[^"\\])*)"', line)
+    assert {name: re.sub(r'\\(["$\\])', r"\1", value) for name, value in found} == given_labels
