@@ -125,6 +125,7 @@ RUN set -eu; \
         numpy==1.19.5 \
         pandas==1.1.5 \
         psutil==5.8.0 \
+        scikit-learn==1.0.2 \
         scipy==1.5.4 \
         synr==0.5.0 \
         tornado==6.1 \
@@ -140,6 +141,7 @@ RUN set -eu; \
     expect numpy 1.19.5 "$(found numpy)"; \
     expect pandas 1.1.5 "$(found pandas)"; \
     expect psutil 5.8.0 "$(found psutil)"; \
+    expect scikit-learn 1.0.2 "$(found scikit-learn)"; \
     expect scipy 1.5.4 "$(found scipy)"; \
     expect synr 0.5.0 "$(found synr)"; \
     expect tornado 6.1 "$(found tornado)"; \
@@ -246,7 +248,7 @@ RUN set -eu; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
-    for module in cloudpickle nltk pandas scipy xgboost tvm.relay tvm.auto_scheduler tvm.contrib.graph_executor; do \
+    for module in cloudpickle nltk pandas scipy sklearn xgboost tvm.relay tvm.auto_scheduler tvm.contrib.graph_executor; do \
         expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
     done
 
