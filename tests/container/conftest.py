@@ -145,6 +145,19 @@ def sh(engine: Engine) -> Callable[..., str]:
     return run
 
 
+@pytest.fixture
+def processes(engine: Engine, sh: Callable[..., str]) -> Callable[[str], str]:
+    """`processes(container)`: the command lines of what runs in it. The engine's own list needs `ps` on the host."""
+
+    def listed(container: str) -> str:
+        found = engine.container(container)
+        if not found or not found["State"]["Running"]:
+            return ""
+        return sh(container, r"for file in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $file; echo; done; true")
+
+    return listed
+
+
 @pytest.fixture(scope="session")
 def command() -> Callable[..., list[str]]:
     """`command("run", ...)`: the command line as a process of its own would start it."""

@@ -131,7 +131,7 @@ def test_a_program_that_tidies_up_is_heard(made, command):
     assert caller.wait(30) == 130
 
 
-def test_a_reader_that_goes_ends_the_command(engine, made, command):
+def test_a_reader_that_goes_ends_the_command(engine, made, command, processes):
     with subprocess.Popen(
         command("run", made.recipe.name, "--", "yes"),
         stdin=subprocess.DEVNULL,
@@ -141,7 +141,7 @@ def test_a_reader_that_goes_ends_the_command(engine, made, command):
         assert caller.stdout.read(2) == b"y\n"
         caller.stdout.close()
         assert caller.stderr.read() == b""
-    assert "yes" not in str(engine.api.top(ensure_running(engine, made))["Processes"])
+    assert "yes" not in processes(ensure_running(engine, made))
 
 
 def test_an_interrupt_in_execute_ends_the_command(engine, made):

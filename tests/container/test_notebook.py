@@ -38,7 +38,9 @@ def _get(url: str) -> int:
 
 
 @pytest.mark.engine
-def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, command, free_port, sh):
+def test_it_serves_with_a_token_on_loopback_and_ends_with_us(
+    engine, made, command, free_port, sh, processes
+):
     container = f"reprokit-{made.recipe.name}-cpu"
     with subprocess.Popen(
         command("notebook", made.recipe.name, "-p", str(free_port)),
@@ -47,26 +49,29 @@ def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, comma
         stderr=subprocess.DEVNULL,
         text=True,
     ) as server:
-        url = server.stdout.readline().strip()
-        assert url.startswith(f"http://127.0.0.1:{free_port}/lab?token="), server.poll()
-        token = url.partition("token=")[2]
-        assert len(token) >= 32
-        api = f"http://127.0.0.1:{free_port}/api/kernels"
-        assert (_get(api), _get(f"{api}?token={token}"), _get(url)) == (403, 200, 200)
-        started = urllib.request.Request(f"{api}?token={token}", data=b"", method="POST")
-        with urllib.request.urlopen(started, timeout=20) as answer:
-            assert json.load(answer)["name"] == "python3"
-        described = engine.container(container)
-        assert described["NetworkSettings"]["Ports"]["8888/tcp"] == [
-            {"HostIp": "127.0.0.1", "HostPort": str(free_port)}
-        ]
-        processes = str(engine.api.top(container)["Processes"])
-        assert "ipykernel" in processes
-        assert token not in json.dumps(described) + processes
-        assert token not in sh(container, "cat /proc/[0-9]*/cmdline; find / -xdev -name '.reprokit-*'")
-        server.send_signal(signal.SIGINT)
-        assert server.wait(40) == 130
-    assert "ipykernel" not in str(engine.api.top(container)["Processes"])
+        try:
+            url = server.stdout.readline().strip()
+            assert url.startswith(f"http://127.0.0.1:{free_port}/lab?token="), server.poll()
+            token = url.partition("token=")[2]
+            assert len(token) >= 32
+            api = f"http://127.0.0.1:{free_port}/api/kernels"
+            assert (_get(api), _get(f"{api}?token={token}"), _get(url)) == (403, 200, 200)
+            started = urllib.request.Request(f"{api}?token={token}", data=b"", method="POST")
+            with urllib.request.urlopen(started, timeout=20) as answer:
+                assert json.load(answer)["name"] == "python3"
+            described = engine.container(container)
+            assert described["NetworkSettings"]["Ports"]["8888/tcp"] == [
+                {"HostIp": "127.0.0.1", "HostPort": str(free_port)}
+            ]
+            running = processes(container)
+            assert "ipykernel" in running
+            assert token not in json.dumps(described) + running
+            assert token not in sh(container, "cat /proc/[0-9]*/cmdline; find / -xdev -name '.reprokit-*'")
+            server.send_signal(signal.SIGINT)
+            assert server.wait(40) == 130
+        finally:
+            server.kill()  # else a failure above waits for it for ever
+    assert "ipykernel" not in processes(container)
     # What the image has itself is found before Jupyter's own requirements.
     path = sh(container, "python3 -c 'import sys; print(sys.path[-1])'")
     assert path == "/opt/reprokit-jupyter/site\n"

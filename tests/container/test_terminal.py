@@ -117,17 +117,17 @@ def test_run_gives_a_terminal_and_ctrl_c_to_the_command(terminal, made):
     assert run.wait() == 9
 
 
-def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, engine, made):
+def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, processes, made):
     run = terminal("run", made.recipe.name, "--", "sleep", "302")
     end = time.monotonic() + 10
     container = f"reprokit-{made.recipe.name}-cpu"
-    while not engine.container(container) or "302" not in str(engine.api.top(container)["Processes"]):
+    while "sleep 302" not in processes(container):
         assert time.monotonic() < end
         time.sleep(0.1)
     os.kill(run.pid, signal.SIGTERM)
     assert run.wait() == 143
     assert termios.tcgetattr(run.master) == run.before
-    assert "302" not in str(engine.api.top(container)["Processes"])
+    assert "sleep 302" not in processes(container)
 
 
 def test_path_python_and_libraries_are_those_of_the_build(terminal, made, call):
