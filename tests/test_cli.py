@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_a_traceback_only_with_debug(tmp_path, monkeypatch):
 
 def test_output_into_a_closed_pipe_is_no_error():
     done = subprocess.run(
-        f"{sys.executable} -m reprokit schema | head -c 10", shell=True, capture_output=True, text=True, check=False
+        f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10", shell=True, capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
 
