@@ -76,9 +76,8 @@ def test_a_traceback_only_with_debug(tmp_path, monkeypatch):
 
 
 def test_output_into_a_closed_pipe_is_no_error():
-    done = subprocess.run(
-        f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10", shell=True, capture_output=True, text=True, check=False
-    )
+    pipe = f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10"
+    done = subprocess.run(pipe, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
 
