@@ -104,6 +104,8 @@ def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolch
         cpp_extension = _cpp_extension()
         if tools.cuda_home:
             cpp_extension.CUDA_HOME = tools.cuda_home
+        if " " in cpp_extension.TORCH_LIB_PATH:
+            cpp_extension.TORCH_LIB_PATH = _linked(cpp_extension.TORCH_LIB_PATH, folder)
         try:
             cpp_extension.load(
                 name=name,
@@ -118,6 +120,14 @@ def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolch
             raise BuildError(diagnose.explain_load(error)) from error
         except RuntimeError as error:
             raise BuildError(_describe_failure(str(error), folder)) from error
+
+
+def _linked(libraries: str, folder: str) -> str:
+    """A link to torch's libraries: torch hands their folder to the linker without quotes, and a space cuts it short."""
+    link = os.path.join(folder, "torch_lib")
+    if not os.path.islink(link):
+        os.symlink(libraries, link)
+    return link
 
 
 def _cpp_extension() -> Any:
