@@ -1,0 +1,48 @@
+"""Engines that cannot be used, each said in one line with its remedy."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def closed_socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An engine's socket that only its owner may use."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        path = Path(folder) / "docker.sock"
+        server.bind(str(path))
+        server.listen()
+        Path(folder).chmod(0o755)
+        path.chmod(0o600)
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+        yield
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which takes root")
+def test_a_user_whom_the_engine_does_not_know(closed_socket):
+    os.seteuid(NOBODY)
+    try:
+        with pytest.raises(EngineError, match="may not talk to the Docker Engine") as error:
+            Engine.connect()
+    finally:
+        os.seteuid(0)
+    assert error.value.exit_code == 3 and "usermod -aG docker" in error.value.hint
+
+
+def test_no_engine(monkeypatch, tmp_path):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    with pytest.raises(EngineError, match="no Docker Engine answers") as error:
+        Engine.connect()
+    assert error.value.exit_code == 3 and error.value.where == f"unix://{tmp_path}/none"
+    assert "systemctl start docker" in error.value.hint
