@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -26,3 +30,14 @@ def golden(request):
         assert text == file.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The machine's engine. Without one a test is skipped, except where CI or REPROKIT_REQUIRE_ENGINE is set."""
+    try:
+        return Engine.connect()
+    except EngineError as error:
+        if os.environ.get("CI") or os.environ.get("REPROKIT_REQUIRE_ENGINE"):
+            raise
+        pytest.skip(f"no engine: {error.message}")

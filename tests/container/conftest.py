@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import secrets
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from filelock import FileLock
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import remove
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, ReprokitError
+from reprokit.errors import ReprokitError
 from reprokit.recipe.find import Target, target
 
 BASE = "reprokit-test-container-base"
@@ -35,16 +34,6 @@ ENTRYPOINT ["/bin/false"]
 HEALTHCHECK CMD /bin/false
 STOPSIGNAL SIGUSR1
 """
-
-
-@pytest.fixture(scope="session")
-def engine() -> Engine:
-    try:
-        return Engine.connect()
-    except EngineError as error:
-        if os.environ.get("CI") or os.environ.get("REPROKIT_REQUIRE_ENGINE"):
-            raise
-        pytest.skip(f"no engine: {error}")
 
 
 @pytest.fixture(scope="session")

@@ -78,16 +78,6 @@ def root_file_system() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Engine:
-    try:
-        return Engine.connect()
-    except EngineError as error:
-        if must_not_skip():
-            raise
-        pytest.skip(f"no engine: {error.message}")
-
-
-@pytest.fixture(scope="session")
 def base(engine: Engine) -> Iterator[str]:
     """The name of a small base image."""
     name = f"reprokit-test-build-base-{uuid.uuid4().hex[:8]}"
