@@ -25,6 +25,12 @@ def state() -> Path:
     return home() / "state" if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_state_dir("reprokit"))
 
 
+def config_file() -> Path:
+    """The user's configuration: `$REPROKIT_CONFIG`, else `config.yaml` below the platform's configuration folder."""
+    chosen = os.environ.get("REPROKIT_CONFIG")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_config_dir("reprokit")) / "config.yaml"
+
+
 def recipe_dirs() -> list[Path]:
     """Folders that are searched for recipes, first match wins: where the user stands, `$REPROKIT_RECIPES`, ours."""
     chosen = os.environ.get("REPROKIT_RECIPES", "")

@@ -18,9 +18,9 @@ from reprokit import paths
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.offer import Offer
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import WheelSet
 
 # As Docker's own images of both have them: Ubuntu's with all four, Debian's with main.
 _COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
@@ -85,7 +85,7 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
         status.touch()
         Path(scratch).chmod(0o777)  # mmdebstrap as an ordinary user writes with mapped ids
         status.chmod(0o666)
-        with tar.open("wb") as out, Gateway(Store(), WheelSet(()), archives=_Everything()) as gateway:
+        with tar.open("wb") as out, Gateway(Store(), Offer(), archives=_Everything()) as gateway:
             _run(_command(tool, release, status), {**os.environ, **gateway.build_arguments()}, out, release, say)
         repository, _, tag = name_of(release).partition(":")
         say(f"importing {tar.stat().st_size / 1e6:.0f} MB as {repository}:{tag}")

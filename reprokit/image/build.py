@@ -74,7 +74,7 @@ def build(
         inputs = _at_hand(target, inputs, store, say)
         if inputs.wheels.wheels or inputs.commits:
             say(f"from the store: {inputs.described}")
-        with Gateway(store, inputs.wheels, inputs.commits, archives=base.archives) as gateway:
+        with Gateway(store, inputs.offer, archives=base.archives) as gateway:
             traffic(gateway)
             end = run.Run(engine, target, options, inputs, gateway, watch).go()
         seconds = time.monotonic() - started

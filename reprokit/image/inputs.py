@@ -14,7 +14,7 @@ from reprokit.image.blocks import wheel_requirements
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply import git, wheels
-from reprokit.supply.gateway import GIT_URL, index_url
+from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store, key_of
 from reprokit.supply.wheels import Platform, WheelSet
 
@@ -49,10 +49,14 @@ class Inputs:
         return f"{len(self.wheels.wheels)} wheels ({size:.0f} MB), {len(self.commits)} git commits"
 
     @property
+    def offer(self) -> Offer:
+        """What the gateway serves."""
+        return Offer(self.wheels, self.commits)
+
+    @property
     def arguments(self) -> dict[str, str]:
         """Build arguments that the Dockerfile declares."""
-        offered = {"REPROKIT_GIT": GIT_URL, "REPROKIT_WHEELS": index_url(self.wheels)}
-        return {name: value for name, value in offered.items() if _declares(self.rendered, name)}
+        return {name: value for name, value in self.offer.arguments().items() if _declares(self.rendered, name)}
 
 
 def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]) -> Inputs:

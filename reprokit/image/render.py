@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
+from reprokit.image.apt import AptInstall, apt_install
 from reprokit.image.blocks import Use, templates, uses, wheel_requirements
 from reprokit.recipe.find import Target
 from reprokit.recipe.where import where_in
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 class Rendered:
     """A Dockerfile, and which block each of its lines belongs to.
 
-    `spans` are `(first line, last line, block)`, 1-based and without gaps.
+    `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` what apt installs, in order.
     """
 
     dockerfile: str
     spans: tuple[tuple[int, int, str], ...]
+    installs: tuple[AptInstall, ...] = ()
 
     def block_at(self, line: int) -> str:
         """The block that a line belongs to."""
@@ -70,30 +72,64 @@ def render(target: Target) -> Rendered:
 
 
 def _render(target: Target) -> Rendered:
-    used = uses(target)
-    facts = _facts(target)
-    parts: list[tuple[str, str]] = [("base", _head(target, used))]
-    environment = _environment()
-    here = "base"  # the stage that the image grows in
-    parts.append(("base", _part(environment, "final", used[0], facts, [])))
-    for use in (u for u in used if u.spec.build_from == "base"):
-        stage = f"FROM base AS {use.spec.name}\n"
-        parts.append((use.spec.name, stage + _part(environment, "build", use, facts, [])))
-        here = "image"
-    if here == "image":
-        parts.append((used[1].spec.name, "FROM base AS image\n"))
-    before = ["base"]
-    for use in used[1:]:
-        name = use.spec.name
-        text = ""
-        if use.spec.build_from == "image":
-            text = f"FROM {here} AS {name}\n" + _part(environment, "build", use, facts, before)
-            text += f"\nFROM {here} AS with-{name}\n"
-            here = f"with-{name}"
-        parts.append((name, text + _part(environment, "final", use, facts, before)))
-        before.append(name)
-    parts.append(("env", _tail(target)))
-    return _joined(parts)
+    return _Dockerfile(target).render()
+
+
+class _Dockerfile:
+    """One Dockerfile as it grows: its parts, and what apt has installed on the way to the stage at hand."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.uses = uses(target)
+        self.facts = _facts(target)
+        self.parts: list[tuple[str, str]] = []
+        self.installs: list[AptInstall] = []
+        self.of_base: tuple[str, ...] = ()
+        self.of_image: tuple[str, ...] = ()
+
+    def render(self) -> Rendered:
+        self.add("base", _head(self.target, self.uses))
+        self.add("base", self.part("final", self.uses[0], []))
+        self.of_base = self.of_image
+        here = "base"  # the stage that the image grows in
+        for use in (u for u in self.uses if u.spec.build_from == "base"):
+            self.add(use.spec.name, _stage("base", use.spec.name) + self.part("build", use, []))
+            here = "image"
+        if here == "image":
+            self.add(self.uses[1].spec.name, _stage("base", "image"))
+        before = ["base"]
+        for use in self.uses[1:]:
+            name = use.spec.name
+            text = ""
+            if use.spec.build_from == "image":
+                text = _stage(here, name) + self.part("build", use, before) + "\n" + _stage(here, f"with-{name}")
+                here = f"with-{name}"
+            self.add(name, text + self.part("final", use, before))
+            before.append(name)
+        self.add("env", _tail(self.target))
+        return _joined(self.parts, tuple(self.installs))
+
+    def add(self, block: str, text: str) -> None:
+        self.parts.append((block, text))
+
+    def part(self, part: str, use: Use, before: list[str]) -> str:
+        """The `build` or `final` part of a block."""
+        template = _environment().get_template(f"blocks/{use.spec.name}.j2")
+        asked: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        facts = {**self.facts, "block": use.spec.name, "options": use.options, "before": before, "installs": asked}
+        text = "".join(template.blocks[part](template.new_context(facts)))
+        earlier = self.of_base if part == "build" and use.spec.build_from == "base" else self.of_image
+        for packages, components in asked:
+            self.installs.append(AptInstall(use.spec.name, packages, earlier, components))
+            earlier += packages
+        if part == "final":
+            self.of_image = earlier
+        return text
+
+
+def _stage(start: str, name: str) -> str:
+    """A new stage. Every stage declares the archive anew: an ARG ends with its stage."""
+    return f"FROM {start} AS {name}\nARG REPROKIT_APT\n"
 
 
 def _head(target: Target, used: tuple[Use, ...]) -> str:
@@ -104,8 +140,8 @@ def _head(target: Target, used: tuple[Use, ...]) -> str:
         lines.append("ARG REPROKIT_GIT=https://")
     if "wheels" in names:
         lines.append("ARG REPROKIT_WHEELS=")
-    lines.append("FROM ${BASE} AS base")
-    return "\n".join(lines) + "\n"
+    lines.append("ARG REPROKIT_APT=")
+    return "\n".join(lines) + "\n" + _stage("${BASE}", "base")
 
 
 def _tail(target: Target) -> str:
@@ -113,15 +149,7 @@ def _tail(target: Target) -> str:
     return "\n".join([*lines, f"WORKDIR {quoting.word(target.variant.workdir)}"]) + "\n"
 
 
-def _part(
-    environment: ImmutableSandboxedEnvironment, part: str, use: Use, facts: dict[str, Any], before: list[str]
-) -> str:
-    template = environment.get_template(f"blocks/{use.spec.name}.j2")
-    context = template.new_context({**facts, "block": use.spec.name, "options": use.options, "before": before})
-    return "".join(template.blocks[part](context))
-
-
-def _joined(parts: list[tuple[str, str]]) -> Rendered:
+def _joined(parts: list[tuple[str, str]], installs: tuple[AptInstall, ...]) -> Rendered:
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []
     for block, part in parts:
@@ -133,7 +161,7 @@ def _joined(parts: list[tuple[str, str]]) -> Rendered:
             spans.append((line, last, block))
         text += part
         line = last + 1
-    return Rendered(text, tuple(spans))
+    return Rendered(text, tuple(spans), installs)
 
 
 def _facts(target: Target) -> dict[str, Any]:
@@ -210,5 +238,5 @@ def _environment() -> ImmutableSandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= quoting.FILTERS
+    environment.filters |= {**quoting.FILTERS, "apt_install": apt_install}
     return environment

@@ -99,6 +99,9 @@ ImageRef = Annotated[
     StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"),
 ]
 AptPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$")]
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$", max_length=120)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+CondaSpec = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_][a-z0-9_.-]*==?[0-9A-Za-z._+!-]+(=[0-9A-Za-z_.]+)?$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$")]

@@ -36,6 +36,32 @@ class Source(Model):
     keep: bool = Field(default=True, description="false: only blocks that build from it see it")
 
 
+class File(Model):
+    """A plain file by its addresses: a release's archive, a script of an installer."""
+
+    name: f.FileName = Field(description="the name that it is kept under")
+    urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
+    sha256: f.Sha256 | None = Field(default=None, description="if known; else the first `reprokit lock` learns it")
+    path: f.ContainerPath = Field(description="absolute path in the image: of the file, or of the folder with `unpack`")
+    unpack: bool = Field(default=False, description="true: an archive (tar, zip), whose content goes below `path`")
+
+
+class Data(Model):
+    """A file that benchmarks read: fetched for those that name it, and part of no image."""
+
+    name: f.FileName = Field(description="what `inputs` call it")
+    urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
+    sha256: f.Sha256 | None = Field(default=None, description="if known; else the first `reprokit lock` learns it")
+    size: f.Size | None = Field(default=None, description="such as 1.5GB, if known: said before it is fetched")
+
+
+class Sdist(Model):
+    """A release that is on the index as source only. It is built inside the image, never on the host."""
+
+    package: f.WheelRequirement = Field(description="NAME==VERSION")
+    requires: list[f.Line] = Field(default=[], description="what it needs at run time, such as numpy>=1.16")
+
+
 class Block(Model):
     """One use of `images/blocks/NAME.j2`, written `NAME` or `NAME: {option: value}`."""
 
@@ -92,6 +118,13 @@ class Variant(Model):
     wheel_indexes: list[f.HttpUrl] = Field(
         default=[], description="package indexes that are asked where the user's own have no such version"
     )
+    sdists: list[Sdist] = Field(default=[], description="releases without a wheel, for the block wheels")
+    files: list[File] = Field(default=[], description="plain files, for the block files")
+    conda: list[f.CondaSpec] = Field(default=[], description="NAME=VERSION[=BUILD], for the block conda")
+    conda_channels: list[f.Name] = Field(default=["conda-forge"], description="channels, the first one first")
+    historic: bool = Field(
+        default=False, description="true: the authors' own stack, kept to show why it cannot work; never built unasked"
+    )
     env: dict[f.EnvName, f.Line] = Field(default={}, description="environment of its containers")
     workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
     mounts: list[Mount] = Field(default=[], description="folders of the workspace at other paths")
@@ -110,10 +143,17 @@ class Smoke(Model):
 
 
 class Input(Model):
-    """A file that a benchmark reads, and the command that makes it where it is missing."""
+    """A file that a benchmark reads, and where it comes from when it is missing: a command, or the recipe's `data`."""
 
     path: f.WorkspacePath = Field(description="relative to the work folder")
-    make: str = Field(description="run through bash -c in the work folder")
+    make: str = Field(default="", description="run through bash -c in the work folder")
+    data: str = Field(default="", description="a name of the recipe's `data`, which is put at `path`")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Input:
+        if bool(self.make) == bool(self.data):
+            raise ValueError("an input has either `make` or `data`")
+        return self
 
 
 class Value(Model):
@@ -177,7 +217,17 @@ class Recipe(Model):
     variants: dict[f.Name, Variant] = Field(min_length=1, description="ways to build and run it")
     smoke: list[Smoke] = Field(default=[], description="commands that show that an image works")
     benchmarks: dict[f.Name, Benchmark] = Field(default={}, description="commands that measure")
+    data: list[Data] = Field(default=[], description="files that benchmarks read")
     claims: list[Claim] = Field(default=[], description="figures that the paper states")
+
+    @model_validator(mode="after")
+    def _data_is_listed(self) -> Recipe:
+        names = [data.name for data in self.data]
+        for name, benchmark in self.benchmarks.items():
+            for file in benchmark.inputs:
+                if file.data and file.data not in names:
+                    raise ValueError(f"benchmark {name} reads {file.data!r}, which is no entry of `data`")
+        return self
 
     @property
     def default_variant(self) -> str:

@@ -16,20 +16,18 @@ import re
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
-from reprokit.supply import forward, gitserver, tunnel, wheelserver
 from reprokit.supply.aptsettings import AptSettings, read_settings
-from reprokit.supply.git import Commit
+from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
+from reprokit.supply.serve import forward, tunnel
+from reprokit.supply.serve import git as gitserver
+from reprokit.supply.serve import wheels as wheelserver
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import WheelSet
-
-WHEELS_HOST = "wheels.reprokit.invalid"
-GIT_HOST = "git.reprokit.invalid"
 
 # Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
 # is refused, or None.
@@ -47,15 +45,13 @@ class Gateway:
     def __init__(
         self,
         store: Store,
-        wheels: WheelSet,
-        commits: Iterable[Commit] = (),
+        offer: Offer,
         policy: Policy = pass_all,
         archives: Container[str] = (),
     ) -> None:
         """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in."""
         self.store = store
-        self.wheels = wheels
-        self.commits = tuple(commits)
+        self.offer = offer
         self.policy = policy
         self.archives = archives
         self.apt = AptSettings()
@@ -68,7 +64,7 @@ class Gateway:
 
     def __enter__(self) -> Gateway:
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
-        self.repositories = gitserver.prepare(self.commits, self.store, Path(self._scratch.name))
+        self.repositories = gitserver.prepare(self.offer.commits, self.store, Path(self._scratch.name))
         self.apt = read_settings()
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
@@ -124,12 +120,11 @@ class Gateway:
             self.bytes_served += count
 
 
-def index_url(wheels: WheelSet) -> str:
-    """The address of the package index inside a build. It names the set, so that another set is not a cached layer."""
-    return f"http://{WHEELS_HOST}/{wheels.key}/simple/"
-
-
-GIT_URL = f"http://{GIT_HOST}/"
+# Who answers for which of the names that exist nowhere.
+SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
+    GIT_HOST: gitserver.answer,
+    WHEELS_HOST: wheelserver.answer,
+}
 
 
 class _Server(ThreadingHTTPServer):
@@ -168,10 +163,8 @@ class Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         if address.scheme != "http" or not address.hostname:
             self.refuse(400, f"not a request for a proxy: {self.path}")
-        elif address.hostname == WHEELS_HOST:
-            wheelserver.answer(self, address.path)
-        elif address.hostname == GIT_HOST:
-            gitserver.answer(self, address.path, address.query)
+        elif address.hostname in SERVERS:
+            SERVERS[address.hostname](self, address)
         elif self._permitted(address.hostname):
             forward.forward(self, address)
 

@@ -234,7 +234,7 @@ def serve() -> None:
     rendered = render(target)
     base = resolve_base(Engine.connect(), target.variant.base, quiet)
     inputs = resolve_inputs(target, rendered, base, store, quiet)
-    with Gateway(store, inputs.wheels, inputs.commits) as proxy:
+    with Gateway(store, inputs.offer) as proxy:
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
         print(json.dumps({"dockerfile": rendered.dockerfile, "arguments": arguments}), flush=True)
         sys.stdin.read()

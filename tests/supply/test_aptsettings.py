@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from reprokit.supply.aptsettings import AptSettings, mirrors_of, proxies_of, read_settings
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import WheelSet
 
 from .conftest import Upstream
 from .test_gateway import ask
@@ -67,7 +67,7 @@ def test_the_gateway_asks_the_mirror_first_and_the_archive_where_it_fails(
         "/debian/pool/b.deb": (200, {}, b"only in the archive"),
     }
     mirror = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
-    with Gateway(store, WheelSet(()), archives=("127.0.0.1",)) as gateway:
+    with Gateway(store, Offer(), archives=("127.0.0.1",)) as gateway:
         gateway.apt = mirror
         url = f"http://127.0.0.1:{upstream.port}/debian/pool"
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the mirror"
@@ -79,7 +79,7 @@ def test_the_gateway_asks_the_mirror_first_and_the_archive_where_it_fails(
 
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
-    with Gateway(store, WheelSet(())) as gateway:
+    with Gateway(store, Offer()) as gateway:
         gateway.apt = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502

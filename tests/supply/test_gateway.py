@@ -11,17 +11,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reprokit.supply.gateway import GIT_HOST, GIT_URL, WHEELS_HOST, Gateway, index_url
+from reprokit.supply.gateway import Gateway
 from reprokit.supply.git import fetch_all
+from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import Platform, WheelSet, resolve
+from reprokit.supply.wheels import Platform, resolve
 
 from .conftest import Repositories, Upstream, make_wheel
 
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, WheelSet(())) as running:
+    with Gateway(store, Offer()) as running:
         yield running
 
 
@@ -60,7 +61,7 @@ def test_strangers_are_sent_away(gateway: Gateway, upstream: Upstream):
 
 
 def test_it_listens_on_loopback_and_ends_with_its_build(store: Store):
-    with Gateway(store, WheelSet(())) as running:
+    with Gateway(store, Offer()) as running:
         address = urlsplit(running.url)
         assert address.hostname == "127.0.0.1"
         socket.create_connection(("127.0.0.1", address.port)).close()
@@ -144,7 +145,7 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
     def policy(method: str, name: str) -> str | None:
         return f"undeclared download: {name}" if method == "CONNECT" or name == "127.0.0.1" else None
 
-    with Gateway(store, WheelSet(()), policy=policy) as gateway:
+    with Gateway(store, Offer(), policy=policy) as gateway:
         answer, body = ask(gateway, f"http://127.0.0.1:{upstream.port}/a")
         assert (answer.status, body) == (403, b"reprokit gateway: undeclared download: 127.0.0.1\n")
         with pytest.raises(OSError, match="403"):
@@ -159,9 +160,10 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))
     make_wheel(index, "low", "2.0")
     wheels = resolve(["top-level==1.0"], Platform("3.11"), [], store)
-    with Gateway(store, wheels) as gateway:
+    with Gateway(store, Offer(wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
-        command += ["--no-cache-dir", f"--index-url={index_url(wheels)}", f"--trusted-host={WHEELS_HOST}"]
+        index = Offer(wheels).arguments()["REPROKIT_WHEELS"]
+        command += ["--no-cache-dir", f"--index-url={index}", f"--trusted-host={WHEELS_HOST}"]
         command += ["-d", str(tmp_path / "out")]
         done = subprocess.run(
             [*command, "Top.Level==1.0"], env=environment(gateway, tmp_path), capture_output=True, text=True
@@ -176,7 +178,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
         )
         assert done.returncode != 0
         assert gateway.missing == {"stranger": 1}
-        assert ask(gateway, index_url(wheels))[1].count(b"<a ") == 2
+        assert ask(gateway, Offer(wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
         assert ask(gateway, f"http://{WHEELS_HOST}/other/simple/")[0].status == 404
 
 
@@ -192,12 +194,12 @@ def test_git_fetches_a_commit_and_its_submodules(
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
     commits = fetch_all("https://forge.test/team/top", old, True, store)
-    with Gateway(store, WheelSet(()), commits) as gateway:
+    with Gateway(store, Offer(commits=commits)) as gateway:
         script = f"""set -e
             git init -q . && git config protocol.version {protocol}
-            git fetch -q --depth 1 {GIT_URL}forge.test/team/top {old} && git checkout -q FETCH_HEAD
-            git remote add origin {GIT_URL}forge.test/team/top
-            git -c url.{GIT_URL}.insteadOf=https:// submodule update -q --init --recursive --depth 1
+            git fetch -q --depth 1 http://{GIT_HOST}/forge.test/team/top {old} && git checkout -q FETCH_HEAD
+            git remote add origin http://{GIT_HOST}/forge.test/team/top
+            git -c url.http://{GIT_HOST}/.insteadOf=https:// submodule update -q --init --recursive --depth 1
             cat t a/m a/leaf/l b/l"""
         (tmp_path / "work").mkdir()
         done = subprocess.run(
@@ -213,7 +215,7 @@ def test_git_fetches_a_commit_and_its_submodules(
 
 def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, WheelSet(()), fetch_all("https://forge.test/team/top", head, False, store)) as gateway:
+    with Gateway(store, Offer(commits=fetch_all("https://forge.test/team/top", head, False, store))) as gateway:
         refs = f"http://{GIT_HOST}/forge.test/team/top.git/info/refs?service="
         answer, body = ask(gateway, refs + "git-upload-pack")
         assert answer.status == 200 and head.encode() in body
@@ -227,7 +229,7 @@ def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories,
 
 def test_git_requests_may_be_compressed(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, WheelSet(()), fetch_all("https://forge.test/team/top", head, False, store)) as gateway:
+    with Gateway(store, Offer(commits=fetch_all("https://forge.test/team/top", head, False, store))) as gateway:
         want = f"want {head}\n".encode()
         request = b"%04x" % (len(want) + 4) + want + b"0000" + b"0009done\n"
         answer, body = ask(

@@ -1,6 +1,8 @@
 # paper, variant v
 ARG BASE=nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04
+ARG REPROKIT_APT=
 FROM ${BASE} AS base
+ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
 # The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
@@ -9,9 +11,10 @@ ENV LANG=C.UTF-8
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates bash; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates bash; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution ubuntu:22.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 # pitfall readme-prints-nothing: os.system("cmd &> log") empties the log and runs cmd in the background under dash.

@@ -1,11 +1,12 @@
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 RUN set -eu; \

@@ -1,8 +1,12 @@
 FROM base AS git
+ARG REPROKIT_APT
 RUN set -eu; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends git; \
-    rm -rf /var/lib/apt/lists/*
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
 # the locked commits.
 ARG REPROKIT_GIT

@@ -1,7 +1,8 @@
 # pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libllvm14; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libllvm14; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect llvm 14 "$(dpkg-query -W -f '${Version}' libllvm14 | sed 's/^[0-9]*://')"

@@ -1,8 +1,9 @@
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3.11 python3.11-venv; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.11 -m venv /opt/venv
 # One environment, first on PATH in the image itself: build, run, shell and exec see the same python
 # (pitfall conda-wrong-python).

@@ -2,7 +2,9 @@
 ARG BASE=nvidia/cuda:11.1.1-cudnn8-devel-ubuntu20.04
 ARG REPROKIT_GIT=https://
 ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
 FROM ${BASE} AS base
+ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
 # The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
@@ -11,9 +13,10 @@ ENV LANG=C.UTF-8
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates bash; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates bash; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 # pitfall readme-prints-nothing: os.system("cmd &> log") empties the log and runs cmd in the background under dash.
@@ -23,10 +26,14 @@ RUN set -eu; \
     expect sh bash "$(sh -c 'echo "${BASH:+bash}"')"
 
 FROM base AS git
+ARG REPROKIT_APT
 RUN set -eu; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends git; \
-    rm -rf /var/lib/apt/lists/*
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
 # the locked commits.
 ARG REPROKIT_GIT
@@ -68,12 +75,14 @@ RUN set -eu; \
     find . -name .git -prune -exec rm -rf {} +
 
 FROM base AS image
+ARG REPROKIT_APT
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3.8 python3.8-venv; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.8 -m venv /opt/venv
 # One environment, first on PATH in the image itself: build, run, shell and exec see the same python
 # (pitfall conda-wrong-python).
@@ -156,12 +165,13 @@ RUN set -eu; \
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        gcc-9 g++-9 libc6-dev python3.8-dev; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
@@ -177,9 +187,10 @@ RUN set -eu; \
 # pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libllvm10; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libllvm10; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect llvm 10 "$(dpkg-query -W -f '${Version}' libllvm10 | sed 's/^[0-9]*://')"
 
 COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
@@ -194,14 +205,15 @@ RUN set -eu; \
     expect cutlass 2.9.0 "$(sed -n 's/^#define CUTLASS_\(MAJOR\|MINOR\|PATCH\) *\([0-9][0-9]*\).*/\2/p' version.h | paste -sd .)"
 
 FROM image AS tvm
+ARG REPROKIT_APT
 COPY --from=git /opt/tvm /opt/tvm
 # CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        cmake ninja-build g++-9 llvm-10-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build g++-9 llvm-10-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.16 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
@@ -222,6 +234,7 @@ RUN set -eu; \
     expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
 
 FROM image AS with-tvm
+ARG REPROKIT_APT
 COPY --from=tvm /product/ /
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
 # No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was

@@ -1,23 +1,30 @@
 # featgraph, variant cuda-debian
 ARG BASE=debian:11
 ARG REPROKIT_GIT=https://
+ARG REPROKIT_APT=
 FROM ${BASE} AS base
+ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
 # An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution debian:11 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS git
+ARG REPROKIT_APT
 RUN set -eu; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends git; \
-    rm -rf /var/lib/apt/lists/*
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
 # the locked commits.
 ARG REPROKIT_GIT
@@ -48,22 +55,24 @@ RUN set -eu; \
     find . -name .git -prune -exec rm -rf {} +
 
 FROM base AS image
+ARG REPROKIT_APT
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block apt: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    set -- python3-attr python3-decorator python3-numpy python3-psutil python3-scipy; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; \
-    rm -rf /var/lib/apt/lists/*; \
-    for package do \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3-attr python3-decorator python3-numpy python3-psutil python3-scipy; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for package in python3-attr python3-decorator python3-numpy python3-psutil python3-scipy; do \
         expect "$package" installed "$(dpkg-query -W -f '${db:Status-Status}' "${package%%=*}")"; \
     done
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3.9 python3.9-venv; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.9 python3.9-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.9 -m venv --system-site-packages /opt/venv
 # One environment, first on PATH in the image itself: build, run, shell and exec see the same python
 # (pitfall conda-wrong-python).
@@ -82,11 +91,12 @@ RUN set -eu; \
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
         [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
     done; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-10; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-10; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
 ENV CUDA_HOME=/usr
@@ -104,9 +114,10 @@ RUN set -eu; \
 # pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libllvm11; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libllvm11; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect llvm 11 "$(dpkg-query -W -f '${Version}' libllvm11 | sed 's/^[0-9]*://')"
 
 COPY --from=git /opt/featgraph /opt/featgraph
@@ -118,14 +129,15 @@ RUN set -eu; \
     done
 
 FROM image AS tvm
+ARG REPROKIT_APT
 COPY --from=git /opt/tvm /opt/tvm
 # CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        cmake ninja-build g++-10 llvm-11-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build g++-10 llvm-11-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.18 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
@@ -146,6 +158,7 @@ RUN set -eu; \
     expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
 
 FROM image AS with-tvm
+ARG REPROKIT_APT
 COPY --from=tvm /product/ /
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
 # No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was

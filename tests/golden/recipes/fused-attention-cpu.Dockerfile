@@ -1,23 +1,27 @@
 # fused-attention, variant cpu
 ARG BASE=debian:12
 ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
 FROM ${BASE} AS base
+ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
 # An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution debian:12 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3.11 python3.11-venv; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.11 -m venv /opt/venv
 # One environment, first on PATH in the image itself: build, run, shell and exec see the same python
 # (pitfall conda-wrong-python).
@@ -54,12 +58,13 @@ RUN set -eu; \
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        gcc-12 g++-12 libc6-dev python3.11-dev; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 RUN set -eu; \

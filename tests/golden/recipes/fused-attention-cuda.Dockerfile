@@ -1,23 +1,27 @@
 # fused-attention, variant cuda
 ARG BASE=debian:13
 ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
 FROM ${BASE} AS base
+ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
 # An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ca-certificates; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution debian:13 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3.13 python3.13-venv; \
-    rm -rf /var/lib/apt/lists/*; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.13 python3.13-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.13 -m venv /opt/venv
 # One environment, first on PATH in the image itself: build, run, shell and exec see the same python
 # (pitfall conda-wrong-python).
@@ -36,11 +40,12 @@ RUN set -eu; \
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
         [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
     done; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-13; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-13; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"13 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
 ENV CUDA_HOME=/usr
@@ -84,12 +89,13 @@ RUN set -eu; \
 
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    apt-get update; \
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        gcc-13 g++-13 libc6-dev python3.13-dev; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-13 g++-13 libc6-dev python3.13-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     for tool in gcc g++; do ln -sf "/usr/bin/$tool-"13 "/usr/local/bin/$tool"; done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    rm -rf /var/lib/apt/lists/*
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.

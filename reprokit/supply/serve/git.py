@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import parse_qs, unquote
+from urllib.parse import SplitResult, parse_qs, unquote
 
 from reprokit.supply.git import Commit, serving_repository
 from reprokit.supply.gitcommand import environment
@@ -32,9 +32,9 @@ def prepare(commits: tuple[Commit, ...], store: Store, scratch: Path) -> dict[st
     return repositories
 
 
-def answer(handler: Handler, path: str, query: str) -> None:
+def answer(handler: Handler, address: SplitResult) -> None:
     """Answer `/NAME[.git]/info/refs?service=git-upload-pack` and `POST /NAME[.git]/git-upload-pack`."""
-    path = unquote(path).strip("/")
+    path = unquote(address.path).strip("/")
     for end in ("/info/refs", f"/{_SERVICE}"):
         name = path.removesuffix(end)
         if name != path:
@@ -45,7 +45,7 @@ def answer(handler: Handler, path: str, query: str) -> None:
         handler.discard_body()
         handler.gateway.not_there(name)
         handler.refuse(404, f"{name} is no source of this recipe")
-    elif end == "/info/refs" and parse_qs(query).get("service") == [_SERVICE]:
+    elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
         _advertise(handler, repository)
     elif end == f"/{_SERVICE}" and handler.command == "POST":
         _upload_pack(handler, repository)

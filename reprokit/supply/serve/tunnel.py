@@ -7,8 +7,8 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from reprokit.supply.forward import host_proxy, proxy_authorization
 from reprokit.supply.redact import redact
+from reprokit.supply.serve.forward import host_proxy, proxy_authorization
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import shutil
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
+from urllib.parse import SplitResult, quote, unquote
 
 from packaging.utils import canonicalize_name
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from reprokit.supply.wheels import Wheel
 
 
-def answer(handler: Handler, path: str) -> None:
+def answer(handler: Handler, address: SplitResult) -> None:
     """Answer `/SET/simple/`, `/SET/simple/NAME/` and `/SET/files/FILE`; what is not in the set is 404 and recorded."""
     handler.discard_body()
-    wheels = handler.gateway.wheels
-    parts = [unquote(part) for part in path.split("/") if part]
+    wheels = handler.gateway.offer.wheels
+    parts = [unquote(part) for part in address.path.split("/") if part]
     if not parts or parts[0] != wheels.key:
         handler.refuse(404, "another build's wheels")
     elif parts[1:] == ["simple"]:
@@ -29,7 +29,7 @@ def answer(handler: Handler, path: str) -> None:
     elif parts[1:2] == ["files"] and len(parts) == 3:
         _file(handler, next((w for w in wheels.wheels if w.file == parts[2]), None), parts[2])
     else:
-        handler.refuse(404, f"nothing here: {path}")
+        handler.refuse(404, f"nothing here: {address.path}")
 
 
 def _project(handler: Handler, wheels: list[Wheel], name: str) -> None:
