@@ -15,8 +15,9 @@ from reprokit.image import run
 from reprokit.image.base import Base, resolve_base
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.events import Note
-from reprokit.image.inputs import Inputs, platform_of, resolve_inputs
+from reprokit.image.inputs import Inputs, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
+from reprokit.image.platform import platform_of
 from reprokit.image.render import render
 from reprokit.image.run import Options, Watch
 from reprokit.recipe.find import Target
@@ -94,7 +95,7 @@ def _at_hand(target: Target, inputs: Inputs, store: Store, say: Callable[[str], 
     if not wheels.missing(inputs.wheels, store):
         return inputs
     say("wheels have left the store; fetching them again")
-    platform = platform_of(target, inputs.base)
+    platform = platform_of(target, inputs.base.architecture)
     wheels.forget(wheel_requirements(target), platform, target.variant.wheel_indexes, store)
     return resolve_inputs(target, inputs.rendered, inputs.base, store, say)
 

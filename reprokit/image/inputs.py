@@ -8,18 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from reprokit.errors import UsageError
 from reprokit.image.base import Base
 from reprokit.image.blocks import wheel_requirements
+from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply import git, wheels
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store, key_of
-from reprokit.supply.wheels import Platform, WheelSet
-
-_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-
+from reprokit.supply.wheels import WheelSet
 
 @dataclass(frozen=True)
 class Inputs:
@@ -63,7 +60,7 @@ def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store,
     """Resolve and fetch what the variant takes in, asking no network for what was resolved before."""
     found: WheelSet = WheelSet(())
     if _declares(rendered, "REPROKIT_WHEELS"):
-        wanted, platform = wheel_requirements(target), platform_of(target, base)
+        wanted, platform = wheel_requirements(target), platform_of(target, base.architecture)
         indexes = target.variant.wheel_indexes
         found = wheels.resolve(wanted, platform, indexes, store, say)
     commits: list[git.Commit] = []
@@ -71,25 +68,6 @@ def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store,
         for source in target.variant.sources:
             commits += git.fetch_all(source.git, source.commit, source.submodules, store, say)
     return Inputs(rendered, base, found, tuple(sorted(set(commits))))
-
-
-def platform_of(target: Target, base: Base) -> Platform:
-    """The platform that wheels must fit: the pinned Python or the distribution's, and the distribution's C library."""
-    from reprokit.compat.base import parse_base
-    from reprokit.compat.facts import bundled
-
-    name = target.variant.pins.get("distro") or parse_base(bundled(), base.reference).implied.get("distro", "")
-    release = bundled()["distros"]["distros"].get(name, {})
-    python = target.variant.pins.get("python") or release.get("python")
-    if not python:
-        raise UsageError(
-            f"the Python of {base.reference} is not known, so no wheels can be chosen for it",
-            target.label,
-            'pin it: `python: "3.11"`',
-        )
-    # 2.28 is what most wheels of today ask for at least; a base that is not known is likely a recent one.
-    glibc = release.get("glibc") or "2.28"
-    return Platform(".".join(python.split(".")[:2]), glibc, _MACHINES.get(base.architecture, base.architecture))
 
 
 def _declares(rendered: Rendered, argument: str) -> bool:

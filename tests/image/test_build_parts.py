@@ -21,9 +21,10 @@ from reprokit.image.context import context_tar
 from reprokit.image.events import Cached, Failed, Note, Output, Step
 from reprokit.image.explain import explain
 from reprokit.image.failure import Extractor, causes
-from reprokit.image.inputs import Inputs, platform_of
+from reprokit.image.inputs import Inputs
 from reprokit.image.instructions import Instructions
 from reprokit.image.labels import labels, minimum_driver
+from reprokit.image.platform import platform_of
 from reprokit.image.progress import Live, Meter, Plain, brief, clock, size, title
 from reprokit.supply.git import Commit
 from reprokit.supply.wheels import Platform, Wheel, WheelSet
@@ -87,9 +88,10 @@ def test_only_declared_arguments_are_passed():
 
 
 def test_the_platform_is_that_of_the_base():
-    assert platform_of(target_of("x"), BASE) == Platform("3.11", "2.36", "x86_64")
-    arm = Base("nvidia/cuda:11.8.0-devel-ubuntu20.04", "n", "sha256:1", "engine", architecture="arm64")
-    assert platform_of(target_of("x"), arm) == Platform("3.11", "2.31", "aarch64")
+    assert platform_of(target_of("x"), "amd64") == Platform("3.11", "2.36", "x86_64")
+    assert platform_of(target_of("x"), "arm64") == Platform("3.11", "2.36", "aarch64")
+    older = target_of("x", base="nvidia/cuda:11.8.0-devel-ubuntu20.04")
+    assert platform_of(older, "amd64") == Platform("3.11", "2.31", "x86_64")
 
 
 def test_labels():
