@@ -1,0 +1,113 @@
+"""A lock as a file: `NAME.lock.yaml` beside the recipe, one package a line, so that a change reads as its diff."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml as pyyaml
+
+from reprokit.errors import UsageError
+from reprokit.recipe import yaml
+from reprokit.supply.lock.model import Lock
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+SUFFIX = ".lock.yaml"
+_MOST = 64 << 20  # bytes; a package is a line of some 250, and a stranger's file should not fill the memory
+_HEAD = "# All that the variants of {name} take in, by checksum. Written by `reprokit lock {name}`; not for editing.\n"
+_LAST = ("size", "sha256")
+_Dumper = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
+
+
+def lock_path(recipe: Path) -> Path:
+    """Where the lock of the recipe in this file lies, or would."""
+    return recipe.with_name(recipe.stem + SUFFIX)
+
+
+def read(path: Path) -> Lock:
+    """Read a lock. Raises UsageError naming file and line, FileNotFoundError where there is none."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MOST + 1)
+        if len(raw) > _MOST:
+            raise UsageError(f"a lock of more than {_MOST >> 20} MiB is none", str(path))
+        text = raw.decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the lock: {error}", str(path)) from None
+    return parse(text, str(path), path.name.removesuffix(SUFFIX))
+
+
+def parse(text: str, where: str, name: str) -> Lock:
+    """Read a lock from text; `name` is the recipe that its file is called after. Raises UsageError."""
+    from pydantic import ValidationError
+
+    document = yaml.read(text, where)
+    if not isinstance(document.data, dict):
+        raise UsageError("a lock is a mapping of fields", where, _again(name))
+    try:
+        # As JSON, because a strict model takes JSON's lists as tuples and Python's not.
+        lock = Lock.model_validate_json(json.dumps(document.data))
+    except ValidationError as error:
+        raise _explained(error, document, name) from None
+    if lock.recipe != name:
+        at = f"{where}:{document.line(('recipe',))}"
+        raise UsageError(f"this is the lock of {lock.recipe!r}, in a file called after {name!r}", at, _again(name))
+    return lock
+
+
+def write(path: Path, lock: Lock) -> None:
+    """Write a lock, all of it or nothing: who reads meanwhile has the old one."""
+    text = text_of(lock)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
+    ) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+            Path(file.name).replace(path)
+        except BaseException:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def text_of(lock: Lock) -> str:
+    """The file's text; equal locks give equal bytes."""
+    data = {"version": lock.version, **lock.model_dump(mode="json", exclude_defaults=True)}
+    return _HEAD.format(name=lock.recipe) + pyyaml.dump(
+        _checksums_last(data),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None,
+        width=1 << 20,
+        allow_unicode=True,
+    )
+
+
+def _checksums_last(value: Any) -> Any:
+    """The same with what a reader looks for first in front."""
+    if isinstance(value, dict):
+        keys = [key for key in value if key not in _LAST] + [key for key in _LAST if key in value]
+        return {key: _checksums_last(value[key]) for key in keys}
+    return [_checksums_last(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _explained(error: ValidationError, document: yaml.Document, name: str) -> UsageError:
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return UsageError(f"{field}: {message}{more}", f"{document.where}:{document.line(first['loc'])}", _again(name))
+
+
+def _again(name: str) -> str:
+    return f"`reprokit lock {name}` writes it anew"
