@@ -23,7 +23,8 @@ from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.aptsettings import AptSettings, read_settings
-from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
+from reprokit.supply.offer import APT_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
+from reprokit.supply.serve import apt as aptserver
 from reprokit.supply.serve import forward, tunnel
 from reprokit.supply.serve import git as gitserver
 from reprokit.supply.serve import wheels as wheelserver
@@ -55,6 +56,7 @@ class Gateway:
         self.policy = policy
         self.archives = archives
         self.apt = AptSettings()
+        self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
         self.bytes_served = 0
@@ -63,6 +65,9 @@ class Gateway:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Gateway:
+        """Raises SourceError where a package of the offer is not in the store."""
+        if self.offer.apt is not None:
+            self.archive = aptserver.prepare(self.offer.apt, content_key(self.offer.apt), self.store)
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self.repositories = gitserver.prepare(self.offer.commits, self.store, Path(self._scratch.name))
         self.apt = read_settings()
@@ -122,6 +127,7 @@ class Gateway:
 
 # Who answers for which of the names that exist nowhere.
 SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
+    APT_HOST: aptserver.answer,
     GIT_HOST: gitserver.answer,
     WHEELS_HOST: wheelserver.answer,
 }
