@@ -14,18 +14,22 @@ from reprokit.bench.parse import parse
 from reprokit.bench.record import Record
 from reprokit.errors import WorkFailed
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import Benchmark
+from reprokit.recipe.model import Benchmark, Input
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where benchmarks run: a container of `target`, made from the image `image_digest`."""
+    """Where benchmarks run: a container of `target`, made from the image `image_digest`.
+
+    `place` puts the recipe's data into the workspace.
+    """
 
     target: Target
     execute: Execute
     hardware: Hardware
     input_hash: str
     image_digest: str
+    place: Callable[[Input], None]
 
     def measure(
         self,
@@ -37,7 +41,7 @@ class Bench:
         """The records of one run, in `workdir` or the variant's. Raises WorkFailed where it failed."""
         folder = workdir or self.target.variant.workdir
         where = f"{self.target.label} {name}"
-        files = prepare(self.execute, benchmark.inputs, folder)
+        files = prepare(self.execute, benchmark.inputs, folder, self.place)
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         done = self.execute(["bash", "-c", benchmark.command], workdir=folder, on_output=on_output)
         if done.exit_code:

@@ -11,22 +11,34 @@ from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Input
 
 
+def no_data(file: Input) -> None:
+    raise AssertionError(f"{file.path} is made, not fetched")
+
+
 def made(path: str, make: str) -> list[Input]:
     return [Input(path=path, make=make)]
 
 
 def test_a_missing_input_is_made_and_hashed_and_a_present_one_is_kept(here, tmp_path):
     inputs = made("data/graph.npz", "echo made >> count; printf abc > data/graph.npz")
-    assert prepare(here, inputs, ".") == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
-    assert prepare(here, inputs, ".") == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, inputs, ".", no_data) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, inputs, ".", no_data) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
     assert (tmp_path / "count").read_text() == "made\n"
     assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["graph.npz"]
+
+
+def test_data_is_put_there_and_named_like_what_is_made(here, tmp_path):
+    def place(file: Input) -> None:
+        (tmp_path / file.path).write_bytes(file.data.encode())
+
+    found = prepare(here, [Input(path="reddit.zip", data="reddit.zip")], ".", place)
+    assert found == {"reddit.zip": hashlib.sha256(b"reddit.zip").hexdigest()}
 
 
 def test_what_a_killed_command_left_is_made_again(here, tmp_path):
     (tmp_path / "graph").write_text("hal")
     (tmp_path / "graph.making").touch()
-    prepare(here, made("graph", "printf whole > graph"), ".")
+    prepare(here, made("graph", "printf whole > graph"), ".", no_data)
     assert (tmp_path / "graph").read_text() == "whole"
     assert not (tmp_path / "graph.making").exists()
 
@@ -40,19 +52,19 @@ def test_what_a_killed_command_left_is_made_again(here, tmp_path):
 )
 def test_a_command_that_fails_is_told_and_tried_again(here, tmp_path, make, message):
     with pytest.raises(WorkFailed, match=f"the input graph could not be made .*{message}"):
-        prepare(here, made("graph", make), ".")
-    prepare(here, made("graph", "printf whole > graph"), ".")
+        prepare(here, made("graph", make), ".", no_data)
+    prepare(here, made("graph", "printf whole > graph"), ".", no_data)
     assert (tmp_path / "graph").read_text() == "whole"
 
 
 def test_a_folder_counts_as_all_that_is_in_it(here, tmp_path):
     inputs = made("data", "mkdir -p data/a && echo 1 > data/a/x && echo 2 > data/y")
-    first = prepare(here, inputs, ".")
-    assert prepare(here, inputs, ".") == first
+    first = prepare(here, inputs, ".", no_data)
+    assert prepare(here, inputs, ".", no_data) == first
     (tmp_path / "data" / "a" / "x").write_text("3")
-    assert prepare(here, inputs, ".") != first
+    assert prepare(here, inputs, ".", no_data) != first
 
 
 def test_braces_and_quotes_of_a_command_are_its_own(here, tmp_path):
-    prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".")
+    prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".", no_data)
     assert (tmp_path / "x").read_text() == "{1: 'a'}"

@@ -26,7 +26,7 @@ HARDWARE = Hardware(cpu="EPYC", threads=2, clocks={"cpu_max": 3000})
 
 @pytest.fixture
 def bench(here) -> Bench:
-    return Bench(Target(RECIPE, "cpu", Path("gnn.yaml")), here, HARDWARE, "1f" * 32, "sha256:2e")
+    return Bench(Target(RECIPE, "cpu", Path("gnn.yaml")), here, HARDWARE, "1f" * 32, "sha256:2e", lambda file: None)
 
 
 def benchmark(command: str, **parse: object) -> Benchmark:

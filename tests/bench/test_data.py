@@ -1,0 +1,68 @@
+"""Data of benchmarks is copied out of the store into the workspace, once, and only where it is locked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprokit.bench.data import place
+from reprokit.errors import UsageError
+from reprokit.recipe.find import Target
+from reprokit.recipe.load import load_text
+from reprokit.recipe.model import Input
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Lock, PlainFile
+
+FILE = PlainFile(name="reddit.zip", urls=("https://data.test/reddit.zip",), sha256="ab" * 32, size=4)
+
+
+@pytest.fixture
+def target(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def make(workdir: str = "/workspace") -> Target:
+        paper = {"title": "T", "venue": "V", "year": 2020, "licence": "MIT"}
+        variants = {"v": {"base": "debian:12", "workdir": workdir}}
+        text = yaml.safe_dump({"name": "paper", "paper": paper, "variants": variants})
+        return Target(load_text(text, "paper.yaml", "paper"), "v", tmp_path / "paper.yaml")
+
+    return make
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    file = tmp_path / "stored"
+    file.write_bytes(b"data")
+    return file
+
+
+def test_it_is_put_below_the_work_folder_and_not_fetched_again(target, source, tmp_path):
+    found = target("/workspace/run")
+    write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
+    fetched: list[PlainFile] = []
+
+    def fetch(file: PlainFile) -> Path:
+        fetched.append(file)
+        return source
+
+    file = Input(path="data/reddit.zip", data="reddit.zip")
+    place(found, file, fetch)
+    place(found, file, fetch)
+    put = tmp_path / "home/workspaces/paper/run/data/reddit.zip"
+    assert put.read_bytes() == b"data" and fetched == [FILE]
+    put.write_bytes(b"changed")
+    assert source.read_bytes() == b"data"
+
+
+def test_what_is_not_locked_is_not_fetched(target):
+    with pytest.raises(UsageError, match=r"reddit\.zip is not locked") as raised:
+        place(target(), Input(path="reddit.zip", data="reddit.zip"), lambda file: Path())
+    assert "--data" in raised.value.hint
+
+
+def test_a_work_folder_outside_of_the_workspace_is_refused(target):
+    with pytest.raises(UsageError, match="no part of the workspace"):
+        place(target("/opt/paper"), Input(path="reddit.zip", data="reddit.zip"), lambda file: Path())
