@@ -1,0 +1,69 @@
+"""apt's archives by name: what an address belongs to, and where the public has a file of one."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from reprokit.supply.redact import redact
+from reprokit.supply.store import Store
+
+_KIND = "archives"
+_MOST_BASES = 4
+
+
+@cache
+def _table() -> dict[str, Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(Path(__file__).with_name("archives.yaml").read_text(encoding="utf-8"), loader)  # type: ignore[no-any-return]
+
+
+def archive_of(url: str) -> tuple[str, str] | None:
+    """The archive that a file of apt's belongs to and its path in it, or None where the archive has no name.
+
+    `http://any.host/pub/debian/pool/main/c/x.deb` is `("debian", "pool/main/c/x.deb")`, dated snapshots included.
+    """
+    address = urlsplit(url)
+    # apt writes `./` before the files of an archive without suites.
+    path = re.sub(r"/(?:\./)+", "/", address.path)
+    for name, archive in _table()["archives"].items():
+        for place in archive.get("at", ()):
+            host, _, folder = place.partition("/")
+            prefix = f"/{folder}/" if folder else "/"
+            if address.hostname == host and path.startswith(prefix):
+                return name, path[len(prefix) :]
+    if address.hostname in _table()["others"]:
+        return None
+    for name, archive in _table()["archives"].items():
+        if "folder" in archive and (found := _pattern(archive["folder"], tuple(archive["pools"])).search(path)):
+            return name, found["path"]
+    return None
+
+
+@cache
+def _pattern(folder: str, pools: tuple[str, ...]) -> re.Pattern[str]:
+    below = rf"pool/(?:{'|'.join(pools)})/.+|dists/(?!.*/pool/).+"
+    return re.compile(rf"/{folder}/(?:\d{{8}}T\d{{6}}Z/)?(?P<path>{below})$")
+
+
+def public_places(archive: str) -> tuple[str, ...]:
+    """Templates of `{path}` and `{as_of}`, in the order to try; none for an archive without a name."""
+    return tuple(_table()["archives"].get(archive, {}).get("public", ()))
+
+
+def remember_archive(store: Store, archive: str, base_url: str) -> None:
+    """Keep where a resolution on this machine found an archive (`http://HOST/debian`), without credentials."""
+    base = redact(base_url).rstrip("/")
+    known = remembered(store, archive)
+    if known[:1] != (base,):
+        store.remember(_KIND, archive, [base, *(other for other in known if other != base)][:_MOST_BASES])
+
+
+def remembered(store: Store, archive: str) -> tuple[str, ...]:
+    """The addresses that resolutions on this machine found this archive at, the latest first."""
+    return tuple(store.remembered(_KIND, archive) or ())
