@@ -52,6 +52,37 @@ VARIANTS = {
         "sources": [TVM],
         "blocks": ["python", "cuda", "cudnn", "llvm", "git", {"tvm": {"cublas": True, "cudnn": True}}],
     },
+    "cmake": {
+        "pins": {"python": "3.9", "gcc": "10", "cmake": "3.18"},
+        "sources": [
+            source("project", "/opt/project", submodules=True, keep=False),
+            source("zlib", "/fetched/src/zlib", ref="v1.2.11", keep=False),
+        ],
+        "blocks": [
+            "python",
+            "git",
+            {
+                "cmake": {
+                    "source": "project",
+                    "defines": ["OPENMP=ON", "FLAGS=-O2 -g"],
+                    "targets": ["all", "tests"],
+                    "packages": ["libgomp1"],
+                    "fetches": ["zlib"],
+                    "products": ["build/bin", "include"],
+                    "wheel": "build/dist/project-1.0-py3-none-any.whl",
+                }
+            },
+        ],
+    },
+    "cmake-cuda": {
+        "pins": {"gcc": "11", "cmake": "3.25", "cuda": "11.8"},
+        "sources": [source("project", "/opt/project", keep=False)],
+        "blocks": [
+            "cuda",
+            "git",
+            {"cmake": {"source": "project", "build_dir": "out", "products": ["out/lib/libproject.so"]}},
+        ],
+    },
     "torch": {"pins": {"python": "3.8", "torch": "1.8.0+cu111"}, "blocks": ["python", "wheels", "torch"]},
     "dgl": {
         "pins": {"python": "3.8", "torch": "1.12.1+cpu", "dgl": "0.9.1"},
