@@ -33,7 +33,8 @@ class AptPackage(Sized):
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
-    version: f.Version
+    # With an epoch, unlike other versions (deb-version(7)): 4:12.2.0-3.
+    version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+~:-]*$", max_length=100)]
     architecture: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+$")]
     archive: f.Name
     path: RelativePath
