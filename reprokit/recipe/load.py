@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
-from reprokit.recipe.model import Model, Recipe
+from reprokit.recipe.explain import explained
+from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
-
 
 _MOST = 1 << 20  # bytes; ours are below 20 KiB, and a stranger's file should not fill the memory
 
@@ -45,7 +41,7 @@ def load_text(text: str, where: str, name: str) -> Recipe:
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        raise _explain(error, document, origins) from None
+        raise explained(error, document, Recipe, "`reprokit schema` lists all fields", origins) from None
     if recipe.name != name:
         raise UsageError(
             f"the recipe calls itself {recipe.name!r} in a file called {name!r}",
@@ -116,76 +112,3 @@ def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, orig
             inherited = (*parent_path, key)
             origins.setdefault((*path, key), origins.get(inherited, inherited))
     return result
-
-
-def _explain(error: ValidationError, document: yaml.Document, origins: dict) -> UsageError:
-    first, *others = (_one(e, document, origins) for e in error.errors())
-    message, where, hint = first
-    more = [f"{w}: {m}" for m, w, _ in others[:4]]
-    if len(others) > 4:
-        more.append(f"and {len(others) - 4} more")
-    return UsageError("\n  also ".join([message, *more]), where, hint)
-
-
-def _one(error: ErrorDetails, document: yaml.Document, origins: dict) -> tuple[str, str, str]:
-    path = _document_path(error["loc"], document.data)
-    for length in range(len(path), 0, -1):  # an inherited value stands where the parent wrote it
-        if path[:length] in origins:
-            path = (*origins[path[:length]], *path[length:])
-            break
-    field = ".".join(str(p) for p in path) or "recipe"
-    where = f"{document.where}:{document.line(path)}"
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        known = _known_fields(path[:-1])
-        return f"unknown field {field}{nearest(str(path[-1]), known)}", where, "`reprokit schema` lists all fields"
-    if kind == "missing":
-        return f"{field} is missing", where, ""
-    written = document.text(path)
-    if kind == "string_type" and written is not None:
-        became = f", which YAML reads as {error['input']!r}" if str(error["input"]) != written else ", not as text"
-        return (
-            f"{field} is written {written} without quotes{became}",
-            where,
-            f'versions are strings: write "{written}"',
-        )
-    message = error["msg"].removeprefix("Value error, ")
-    if kind == "string_pattern_mismatch":
-        message = f"{error['input']!r} has a form or characters that are not allowed here"
-    return f"{field}: {message}", where, ""
-
-
-def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
-    """A pydantic location without the parts that stand for no key: union branches, `[key]`, model names."""
-    path: list[str | int] = []
-    for part in loc:
-        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
-        if inside:
-            data = data[part]
-        elif part == "[key]" or (isinstance(part, str) and "(" in part):
-            continue
-        else:
-            data = None
-        path.append(part)
-    return tuple(path)
-
-
-def _known_fields(path: yaml.Path) -> list[str]:
-    """The fields of the model at `path`, for spelling."""
-    from typing import get_args
-
-    model: Any = Recipe
-    for part in path:
-        if isinstance(model, type) and issubclass(model, Model):
-            by_name = {(field.alias or name): field for name, field in model.model_fields.items()}
-            if part not in by_name:
-                return []
-            model = by_name[str(part)].annotation
-        else:
-            inner = [a for a in get_args(model) if a is not type(None)]
-            model = inner[-1] if inner else None
-    while get_args(model) and not isinstance(model, type):
-        model = get_args(model)[0]
-    if isinstance(model, type) and issubclass(model, Model):
-        return [field.alias or name for name, field in model.model_fields.items()]
-    return []

@@ -1,0 +1,104 @@
+"""What a schema finds wrong in a YAML file, as an error that names file, line, field and spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import BaseModel
+
+from reprokit.errors import UsageError
+from reprokit.recipe import yaml
+from reprokit.recipe.spelling import nearest
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+
+def explained(
+    error: ValidationError,
+    document: yaml.Document,
+    model: type[BaseModel],
+    fields_hint: str,
+    origins: Mapping[yaml.Path, yaml.Path] | None = None,
+) -> UsageError:
+    """The error as one of the user's: the first fault at length, the others by line.
+
+    `model` is what the document was to be, `fields_hint` where its fields are described; `origins` tells of inherited
+    values where they were written.
+    """
+    first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in error.errors())
+    message, where, hint = first
+    more = [f"{w}: {m}" for m, w, _ in others[:4]]
+    if len(others) > 4:
+        more.append(f"and {len(others) - 4} more")
+    return UsageError("\n  also ".join([message, *more]), where, hint)
+
+
+def _one(
+    error: ErrorDetails,
+    document: yaml.Document,
+    model: type[BaseModel],
+    fields_hint: str,
+    origins: Mapping[yaml.Path, yaml.Path],
+) -> tuple[str, str, str]:
+    path = _document_path(error["loc"], document.data)
+    for length in range(len(path), 0, -1):  # an inherited value stands where the parent wrote it
+        if path[:length] in origins:
+            path = (*origins[path[:length]], *path[length:])
+            break
+    field = ".".join(str(p) for p in path) or "the file"
+    where = f"{document.where}:{document.line(path)}"
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        known = _known_fields(model, path[:-1])
+        return f"unknown field {field}{nearest(str(path[-1]), known)}", where, fields_hint
+    if kind == "missing":
+        return f"{field} is missing", where, ""
+    written = document.text(path)
+    if kind == "string_type" and written is not None:
+        became = f", which YAML reads as {error['input']!r}" if str(error["input"]) != written else ", not as text"
+        return (
+            f"{field} is written {written} without quotes{became}",
+            where,
+            f'versions are strings: write "{written}"',
+        )
+    message = error["msg"].removeprefix("Value error, ")
+    if kind == "string_pattern_mismatch":
+        message = f"{error['input']!r} has a form or characters that are not allowed here"
+    return f"{field}: {message}", where, ""
+
+
+def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
+    """A pydantic location without the parts that stand for no key: union branches, `[key]`, model names."""
+    path: list[str | int] = []
+    for part in loc:
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        if inside:
+            data = data[part]
+        elif part == "[key]" or (isinstance(part, str) and "(" in part):
+            continue
+        else:
+            data = None
+        path.append(part)
+    return tuple(path)
+
+
+def _known_fields(root: type[BaseModel], path: yaml.Path) -> list[str]:
+    """The fields of the model at `path`, for spelling."""
+    model: Any = root
+    for part in path:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            by_name = {(field.alias or name): field for name, field in model.model_fields.items()}
+            if part not in by_name:
+                return []
+            model = by_name[str(part)].annotation
+        else:
+            inner = [a for a in get_args(model) if a is not type(None)]
+            model = inner[-1] if inner else None
+    while get_args(model) and not isinstance(model, type):
+        model = get_args(model)[0]
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return [field.alias or name for name, field in model.model_fields.items()]
+    return []
