@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,8 @@ def sha256_of(path: Path) -> str:
 class Store:
     """Files by content below `root/sha256/`, and remembered answers below `root/index/`.
 
-    Nothing that is published is ever changed: readers take no lock, writers rename into place.
+    Nothing that is published is ever changed: writers rename into place. Who counts on something being there holds
+    `in_use()` for as long; only what frees space takes the store `alone()`.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -35,11 +39,14 @@ class Store:
     def path(self, sha256: str) -> Path:
         return self.root / "sha256" / sha256[:2] / sha256
 
-    def scratch(self) -> tempfile.TemporaryDirectory[str]:
+    @contextmanager
+    def scratch(self) -> Iterator[str]:
         """A folder on the store's own file system, so that what is made there can be published by a rename."""
         folder = self.root / "tmp"
-        folder.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(dir=folder)
+        with self.in_use():  # so that whoever has the store alone knows that all scratch is a dead process's
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                yield scratch
 
     def add(self, path: Path) -> str:
         """Publish a file of `scratch()`, which is gone afterwards; returns its sha256."""
@@ -68,6 +75,40 @@ class Store:
         with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
             json.dump(value, file, indent=1, sort_keys=True)
         Path(file.name).replace(folder / f"{key}.json")
+
+    def used(self, lock: Path) -> None:
+        """Remember that this lock is built from, wherever it lies: what it names is kept for as long as it exists."""
+        path = str(lock.absolute())
+        self.remember("locks", key_of(path), path)
+
+    def used_locks(self) -> list[Path]:
+        """The locks that were used and still exist, sorted."""
+        known = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
+        return sorted(path for text in known if isinstance(text, str) and (path := Path(text)).is_file())
+
+    @contextmanager
+    def in_use(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+        """Nothing is freed meanwhile. Any number of processes may hold it, and one process more than once."""
+        with self._locked(fcntl.LOCK_SH, "space in the store is being freed; waiting for it to end", say):
+            yield
+
+    @contextmanager
+    def alone(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+        """Nobody else uses the store meanwhile. Not to be asked for by who holds `in_use()`."""
+        with self._locked(fcntl.LOCK_EX, "the store is in use by a fetch or a build; waiting for it to end", say):
+            yield
+
+    @contextmanager
+    def _locked(self, how: int, waiting: str, say: Callable[[str], None]) -> Iterator[None]:
+        # flock and not filelock, which has no shared locks; the kernel drops it with the process, however that dies.
+        self.root.mkdir(parents=True, exist_ok=True)
+        with (self.root / "lock").open("a+") as file:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say(waiting)
+                fcntl.flock(file, how)
+            yield
 
 
 def key_of(value: Any) -> str:

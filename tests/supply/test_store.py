@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from pathlib import Path
 
 from reprokit.supply.store import Store, key_of
@@ -44,3 +45,48 @@ def test_a_damaged_answer_is_forgotten(store: Store):
 
 def test_keys_do_not_depend_on_the_order_of_fields():
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 2, "b": 1})
+
+
+def test_locks_that_were_used_are_known_for_as_long_as_they_exist(store: Store, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.lock.yaml", "a.lock.yaml", "gone.lock.yaml"):
+        Path(name).touch()
+        for _ in range(2):
+            store.used(Path(name))
+    Path("gone.lock.yaml").unlink()
+    assert Store(store.root).used_locks() == [tmp_path / "a.lock.yaml", tmp_path / "b.lock.yaml"]
+
+
+def test_users_share_the_store_and_who_frees_space_waits_for_all(store: Store):
+    order: list[str] = []
+
+    def free() -> None:
+        with store.alone(order.append):
+            order.append("alone")
+
+    with store.in_use(order.append), store.in_use(order.append):
+        freeing = threading.Thread(target=free)
+        freeing.start()
+        while not order:
+            freeing.join(0.01)
+        with store.scratch():  # one who waits to be alone holds up no user
+            order.append("used")
+    freeing.join()
+    assert order == ["the store is in use by a fetch or a build; waiting for it to end", "used", "alone"]
+
+
+def test_users_wait_while_space_is_freed(store: Store):
+    order: list[str] = []
+
+    def use() -> None:
+        with store.in_use(order.append):
+            order.append("used")
+
+    with store.alone():
+        user = threading.Thread(target=use)
+        user.start()
+        while not order:
+            user.join(0.01)
+        order.append("freed")
+    user.join()
+    assert order == ["space in the store is being freed; waiting for it to end", "freed", "used"]
