@@ -11,34 +11,40 @@ from filelock import FileLock, Timeout
 
 from reprokit import paths
 from reprokit.engine import Engine
-from reprokit.image import run
-from reprokit.image.base import Base, resolve_base
+from reprokit.errors import UsageError
+from reprokit.image import run, supplies
+from reprokit.image.base import resolve_base
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.events import Note
-from reprokit.image.inputs import Inputs, resolve_inputs
+from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
+from reprokit.image.locks import fresh_lock
 from reprokit.image.platform import platform_of
-from reprokit.image.render import render
+from reprokit.image.render import Rendered, render
 from reprokit.image.run import Options, Watch
 from reprokit.recipe.find import Target
 from reprokit.supply import wheels
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
 
 @dataclass(frozen=True)
 class BuildResult:
-    """`built` is false where an image of the same inputs was there; then there is no log."""
+    """`built` is false where an image of the same inputs was there; then there is no log.
+
+    `undeclared` is what `--record` heard the build ask for beside its lock.
+    """
 
     name: str
     image_id: str
     inputs: str
-    base: Base
     built: bool
     seconds: float
     log: Path | None = None
     record: Path | None = None
+    undeclared: tuple[str, ...] = ()
 
 
 def build(
@@ -50,54 +56,90 @@ def build(
 ) -> BuildResult:
     """Build the image of one variant, or find it built.
 
-    `traffic` is given the gateway once it runs, for its count of bytes. Raises WorkFailed with the first causal lines
-    where a step fails, SourceError where the network is the cause, EngineError where the engine or its disk is.
+    With a lock, everything is fetched before the build and the gateway serves nothing else; without one the build asks
+    the world through the gateway. `traffic` is given the gateway once it runs, for its count of bytes. Raises
+    WorkFailed with the first causal lines where a step fails or the lock is stale, SourceError where the network is
+    the cause, EngineError where the engine or its disk is.
     """
-    started = time.monotonic()
-    store = Store()
-    run.check_options(options)
-
-    def say(text: str) -> None:
-        watch(Note(redact(text)))
-
-    rendered = render(target)
-    base = resolve_base(engine, target.variant.base, say)
-    inputs = resolve_inputs(target, rendered, base, store, say)
-    name = image_name(target)
-    if not options.no_cache and (found := _same(engine, name, inputs)):
-        return BuildResult(name, found, inputs.hash, base, False, time.monotonic() - started)
-    with _alone(target, say):
-        # Another process may have built it while this one waited.
-        if not options.no_cache and (found := _same(engine, name, inputs)):
-            return BuildResult(name, found, inputs.hash, base, False, time.monotonic() - started)
-        run.check_host(engine, target, say)
-        say(f"base {base.described}")
-        inputs = _at_hand(target, inputs, store, say)
-        if inputs.wheels.wheels or inputs.commits:
-            say(f"from the store: {inputs.described}")
-        with Gateway(store, inputs.offer, archives=base.archives) as gateway:
-            traffic(gateway)
-            end = run.Run(engine, target, options, inputs, gateway, watch).go()
-        seconds = time.monotonic() - started
-        return BuildResult(name, end.image_id, inputs.hash, base, True, seconds, end.log, end.record)
+    return _Build(engine, target, options, watch, traffic).go()
 
 
-def _same(engine: Engine, name: str, inputs: Inputs) -> str | None:
-    """The image's id where it was built from the same inputs."""
-    image = engine.image(name)
-    if image and (image["Config"].get("Labels") or {}).get(INPUTS) == inputs.hash:
-        return str(image["Id"])
-    return None
+class _Build:
+    def __init__(
+        self, engine: Engine, target: Target, options: Options, watch: Watch, traffic: Callable[[Gateway], None]
+    ) -> None:
+        run.check_options(options)
+        self.engine, self.target, self.options = engine, target, options
+        self.watch, self.traffic = watch, traffic
+        self.store = Store()
+        self.name = image_name(target)
+        self.started = time.monotonic()
 
+    def say(self, text: str) -> None:
+        self.watch(Note(redact(text)))
 
-def _at_hand(target: Target, inputs: Inputs, store: Store, say: Callable[[str], None]) -> Inputs:
-    """The same inputs with every file in the store: wheels may have been remembered and their files deleted."""
-    if not wheels.missing(inputs.wheels, store):
-        return inputs
-    say("wheels have left the store; fetching them again")
-    platform = platform_of(target, inputs.base.architecture)
-    wheels.forget(wheel_requirements(target), platform, target.variant.wheel_indexes, store)
-    return resolve_inputs(target, inputs.rendered, inputs.base, store, say)
+    def go(self) -> BuildResult:
+        rendered = render(self.target)
+        lock = fresh_lock(self.target, rendered)
+        if lock is None and self.options.offline:
+            raise UsageError(
+                f"{self.target.label} has no lock, so nothing says what to build it from without a network",
+                str(self.target.path),
+                f"where there is one: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
+            )
+        return self.locked(rendered, lock) if lock else self.unlocked(rendered)
+
+    def locked(self, rendered: Rendered, lock: VariantLock) -> BuildResult:
+        wanted = locked_hash(rendered, lock)
+        if found := self.same(wanted):
+            return found
+        with _alone(self.target, self.say):
+            # Another process may have built it while this one waited.
+            if found := self.same(wanted):
+                return found
+            run.check_host(self.engine, self.target, self.say)
+            inputs = supplies.bring(self.engine, self.target, rendered, lock, self.options, self.store, self.say)
+            return self.run(inputs)
+
+    def unlocked(self, rendered: Rendered) -> BuildResult:
+        base = resolve_base(self.engine, self.target.variant.base, self.say)
+        inputs = resolve_inputs(self.target, rendered, base, self.store, self.say)
+        if found := self.same(inputs.hash):
+            return found
+        with _alone(self.target, self.say):
+            if found := self.same(inputs.hash):
+                return found
+            run.check_host(self.engine, self.target, self.say)
+            self.say(f"{self.target.label} has no lock: what it takes in may be other things tomorrow")
+            return self.run(self.at_hand(inputs))
+
+    def same(self, wanted: str) -> BuildResult | None:
+        """The image that was built from the same inputs."""
+        image = None if self.options.no_cache else self.engine.image(self.name)
+        if image and (image["Config"].get("Labels") or {}).get(INPUTS) == wanted:
+            return BuildResult(self.name, str(image["Id"]), wanted, False, time.monotonic() - self.started)
+        return None
+
+    def at_hand(self, inputs: Inputs) -> Inputs:
+        """The same with every file in the store: wheels may have been remembered and their files deleted."""
+        if not wheels.missing(inputs.offer.wheels, self.store):
+            return inputs
+        self.say("wheels have left the store; fetching them again")
+        platform = platform_of(self.target, inputs.base.architecture)
+        wheels.forget(wheel_requirements(self.target), platform, self.target.variant.wheel_indexes, self.store)
+        return resolve_inputs(self.target, inputs.rendered, inputs.base, self.store, self.say)
+
+    def run(self, inputs: Inputs) -> BuildResult:
+        self.say(f"base {inputs.base.described}")
+        if inputs.described:
+            self.say(f"from the store: {inputs.described}")
+        policy = supplies.policy(self.target, inputs, self.options)
+        with Gateway(self.store, inputs.offer, policy, archives=inputs.base.archives) as gateway:
+            self.traffic(gateway)
+            end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch).go()
+            undeclared = supplies.undeclared(gateway) if self.options.record else ()
+        seconds = time.monotonic() - self.started
+        return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, undeclared)
 
 
 class _alone:

@@ -14,41 +14,53 @@ from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply import git, wheels
+from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store, key_of
 from reprokit.supply.wheels import WheelSet
 
+
 @dataclass(frozen=True)
 class Inputs:
-    """What a variant is built from: the Dockerfile, the base, its wheels, and its git commits with their submodules."""
+    """What a variant is built from: the Dockerfile, the base, and what the gateway serves.
+
+    With a `lock` all of it is named there; `drift` says what was taken in place of locked packages that are gone.
+    """
 
     rendered: Rendered
     base: Base
-    wheels: WheelSet
-    commits: tuple[git.Commit, ...]
+    offer: Offer
+    lock: VariantLock | None = None
+    drift: tuple[str, ...] = ()
 
     @cached_property
     def hash(self) -> str:
         """64 hex digits. The builder is no part of it: both give the same image."""
+        if self.lock:
+            return locked_hash(self.rendered, self.lock)
         return key_of(
             {
-                "dockerfile": hashlib.sha256(self.rendered.dockerfile.encode()).hexdigest(),
+                "dockerfile": _sha256(self.rendered),
                 "base": self.base.image_id,
-                "wheels": sorted([w.file, w.sha256] for w in self.wheels.wheels),
-                "commits": sorted([c.url, c.commit] for c in self.commits),
+                "wheels": sorted([w.file, w.sha256] for w in self.offer.wheels.wheels),
+                "commits": sorted([c.url, c.commit] for c in self.offer.commits),
             }
         )
 
     @property
     def described(self) -> str:
         """What the gateway serves, for people."""
-        size = sum(w.size for w in self.wheels.wheels) / 1e6
-        return f"{len(self.wheels.wheels)} wheels ({size:.0f} MB), {len(self.commits)} git commits"
-
-    @property
-    def offer(self) -> Offer:
-        """What the gateway serves."""
-        return Offer(self.wheels, self.commits)
+        offer = self.offer
+        files = [*offer.wheels.wheels, *(offer.apt or ()), *offer.files, *offer.conda]
+        counts = {
+            "packages": len(offer.apt or ()),
+            "wheels": len(offer.wheels.wheels),
+            "git commits": len(offer.commits),
+            "files": len(offer.files),
+            "conda packages": len(offer.conda),
+        }
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return f"{said} ({sum(file.size for file in files) / 1e6:.0f} MB)" if said else ""
 
     @property
     def arguments(self) -> dict[str, str]:
@@ -56,8 +68,13 @@ class Inputs:
         return {name: value for name, value in self.offer.arguments().items() if _declares(self.rendered, name)}
 
 
+def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
+    """The hash of a locked variant, known before anything of it is here."""
+    return key_of({"dockerfile": _sha256(rendered), "lock": lock.hash})
+
+
 def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]) -> Inputs:
-    """Resolve and fetch what the variant takes in, asking no network for what was resolved before."""
+    """Resolve and fetch what a variant without a lock takes in, asking no network for what was resolved before."""
     found: WheelSet = WheelSet(())
     if _declares(rendered, "REPROKIT_WHEELS"):
         wanted, platform = wheel_requirements(target), platform_of(target, base.architecture)
@@ -67,7 +84,11 @@ def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store,
     if _declares(rendered, "REPROKIT_GIT"):
         for source in target.variant.sources:
             commits += git.fetch_all(source.git, source.commit, source.submodules, store, say)
-    return Inputs(rendered, base, found, tuple(sorted(set(commits))))
+    return Inputs(rendered, base, Offer(found, tuple(sorted(set(commits)))))
+
+
+def _sha256(rendered: Rendered) -> str:
+    return hashlib.sha256(rendered.dockerfile.encode()).hexdigest()
 
 
 def _declares(rendered: Rendered, argument: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from reprokit import __version__
 from reprokit.engine import LABEL
-from reprokit.image.base import Base
+from reprokit.image.inputs import Inputs
 from reprokit.recipe.find import Target
 
 INPUTS = f"{LABEL}.inputs"
@@ -24,16 +24,16 @@ def failed_name(target: Target) -> str:
     return f"reprokit/{target.label}-failed"
 
 
-def labels(target: Target, base: Base, inputs: str, forced: list[str]) -> dict[str, str]:
+def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
     """Everything that a host must know of the image without asking the recipe.
 
-    `inputs` is the hash of all inputs, `forced` the findings that `--force` went past.
+    `forced` are the findings that `--force` went past.
     """
-    variant = target.variant
+    variant, base = target.variant, inputs.base
     found: dict[str, Any] = {
         "recipe": target.recipe.name,
         "variant": target.variant_name,
-        "inputs": inputs,
+        "inputs": inputs.hash,
         "pins": variant.pins,
         "version": __version__,
         "min-driver": variant.requires.driver or minimum_driver(variant.pins.get("cuda")),
@@ -41,6 +41,10 @@ def labels(target: Target, base: Base, inputs: str, forced: list[str]) -> dict[s
         "gpu": variant.requires.gpu,
         "base": {"reference": base.reference, "digest": base.digest, "how": base.how, "id": base.image_id},
     }
+    if inputs.lock:
+        found["lock"] = inputs.lock.hash
+    if inputs.drift:
+        found["drift"] = list(inputs.drift)
     if forced:
         found["forced"] = forced
     return {

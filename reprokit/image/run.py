@@ -26,11 +26,18 @@ Watch = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class Options:
-    """`forced` are the findings that the user went past with `--force`."""
+    """`forced` are the findings that the user went past with `--force`.
+
+    `offline` asks no network at all, `drift` takes successors of locked apt packages that no mirror has any more, and
+    `record` lets a build past its lock and notes what it asked for.
+    """
 
     builder: str = "classic"
     no_cache: bool = False
     keep_failed: bool = False
+    offline: bool = False
+    drift: bool = False
+    record: bool = False
     forced: list[str] = field(default_factory=list)
 
 
@@ -52,6 +59,9 @@ def check_options(options: Options) -> None:
             "--keep-failed needs the classic builder: BuildKit makes no image of a state before the end",
             hint="leave out --builder, or give --builder classic",
         )
+    if options.offline and (options.drift or options.record):
+        other = "--drift" if options.drift else "--record"
+        raise UsageError(f"--offline and {other} exclude each other: one asks no network, the other needs it")
 
 
 def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> None:
@@ -88,7 +98,7 @@ class Run:
         self.log = Log(target)
         self.extractors: dict[int, Extractor] = {}
         self.step = 0
-        self.labels = labels(target, inputs.base, inputs.hash, options.forced)
+        self.labels = labels(target, inputs, options.forced)
 
     def go(self) -> End:
         """Build; the log is closed and the record written however it ends."""

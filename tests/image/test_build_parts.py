@@ -27,6 +27,7 @@ from reprokit.image.labels import labels, minimum_driver
 from reprokit.image.platform import platform_of
 from reprokit.image.progress import Live, Meter, Plain, brief, clock, size, title
 from reprokit.supply.git import Commit
+from reprokit.supply.offer import Offer
 from reprokit.supply.wheels import Platform, Wheel, WheelSet
 
 from .conftest import rendered, target_of
@@ -66,23 +67,22 @@ def test_a_context_has_the_same_bytes_each_time():
 def test_every_input_changes_the_hash():
     wheel = Wheel("six", "1.16.0", "six-1.16.0-py3-none-any.whl", "a" * 64, 1)
     commit = Commit("https://forge.test/a/b", "c" * 40)
-    plain = Inputs(rendered("FROM x\n"), BASE, WheelSet(()), ())
+    plain = Inputs(rendered("FROM x\n"), BASE, Offer())
     others = [
-        Inputs(rendered("FROM x\nENV A=1\n"), BASE, WheelSet(()), ()),
-        Inputs(rendered("FROM x\n"), Base("debian:12", "debian:12", "sha256:3", "registry"), WheelSet(()), ()),
-        Inputs(rendered("FROM x\n"), BASE, WheelSet((wheel,)), ()),
-        Inputs(rendered("FROM x\n"), BASE, WheelSet(()), (commit,)),
+        Inputs(rendered("FROM x\nENV A=1\n"), BASE, Offer()),
+        Inputs(rendered("FROM x\n"), Base("debian:12", "debian:12", "sha256:3", "registry"), Offer()),
+        Inputs(rendered("FROM x\n"), BASE, Offer(WheelSet((wheel,)))),
+        Inputs(rendered("FROM x\n"), BASE, Offer(commits=(commit,))),
     ]
     assert len({plain.hash, *(i.hash for i in others)}) == 5
     moved = Base("debian:bookworm", "other:name", BASE.image_id, "mirror x", BASE.digest)
-    assert Inputs(rendered("FROM x\n"), moved, WheelSet(()), ()).hash == plain.hash
+    assert Inputs(rendered("FROM x\n"), moved, Offer()).hash == plain.hash
 
 
 def test_only_declared_arguments_are_passed():
-    assert Inputs(rendered("FROM x\n"), BASE, WheelSet(()), ()).arguments == {}
-    found = Inputs(
-        rendered("ARG REPROKIT_GIT=https://\nARG REPROKIT_WHEELS=\nFROM x\n"), BASE, WheelSet(()), ()
-    ).arguments
+    assert Inputs(rendered("FROM x\n"), BASE, Offer()).arguments == {}
+    declaring = rendered("ARG REPROKIT_GIT=https://\nARG REPROKIT_WHEELS=\nFROM x\n")
+    found = Inputs(declaring, BASE, Offer()).arguments
     assert found["REPROKIT_GIT"] == "http://git.reprokit.invalid/"
     assert found["REPROKIT_WHEELS"] == f"http://wheels.reprokit.invalid/{WheelSet(()).key}/simple/"
 
@@ -95,10 +95,11 @@ def test_the_platform_is_that_of_the_base():
 
 
 def test_labels():
-    found = labels(target_of("x"), BASE, "f" * 64, ["cuda with gpu: no"])
+    inputs = Inputs(rendered("FROM x\n"), BASE, Offer())
+    found = labels(target_of("x"), inputs, ["cuda with gpu: no"])
     assert found["reprokit.min-driver"] == "450.80.02"
     assert json.loads(found["reprokit.forced"]) == ["cuda with gpu: no"]
-    assert "reprokit.forced" not in labels(target_of("x"), BASE, "f" * 64, [])
+    assert "reprokit.forced" not in labels(target_of("x"), inputs, [])
 
 
 @pytest.mark.parametrize(
