@@ -1,0 +1,23 @@
+"""What downloads ask of whoever knows the mirrors (`reprokit.supply.mirrors`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from reprokit.supply.want import Want
+
+
+class Places(Protocol):
+    """Where files may be had. Both methods are called from several threads at once."""
+
+    def urls(self, want: Want) -> Iterator[str]:
+        """http://, https:// and file:// addresses in the order to try; each is made only when those before it failed.
+
+        User and password may stand in them. They are sent to that host alone, and never shown.
+        """
+        ...
+
+    def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
+        """What one attempt gave: `count` bytes in `seconds`, and why it ended early if it did."""
+        ...
