@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reprokit.bench.record import Record
     from reprokit.bench.run import Bench
     from reprokit.engine import Engine
+    from reprokit.supply.lock.model import PlainFile
 
 _SHOWN_LINES = 20
 _NO_GPU = "it needs a GPU, and the container has none"
@@ -140,6 +141,7 @@ def _one_at_a_time() -> Iterator[None]:
 def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -> Iterator[tuple[Engine, str, Bench]]:
     """The target's own bench container, of the image as the recipe is now; stopped at the end, its files stay."""
     from reprokit.bench.container import gpus_for, own_container
+    from reprokit.bench.data import place
     from reprokit.bench.hardware import probe
     from reprokit.bench.run import Bench
     from reprokit.container.execute import execute
@@ -154,10 +156,19 @@ def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -
     container = own_container(engine, target, "bench", wanted, say)
     try:
         run = partial(execute, engine, container)
-        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id)
+        put = partial(place, target, fetch=_fetch)
+        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put)
     finally:
         with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
             stop(engine, container)
+
+
+def _fetch(file: PlainFile) -> Path:
+    """A locked file of the store, downloaded where it is not there."""
+    from reprokit.commands._shown import fetched
+    from reprokit.supply.want import of_file
+
+    return fetched([of_file(file)]).path(file.sha256)
 
 
 def _nothing_runs(target: Target, count: int) -> EngineError:
