@@ -23,7 +23,7 @@ def build(
     ),
     offline: bool = typer.Option(False, "--offline", help="Ask no network: everything comes from the store."),
     drift: bool = typer.Option(
-        False, "--drift", help="Take what follows apt packages of the lock that no mirror has any more; a label says so."
+        False, "--drift", help="Take what follows locked apt packages that no mirror has any more; a label says so."
     ),
     record: bool = typer.Option(
         False, "--record", help="Let the build ask for more than its lock names, and list that for the recipe."

@@ -1,0 +1,90 @@
+"""A lock is stale exactly where the recipe says another thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.image.locks import fresh_lock, needed_lock, recipe_lock
+from reprokit.image.render import render
+from reprokit.image.sections import SECTIONS, sections, stale
+from reprokit.recipe.find import Target
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
+
+from .rendering import source
+from .rendering import target as target_of
+
+FIELDS = {
+    "pins": {"python": "3.11", "gcc": "12"},
+    "apt": ["curl"],
+    "wheels": ["numpy==1.26.4"],
+    "sources": [source("code", "/opt/code")],
+    "blocks": ["apt", "python", "wheels", "git"],
+}
+
+
+def lock_of(target: Target, machine: str = "x86_64") -> VariantLock:
+    return VariantLock(
+        reprokit="1.0",
+        inputs=sections(target, render(target), machine),
+        python="3.11",
+        glibc="2.36",
+        machine=machine,
+        base=Base(reference=target.variant.base, digest="sha256:" + "1" * 64),
+    )
+
+
+def changed(tmp_path: Path, **fields: object) -> list[str]:
+    lock = lock_of(target_of(tmp_path, **FIELDS))
+    other = target_of(tmp_path, **{**FIELDS, **fields})
+    return stale(other, render(other), lock)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sections_of_it"),
+    [
+        ({}, []),
+        ({"description": "another word", "env": {"A": "1"}}, []),
+        ({"apt": ["curl", "jq"]}, ["apt"]),
+        ({"wheels": ["numpy==1.26.3"]}, ["wheels"]),
+        ({"wheel_indexes": ["https://wheels.test/simple"]}, ["wheels"]),
+        ({"sdists": [{"package": "six==1.16.0"}]}, ["wheels"]),
+        ({"sources": [source("code", "/opt/code", submodules=True)]}, ["git"]),
+        ({"sources": [source("code", "/opt/code", commit="f" * 40)]}, ["git"]),
+        ({"sources": [source("code", "/opt/elsewhere")]}, []),
+        ({"base": "debian:11", "pins": {"python": "3.11"}}, ["base", "apt", "wheels"]),
+    ],
+)
+def test_what_makes_which_section_stale(tmp_path, fields, sections_of_it):
+    assert changed(tmp_path, **fields) == sections_of_it
+
+
+def test_every_section_is_hashed_by_itself(tmp_path):
+    target = target_of(tmp_path, **FIELDS)
+    found = sections(target, render(target), "x86_64")
+    assert len({getattr(found, name) for name in SECTIONS}) >= 5
+    assert found == sections(target, render(target), "x86_64")
+    assert found.apt != sections(target, render(target), "aarch64").apt
+
+
+def test_a_stale_lock_is_refused_and_a_missing_one_is_named(tmp_path):
+    target = target_of(tmp_path, **FIELDS)
+    assert recipe_lock(target).variants == {} and fresh_lock(target, render(target)) is None
+    with pytest.raises(UsageError, match="paper:v has no lock"):
+        needed_lock(target, render(target))
+    lock = lock_of(target)
+    write(lock_path(target.path), Lock(recipe="paper", variants={"v": lock}))
+    assert needed_lock(target, render(target)) == lock
+    other = target_of(tmp_path, **{**FIELDS, "apt": ["jq"], "sources": [source("code", "/opt/code", commit="e" * 40)]})
+    with pytest.raises(WorkFailed, match="stale: the recipe says other apt, git now") as raised:
+        fresh_lock(other, render(other))
+    assert "reprokit lock paper:v" in raised.value.hint
+
+
+def test_the_hash_of_a_lock_is_that_of_its_inputs(tmp_path):
+    lock = lock_of(target_of(tmp_path, **FIELDS))
+    assert lock.hash == lock.model_copy(update={"reprokit": "2.0"}).hash
+    assert lock.hash != lock.model_copy(update={"machine": "aarch64"}).hash
