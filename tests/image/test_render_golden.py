@@ -102,6 +102,33 @@ VARIANTS = {
         "wheels": ["ninja==1.11.1"],
         "blocks": ["python", "cuda", "wheels", {"torch": {"cuda": "11.7"}}, "extension"],
     },
+    "extension_package": {
+        "pins": {"python": "3.11", "gcc": "12"},
+        "sources": [source("package", "/opt/package", keep=False)],
+        "blocks": ["python", "git", {"extension_package": {"source": "package", "package": "Some-Package"}}],
+    },
+    "extension_package-cuda": {
+        **NVIDIA,
+        "pins": {"python": "3.10", "gcc": "11", "cuda": "11.8", "torch": "2.1.2+cu118", "flash_attn": "2.5.8"},
+        "sources": [source("flash", "/opt/flash")],
+        "wheels": ["ninja==1.11.1"],
+        "blocks": [
+            "python",
+            "cuda",
+            "wheels",
+            "torch",
+            "git",
+            {
+                "extension_package": {
+                    "source": "flash",
+                    "package": "flash-attn",
+                    "env": ["FORCE_BUILD=TRUE", "TORCH_CUDA_ARCH_LIST=8.0;9.0"],
+                    "packages": ["git"],
+                    "memory_per_job": "9",
+                }
+            },
+        ],
+    },
 }
 
 

@@ -1,0 +1,31 @@
+FROM image AS extension_package
+ARG REPROKIT_APT
+COPY --from=git /opt/package /opt/package
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$tool"; done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    expect gcc 12 "$(c++ -dumpfullversion)"; \
+    for module in setuptools wheel; do expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module")"; done
+# Nothing is fetched: what the build needs of Python is in the image already, at the versions that were locked, and
+# torch is the one that the package will meet (without isolation, or pip would build against the newest).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
+    cd /opt/package; \
+    python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \
+    python3 -m pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check --target "/product$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')" /wheel/*.whl; \
+    du -sh /product
+
+FROM image AS with-extension_package
+ARG REPROKIT_APT
+COPY --from=extension_package /product/ /
+# pitfall build-ok-artifact-missing. That it can be imported, the block imports asserts.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    found="$(python3 -m pip show --disable-pip-version-check Some-Package | sed -n 's/^Version: //p')"; \
+    expect Some-Package "${found:-installed}" "$found"
