@@ -18,18 +18,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from reprokit.supply import pip
+from reprokit.supply.lock.model import Distribution
 from reprokit.supply.store import Store, key_of
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """One wheel of the store. `name` is canonical (PEP 503), `size` in bytes."""
-
-    name: str
-    version: str
-    file: str
-    sha256: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -54,9 +44,9 @@ class Platform:
 
 @dataclass(frozen=True)
 class WheelSet:
-    """Wheels that satisfy a variant's requirements together."""
+    """Wheels and sdists that satisfy a variant's requirements together."""
 
-    wheels: tuple[Wheel, ...]
+    wheels: tuple[Distribution, ...]
 
     @property
     def key(self) -> str:
@@ -83,11 +73,11 @@ def resolve(
     key = key_of([wanted, asdict(platform), indexes])
     known = store.remembered("wheels", key)
     if known is not None:
-        return WheelSet(tuple(Wheel(**w) for w in known))
+        return WheelSet(tuple(Distribution.model_validate(w) for w in known))
     with store.scratch() as scratch:
         files = _download_closed(wanted, platform, indexes, Path(scratch), say)
         wheels = tuple(_publish(file, store) for file in files)
-    store.remember("wheels", key, [asdict(w) for w in wheels])
+    store.remember("wheels", key, [w.model_dump() for w in wheels])
     return WheelSet(wheels)
 
 
@@ -171,7 +161,7 @@ def _requires(file: Path) -> list[Requirement]:
     return found
 
 
-def _publish(file: Path, store: Store) -> Wheel:
+def _publish(file: Path, store: Store) -> Distribution:
     name, version, _, _ = parse_wheel_filename(file.name)
     size = file.stat().st_size
-    return Wheel(name, str(version), file.name, store.add(file), size)
+    return Distribution(name=name, version=str(version), file=file.name, sha256=store.add(file), size=size)

@@ -27,8 +27,9 @@ from reprokit.image.labels import labels, minimum_driver
 from reprokit.image.platform import platform_of
 from reprokit.image.progress import Live, Meter, Plain, brief, clock, size, title
 from reprokit.supply.git import Commit
+from reprokit.supply.lock.model import Distribution
 from reprokit.supply.offer import Offer
-from reprokit.supply.wheels import Platform, Wheel, WheelSet
+from reprokit.supply.wheels import Platform, WheelSet
 
 from .conftest import rendered, target_of
 
@@ -65,7 +66,7 @@ def test_a_context_has_the_same_bytes_each_time():
 
 
 def test_every_input_changes_the_hash():
-    wheel = Wheel("six", "1.16.0", "six-1.16.0-py3-none-any.whl", "a" * 64, 1)
+    wheel = Distribution(name="six", version="1.16.0", file="six-1.16.0-py3-none-any.whl", sha256="a" * 64, size=1)
     commit = Commit("https://forge.test/a/b", "c" * 40)
     plain = Inputs(rendered("FROM x\n"), BASE, Offer())
     others = [

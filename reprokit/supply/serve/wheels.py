@@ -1,4 +1,4 @@
-"""A package index (PEP 503) over the wheels of one build."""
+"""A package index (PEP 503) over the wheels and sdists of one build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
-    from reprokit.supply.wheels import Wheel
+    from reprokit.supply.lock.model import Distribution
 
 
 def answer(handler: Handler, address: SplitResult) -> None:
@@ -32,7 +32,7 @@ def answer(handler: Handler, address: SplitResult) -> None:
         handler.refuse(404, f"nothing here: {address.path}")
 
 
-def _project(handler: Handler, wheels: list[Wheel], name: str) -> None:
+def _project(handler: Handler, wheels: list[Distribution], name: str) -> None:
     if not wheels:
         handler.gateway.not_there(name)
         handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
@@ -48,7 +48,7 @@ def _page(handler: Handler, links: str) -> None:
         handler.wfile.write(body)
 
 
-def _file(handler: Handler, wheel: Wheel | None, name: str) -> None:
+def _file(handler: Handler, wheel: Distribution | None, name: str) -> None:
     if wheel is None:
         handler.gateway.not_there(name)
         handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
