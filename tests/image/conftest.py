@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,3 +161,10 @@ def inside(engine: Engine) -> Callable[[str, str], str]:
             engine.remove(container, force=True)
 
     return run
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    # A socket's path has room for 107 characters; pytest's own folders are longer.
+    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)

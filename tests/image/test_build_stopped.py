@@ -7,19 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
 
-from reprokit.engine import Engine
 from reprokit.errors import EngineError
 
 from .conftest import root_file_system
+from .other_engine import OtherEngine, wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -52,13 +48,6 @@ def start(
         text=True,
         start_new_session=True,
     )
-
-
-def wait_for(condition, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.1)
 
 
 def sleeping(seconds: str) -> list[int]:
@@ -94,56 +83,6 @@ def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder:
     assert engine.image(f"reprokit/{name}:v") is None
     (log,) = (tmp_path / "state" / "logs").iterdir()
     assert log.read_text().splitlines()[-1] == "# interrupted"
-
-
-class OtherEngine:
-    """A dockerd in namespaces of its own, which take its containers and mounts along when it dies."""
-
-    def __init__(self, folder: Path, data: Path) -> None:
-        self.socket = folder / "d.sock"
-        self.log = folder / "log"
-        # The network too: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
-        command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        command += ["dockerd", f"--host=unix://{self.socket}", f"--data-root={data}"]
-        command += [f"--exec-root={folder / 'exec'}"]
-        command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false", "--storage-driver=vfs"]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        try:
-            wait_for(lambda: self.process.poll() is not None or self._answers(), 60)
-        except BaseException:
-            self.stop()
-            raise
-        assert self.process.poll() is None, self.log.read_text()
-
-    @property
-    def address(self) -> str:
-        return f"unix://{self.socket}"
-
-    def connect(self) -> Engine:
-        return Engine(docker.APIClient(self.address, timeout=60))
-
-    def _answers(self) -> bool:
-        try:
-            return bool(docker.APIClient(self.address, timeout=5).ping())
-        except Exception:
-            return False
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-
-@pytest.fixture
-def short_path() -> Iterator[Path]:
-    # A socket's path has room for 107 characters; pytest's own folders are longer.
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root")
