@@ -77,6 +77,20 @@ def git(*arguments: str, folder: Path | None = None) -> str:
     return done.stdout
 
 
+def git_says(folder: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Run git on exactly this repository; its exit code and every line that it wrote. For what fails with findings."""
+    done = subprocess.run(
+        ["git", *_SAFE, f"--git-dir={folder}", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment(),
+    )
+    return done.returncode, [redact(line) for line in done.stdout.splitlines()]
+
+
 def git_with_progress(folder: Path, arguments: list[str], say: Callable[[str], None]) -> None:
     """Run git and pass its progress on, one line a tenth. Raises GitFailed."""
     command = ["git", *_SAFE, "-C", str(folder), *arguments]

@@ -1,0 +1,98 @@
+"""Freeing space: what no lock names goes, unless it is young."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.errors import EngineError
+from reprokit.supply.git import Commit
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep import inventory
+from reprokit.supply.upkeep.inventory import Leftover, Stored
+from reprokit.supply.upkeep.names import all_locks, names_of
+from reprokit.supply.upkeep.verify import remove_folder
+
+_DAY_S = 24 * 60 * 60
+YOUNG_S = _DAY_S  # a build without a lock may still want it
+PARTIAL_S = 7 * _DAY_S
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What goes, and what stays because a lock names it or because it is young."""
+
+    goes: tuple[Stored, ...]
+    leftovers: tuple[Leftover, ...]
+    named: tuple[Stored, ...]
+    young: tuple[Stored, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that are freed."""
+        return sum(each.size for each in self.goes) + sum(leftover.size for leftover in self.leftovers)
+
+
+def plan(store: Store, everything: bool = False, now: float | None = None) -> Plan:
+    """What goes at the time `now` (seconds since 1970), young things too where `everything` is to.
+
+    For the caller to have the store `alone()`. Raises UsageError where a lock cannot be read.
+    """
+    now = time.time() if now is None else now
+    names = names_of(all_locks(store))
+    leftovers = [
+        *inventory.scratch(store),  # whoever works in scratch holds the store
+        *_before(math.inf if everything else now - PARTIAL_S, inventory.partials(store)),
+        *_before(now - _DAY_S, inventory.half_written_answers(store)),
+    ]
+    stored = [*inventory.files(store), *inventory.repositories(store)]
+    return decide(stored, leftovers, names.labels, math.inf if everything else now - YOUNG_S)
+
+
+def decide(
+    stored: Iterable[Stored], leftovers: Iterable[Leftover], named: Container[str | Commit], young_since: float
+) -> Plan:
+    """Keep what is named and what came after `young_since`."""
+    kept: list[Stored] = []
+    young: list[Stored] = []
+    goes: list[Stored] = []
+    for each in stored:
+        (kept if each.key in named else young if each.since > young_since else goes).append(each)
+    return Plan(tuple(goes), tuple(leftovers), tuple(kept), tuple(young))
+
+
+def free(store: Store, found: Plan) -> None:
+    """Let it go. Wherever this is interrupted, each file and each repository is there whole or gone.
+
+    Raises EngineError where the system refuses.
+    """
+    trash = store.root / "tmp"
+    trash.mkdir(parents=True, exist_ok=True)
+    try:
+        for leftover in found.leftovers:
+            for path in leftover.paths:
+                _remove(path)
+        for each in found.goes:
+            if isinstance(each.key, Commit):
+                remove_folder(each.path, trash)
+                each.path.with_suffix(".lock").unlink(missing_ok=True)
+            else:
+                each.path.unlink(missing_ok=True)
+    except OSError as error:
+        hint = "does it belong to another user?"
+        raise EngineError(f"the store's space cannot be freed: {error.strerror}", str(error.filename), hint) from None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _before(then: float, leftovers: Iterable[Leftover]) -> list[Leftover]:
+    return [leftover for leftover in leftovers if leftover.since <= then]

@@ -1,0 +1,83 @@
+"""What locks name: a file of the store has a name only through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit import paths
+from reprokit.errors import UsageError
+from reprokit.supply import want
+from reprokit.supply.git import Commit
+from reprokit.supply.lock import file as lock_file
+from reprokit.supply.lock.model import Lock
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+
+
+@dataclass
+class Names:
+    """Wants by sha256 and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
+
+    wants: dict[str, Want] = field(default_factory=dict)
+    commits: set[Commit] = field(default_factory=set)
+    labels: dict[str | Commit, list[str]] = field(default_factory=dict)
+
+    def labels_of(self, key: str | Commit) -> list[str]:
+        return sorted(set(self.labels.get(key, [])))
+
+
+def all_locks(store: Store) -> list[Lock]:
+    """The locks of every recipe folder, and those that were used from elsewhere.
+
+    Raises UsageError where one cannot be read: nobody knows then what it names.
+    """
+    places = {path.resolve() for folder in paths.recipe_dirs() for path in folder.glob(f"*{lock_file.SUFFIX}")}
+    places |= {path.resolve() for path in store.used_locks()}
+    return [lock_file.read(path) for path in sorted(places)]
+
+
+def names_of(locks: Iterable[Lock]) -> Names:
+    """All that these locks name."""
+    found = Names()
+    for lock in locks:
+        for variant in lock.variants:
+            _add(found, lock, variant)
+        _add_wants(found, lock.recipe, want.of_data(lock))
+    return found
+
+
+def names_of_variants(lock: Lock, variants: Sequence[str], data: bool) -> Names:
+    """What these variants of a lock name, and its data if asked for."""
+    found = Names()
+    for variant in variants:
+        _add(found, lock, variant)
+    if data:
+        _add_wants(found, lock.recipe, want.of_data(lock))
+    return found
+
+
+def lock_of(recipe: Path) -> Lock:
+    """The lock of the recipe in this file. Raises UsageError where there is none."""
+    try:
+        return lock_file.read(lock_file.lock_path(recipe))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{recipe.stem} has no lock", str(lock_file.lock_path(recipe)), f"`reprokit lock {recipe.stem}` makes it"
+        ) from None
+
+
+def _add(found: Names, lock: Lock, variant: str) -> None:
+    label = f"{lock.recipe}:{variant}"
+    _add_wants(found, label, want.of_variant(lock.variants[variant]))
+    for git in lock.variants[variant].git:
+        commit = Commit(git.url, git.commit)
+        found.commits.add(commit)
+        found.labels.setdefault(commit, []).append(label)
+
+
+def _add_wants(found: Names, label: str, wants: Iterable[Want]) -> None:
+    for each in wants:
+        found.wants.setdefault(each.sha256, each)
+        found.labels.setdefault(each.sha256, []).append(label)

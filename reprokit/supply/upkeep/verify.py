@@ -1,0 +1,130 @@
+"""Whether the store still holds what it was given: every file hashed again, every repository walked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.supply.git import Commit, has_commit
+from reprokit.supply.gitcommand import git_says
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep import inventory
+from reprokit.supply.upkeep.inventory import Stored
+
+Watch = Callable[[int, int], None]
+_BLOCK = 1 << 20
+# What fsck says of the form of old but unharmed objects (`error in commit X: badTimezone: ...`), and by the way.
+_HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Something that is not what its name says: `what` as people know it, `why` in words."""
+
+    what: str
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was looked at, and what of it is bad."""
+
+    files: int
+    repositories: int
+    size: int
+    bad: tuple[Bad, ...]
+
+
+def verify(store: Store, watch: Watch = lambda done, total: None) -> Verified:
+    """Look at everything that is published; `watch` is told the bytes done and to be done, one call at a time.
+
+    Changes nothing. For the caller to hold `store.in_use()` meanwhile.
+    """
+    files, repositories = inventory.files(store), inventory.repositories(store)
+    total = sum(file.size for file in files) + sum(repository.size for repository in repositories)
+    tally = _Tally(total, watch)
+    stray = [Bad(path.name, path, "no file of the store") for path in inventory.strays(store)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            hashed = [pool.submit(_look_at_file, file, tally) for file in files]
+            walked = [pool.submit(_look_at_repository, repository, tally) for repository in repositories]
+            found = [future.result() for future in (*hashed, *walked)]
+        except BaseException:
+            tally.stopped = True
+            pool.shutdown(cancel_futures=True)
+            raise
+    bad = [each for each in found if each]
+    return Verified(len(files), len(repositories), total, (*stray, *bad))
+
+
+def repair(store: Store, bad: tuple[Bad, ...]) -> None:
+    """Remove what is bad, so that the next fetch brings it again. For the caller to have the store `alone()`."""
+    trash = store.root / "tmp"
+    trash.mkdir(parents=True, exist_ok=True)
+    for each in bad:
+        if each.path.is_dir() and not each.path.is_symlink():
+            remove_folder(each.path, trash)
+        else:
+            each.path.unlink(missing_ok=True)
+
+
+def remove_folder(path: Path, trash: Path) -> None:
+    """Remove a published folder so that it is there whole or not at all, wherever this is interrupted."""
+    aside = trash / f"removed-{path.name}"
+    if aside.exists():
+        shutil.rmtree(aside)
+    path.replace(aside)
+    shutil.rmtree(aside)
+
+
+class _Tally:
+    """Bytes that several threads have done together."""
+
+    def __init__(self, total: int, watch: Watch) -> None:
+        self.done, self.total, self.watch = 0, total, watch
+        self.stopped = False
+        self.lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self.lock:
+            self.done += count
+            self.watch(self.done, self.total)
+
+
+def _look_at_file(file: Stored, tally: _Tally) -> Bad | None:
+    digest = hashlib.sha256()
+    name = file.path.name
+    try:
+        if file.path.is_symlink() or not file.path.is_file():
+            return Bad(name, file.path, "no plain file")
+        with file.path.open("rb") as opened:
+            while not tally.stopped and (block := opened.read(_BLOCK)):
+                digest.update(block)
+                tally.add(len(block))
+    except OSError as error:
+        return Bad(name, file.path, f"cannot be read: {error.strerror}")
+    got = digest.hexdigest()
+    return None if got == name else Bad(name, file.path, f"its {file.size} bytes hash to {got}")
+
+
+def _look_at_repository(repository: Stored, tally: _Tally) -> Bad | None:
+    assert isinstance(repository.key, Commit)
+    why = faults(repository.path, repository.key.commit)
+    tally.add(repository.size)
+    return Bad(f"{repository.key.name} at {repository.key.commit}", repository.path, why) if why else None
+
+
+def faults(folder: Path, commit: str) -> str:
+    """What is wrong with a bare repository that is to hold a commit whole, or nothing."""
+    code, lines = git_says(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
+    wrong = [line for line in lines if not line.startswith(_HARMLESS)]
+    if code and wrong:
+        return wrong[0].removeprefix("error: ").removeprefix("fatal: ")
+    return "" if has_commit(folder, commit) else "the commit is not in it"

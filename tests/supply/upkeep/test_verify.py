@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from reprokit.supply.git import Commit, fetch_all, folder_of
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep.verify import faults, repair, verify
+
+from ..conftest import Repositories
+from .conftest import overwrite, put
+
+
+def test_a_store_that_holds_what_it_was_given(store: Store, commit: Commit):
+    sizes = [put(store, b"x" * n) and n for n in (0, 1, 3_000_000)]
+    told: list[tuple[int, int]] = []
+    found = verify(store, lambda done, total: told.append((done, total)))
+    assert (found.files, found.repositories, found.bad) == (3, 1, ())
+    assert told[-1] == (found.size, found.size) and found.size > sum(sizes)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_an_empty_store(store: Store):
+    assert verify(store).bad == ()
+
+
+def test_a_flipped_byte_a_short_file_and_a_stray_are_named(store: Store):
+    flipped, short, good = put(store, b"abc"), put(store, b"defg"), put(store, b"hi")
+    overwrite(store.path(flipped), 1, b"X")
+    store.path(short).write_bytes(b"def")
+    stray = store.path(good).with_name("notes.txt")
+    stray.write_text("x")
+    bad = {each.path: each for each in verify(store).bad}
+    assert set(bad) == {store.path(flipped), store.path(short), stray}
+    assert bad[store.path(flipped)].what == flipped
+    assert bad[store.path(short)].why.startswith("its 3 bytes hash to cb8379ac")
+
+
+def test_a_link_is_no_file_of_the_store(store: Store, tmp_path: Path):
+    sha256 = put(store, b"abc")
+    store.path(sha256).rename(tmp_path / "elsewhere")
+    store.path(sha256).symlink_to(tmp_path / "elsewhere")
+    assert [each.why for each in verify(store).bad] == ["no plain file"]
+
+
+def test_repair_removes_only_what_is_bad(store: Store, commit: Commit, repositories: Repositories):
+    bad, good = put(store, b"abc"), put(store, b"def")
+    overwrite(store.path(bad), 0, b"X")
+    (folder_of(commit, store) / "HEAD").unlink()
+    head = repositories.make("team/other", {"a": "1"})
+    (other,) = fetch_all("https://forge.test/team/other", head, False, store)
+    repair(store, verify(store).bad)
+    assert not store.path(bad).exists() and store.path(good).exists()
+    assert not folder_of(commit, store).exists() and folder_of(other, store).exists()
+    assert verify(store).bad == ()
+    assert fetch_all(commit.url, commit.commit, False, store) == (commit,)
+
+
+def _objects(folder: Path) -> list[Path]:
+    return sorted(path for path in (folder / "objects").glob("??/*"))
+
+
+def test_a_repository_that_lost_or_spoilt_an_object(store: Store, commit: Commit):
+    folder = folder_of(commit, store)
+    biggest = max(_objects(folder), key=lambda path: path.stat().st_size)
+    content = biggest.read_bytes()
+    overwrite(biggest, len(content) // 2, b"\0\0\0\0")
+    (bad,) = verify(store).bad
+    assert bad.what == f"forge.test/team/tool at {commit.commit}"
+    biggest.unlink()
+    assert "missing" in verify(store).bad[0].why or "broken link" in verify(store).bad[0].why
+    biggest.write_bytes(content)
+    assert verify(store).bad == ()
+
+
+def test_a_repository_without_its_commit(store: Store, commit: Commit):
+    folder = folder_of(commit, store)
+    assert faults(folder, "1" * 40)
+    subprocess.run(["git", "-C", str(folder), "update-ref", "-d", "refs/heads/reprokit"], check=True)
+    for path in _objects(folder):
+        path.unlink()
+    assert len(verify(store).bad) == 1
+
+
+def test_old_commits_of_a_form_that_git_refuses_today_are_unharmed(store: Store, commit: Commit):
+    folder = folder_of(commit, store)
+    git = ["git", "-C", str(folder)]
+    tree = subprocess.check_output([*git, "rev-parse", f"{commit.commit}^{{tree}}"], text=True).strip()
+    text = f"tree {tree}\nauthor a <a@b> 1 +051800\ncommitter a <a@b> 1 +0000\n\nx\n"
+    write = [*git, "hash-object", "-t", "commit", "-w", "--stdin", "--literally"]
+    old = subprocess.run(write, input=text, text=True, check=True, capture_output=True).stdout.strip()
+    assert subprocess.run([*git, "fsck", old], capture_output=True).returncode
+    assert faults(folder, old) == ""
