@@ -15,6 +15,7 @@ import pytest
 from reprokit.errors import ReprokitError
 
 from .conftest import can_buildkit
+from .forge import Forge
 
 pytestmark = pytest.mark.engine
 
@@ -30,37 +31,6 @@ variants:
     sources:
       - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
 """
-
-
-class Forge:
-    """Local repositories that git believes to be below https://forge.test/."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def git(self, name: str, *arguments: str) -> str:
-        settings = ("protocol.file.allow=always", "user.name=t", "user.email=t@example.org")
-        command = ["git", "-C", str(self.root / f"{name}.git"), *(w for s in settings for w in ("-c", s)), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def commit(self, name: str, file: str, submodule: str = "") -> str:
-        """A commit with one more file in the repository, which is made if it is not there; returns its name."""
-        folder = self.root / f"{name}.git"
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            self.git(name, "init", "-q")
-        if submodule:
-            self.git(name, "submodule", "add", "-q", str(self.root / f"{submodule}.git"), "3rd")
-            self.git(name, "config", "-f", ".gitmodules", "submodule.3rd.url", f"../../{submodule}.git")
-        (folder / file).write_text(file)
-        self.git(name, "add", "-A")
-        self.git(name, "commit", "-q", "-m", file)
-        return self.git(name, "rev-parse", "HEAD")
-
-    @property
-    def settings(self) -> dict[str, str]:
-        key = f"url.{self.root}/.insteadOf"
-        return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": "https://forge.test/"}
 
 
 def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
