@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from filelock import FileLock
 
@@ -13,6 +12,8 @@ from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.image import bootstrap
+from reprokit.image.bootstrap import name_of
+from reprokit.image.release import release_of
 
 _REGISTRY_TIMEOUT_S = 20
 _DEFAULT_REGISTRY = ("docker.io/", "index.docker.io/")
@@ -50,10 +51,18 @@ def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = la
 
     Raises SourceError naming everything that was tried where nobody serves it and it cannot be bootstrapped.
     """
-    return _local(engine, reference) or _from_registries(engine, reference, say)
+    release = release_of(reference)
+    found = on_engine(engine, reference)
+    if found is None and release and (image := engine.image(name_of(release))):
+        found = described(reference, name_of(release), image, "bootstrapped")
+    if found:
+        return found
+    tried: list[str] = []
+    return pulled(engine, reference, tried, say) or _bootstrapped(engine, reference, tried, say)
 
 
-def _local(engine: Engine, reference: str) -> Base | None:
+def on_engine(engine: Engine, reference: str) -> Base | None:
+    """The image that the engine itself has under this name and digest."""
     plain, _, digest = reference.partition("@")
     # The engine knows an image by name:tag or by name@digest, not by both at once; one that a mirror served has the
     # digest under the mirror's name only.
@@ -61,17 +70,13 @@ def _local(engine: Engine, reference: str) -> Base | None:
         image = engine.image(name)
         digests = [d.partition("@")[2] for d in (image or {}).get("RepoDigests") or []]
         if image and (not digest or digest in digests):
-            return _base(reference, name, image, "engine", digest or next(iter(digests), ""))
-    release = bootstrap.release_of(reference)
-    image = engine.image(bootstrap.name_of(release)) if release else None
-    if release and image:
-        return _base(reference, bootstrap.name_of(release), image, "bootstrapped", "")
+            return described(reference, name, image, "engine", digest or next(iter(digests), ""))
     return None
 
 
-def _from_registries(engine: Engine, reference: str, say: Callable[[str], None]) -> Base:
-    tried: list[str] = []
-    for place, name in [("registry", reference), *_mirrored(reference)]:
+def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base | None:
+    """The image from its registry or a mirror; None where none serves it, and `tried` then says why."""
+    for place, name in _places(reference):
         try:
             digest = reference.partition("@")[2] or engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
             say(f"pulling {name} ({digest[:19]})")
@@ -80,27 +85,57 @@ def _from_registries(engine: Engine, reference: str, say: Callable[[str], None])
             return _keep(engine, reference, fetched, place, digest)
         except SourceError as error:
             tried.append(f"{name}: {error.message}")
-    release = bootstrap.release_of(reference)
+    return None
+
+
+def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | None:
+    """The digest that the registry or a mirror has for a reference; None where none has, and `tried` then says why."""
+    for _, name in _places(reference):
+        try:
+            return engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
+        except SourceError as error:
+            tried.append(f"{name}: {error.message}")
+    return None
+
+
+def nobody_serves(reference: str, tried: list[str]) -> SourceError:
+    return SourceError(
+        f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
+        "",
+        _nearest(reference) or "mirrors: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
+    )
+
+
+def once(name: str) -> FileLock:
+    """Held while the base of this name is made: two builds may want it at once."""
+    folder = paths.home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / f"{name.replace('/', '-').replace(':', '-')}.lock")
+
+
+def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> Base:
+    """The engine's image of this name as a base."""
+    labels = (image.get("Config") or {}).get("Labels") or {}
+    archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
+    return Base(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
+
+
+def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base:
+    release = release_of(reference)
     if release is None:
-        raise SourceError(
-            f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
-            "",
-            _nearest(reference) or "mirrors: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
-        )
+        raise nobody_serves(reference, tried)
     say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name}")
-    name = bootstrap.name_of(release)
-    with FileLock(_lock_file(name)):  # two builds may want it at once
+    name = name_of(release)
+    with once(name):
         if engine.image(name) is None:
             bootstrap.bootstrap(engine, release, say)
     image = engine.image(name)
     assert image is not None
-    return _base(reference, name, image, "bootstrapped", "")
+    return described(reference, name, image, "bootstrapped")
 
 
-def _lock_file(name: str) -> Path:
-    folder = paths.home() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name.replace('/', '-').replace(':', '-')}.lock"
+def _places(reference: str) -> list[tuple[str, str]]:
+    return [("registry", reference), *_mirrored(reference)]
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:
@@ -110,13 +145,7 @@ def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str)
     engine.tag(fetched, repository, tag)
     image = engine.image(f"{repository}:{tag}")
     assert image is not None
-    return _base(reference, f"{repository}:{tag}", image, place, digest)
-
-
-def _base(reference: str, name: str, image: dict, how: str, digest: str) -> Base:
-    labels = (image.get("Config") or {}).get("Labels") or {}
-    archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
-    return Base(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
+    return described(reference, f"{repository}:{tag}", image, place, digest)
 
 
 def _repository(plain: str) -> str:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
-import subprocess
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 from reprokit import paths
 from reprokit.engine import LABEL, Engine
-from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.errors import EngineError
+from reprokit.image.mmdebstrap import mmdebstrap
+from reprokit.image.release import Release
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import Offer
-from reprokit.supply.redact import redact
+from reprokit.supply.lock.model import AptPackage, Bootstrap
+from reprokit.supply.offer import Offer, content_key
 from reprokit.supply.store import Store
 
-# As Docker's own images of both have them: Ubuntu's with all four, Debian's with main.
-_COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
 ARCHIVES = f"{LABEL}.bootstrap.archives"
+_SOURCES = "/etc/apt/sources.list"
 _HOOKS = (
     # The host's resolver and name are copied in, and must not stay.
     'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
@@ -33,36 +32,10 @@ _HOOKS = (
 )
 
 
-@dataclass(frozen=True)
-class Release:
-    """A distribution's release, such as debian 12 (bookworm)."""
-
-    distribution: str
-    version: str
-    codename: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.distribution} {self.version} ({self.codename})"
-
-
-def release_of(reference: str) -> Release | None:
-    """The release that a reference such as `debian:12`, `debian:bookworm-slim` or `ubuntu:20.04` means, or None."""
-    from reprokit.compat.base import parse_base
-    from reprokit.compat.facts import bundled
-
-    base = parse_base(bundled(), reference)
-    name = base.implied.get("distro", "") if base.kind == "distro" else ""
-    codename = bundled()["distros"]["distros"].get(name, {}).get("codename")
-    if not codename:
-        return None
-    distribution, _, version = name.partition(":")
-    return Release(distribution, version, codename)
-
-
-def name_of(release: Release) -> str:
-    """What the engine calls the bootstrapped base."""
-    return f"reprokit/base:{release.distribution}-{release.version}"
+def name_of(release: Release, locked: Bootstrap | None = None) -> str:
+    """What the engine calls the bootstrapped base; that of a lock carries the key of its packages."""
+    name = f"reprokit/base:{release.distribution}-{release.version}"
+    return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
 def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> str:
@@ -72,105 +45,124 @@ def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> s
     through a gateway, so that the host's mirrors and proxies are used and none of them stays in the image. Raises
     EngineError where the host is not able, SourceError where the archive is not.
     """
-    tool = shutil.which("mmdebstrap")
-    if tool is None:
-        raise EngineError(
-            f"{release.name} is to be bootstrapped, and mmdebstrap is not installed",
-            hint="sudo apt-get install mmdebstrap, or pull the base image where a registry can be reached",
-        )
-    folder = paths.home() / "tmp"
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as scratch:
-        tar, status = Path(scratch) / "base.tar", Path(scratch) / "status"
-        status.touch()
-        Path(scratch).chmod(0o777)  # mmdebstrap as an ordinary user writes with mapped ids
-        status.chmod(0o666)
-        with tar.open("wb") as out, Gateway(Store(), Offer(), archives=_Everything()) as gateway:
-            _run(_command(tool, release, status), {**os.environ, **gateway.build_arguments()}, out, release, say)
-        repository, _, tag = name_of(release).partition(":")
-        say(f"importing {tar.stat().st_size / 1e6:.0f} MB as {repository}:{tag}")
-        with tar.open("rb") as stream:
-            text = status.read_text(errors="replace")
-            engine.import_image(stream, repository, tag, _changes(release, text, sorted(gateway.hosts)))
+    with scratch() as folder:
+        made = _Made(folder)
+        with Gateway(Store(), Offer(), archives=Everything()) as gateway:
+            arguments = [f"--components={release.components}", *made.arguments(release.codename)]
+            mmdebstrap(release, arguments, gateway.build_arguments(), say, made.tar)
+        labels = {"suite": release.codename, "date": datetime.now(timezone.utc).strftime("%Y-%m-%d")}
+        made.give(engine, name_of(release), {**labels, "archives": ",".join(sorted(gateway.hosts))}, say)
     return name_of(release)
 
 
-def _command(tool: str, release: Release, status: Path) -> list[str]:
-    command = [tool, "--variant=minbase", "--format=tar", f"--components={_COMPONENTS[release.distribution]}"]
-    command += ['--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io"]
-    command += [f"--customize-hook={hook}" for hook in _HOOKS]
-    command.append(f"--customize-hook=download /var/lib/dpkg/status {status}")
-    return [*command, release.codename, "-"]
+def bootstrap_locked(
+    engine: Engine, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
+) -> str:
+    """Make the base of exactly the locked packages, all of them in the store; returns its name.
+
+    No network is asked. The same packages give the same files, down to their dates. Raises EngineError where the host
+    is not able, SourceError where a package is not in the store.
+    """
+    offer = Offer(apt=locked.packages)
+    with scratch() as folder:
+        made = _Made(folder)
+        public = folder / "sources.list"
+        write_sources(release, public, say)
+        with Gateway(store, offer, policy=lambda method, name: f"{name} is not in the lock") as gateway:
+            # Without a suite mmdebstrap takes the essential and required packages of any archive.
+            archive = f"deb [trusted=yes] {offer.arguments()['REPROKIT_APT']} ./"
+            hook = f"--customize-hook=upload {public} {_SOURCES}"
+            date = _newest(locked.packages, store)
+            environment = {**gateway.build_arguments(), "SOURCE_DATE_EPOCH": str(date)}
+            mmdebstrap(release, [hook, *made.arguments(""), archive], environment, say, made.tar)
+        if difference := made.installed() ^ {(p.name, p.version) for p in locked.packages}:
+            raise EngineError(
+                f"{release.name} was not made of the locked packages: {sorted(difference)[0]} is in one of them only"
+            )
+        hosts = {urlsplit(address).hostname or "" for address in re.findall(r"https?://\S+", public.read_text())}
+        labels = {"suite": release.codename, "date": datetime.fromtimestamp(date, timezone.utc).strftime("%Y-%m-%d")}
+        name = name_of(release, locked)
+        made.give(engine, name, {**labels, "archives": ",".join(sorted(hosts))}, say)
+    return name
 
 
-class _Everything:
+def write_sources(release: Release, path: Path, say: Callable[[str], None]) -> None:
+    """Write the apt sources that mmdebstrap gives an image of this release, which it knows without a network."""
+    path.touch()
+    path.chmod(0o666)
+    arguments = ["--variant=extract", "--format=null", "--skip=update", f"--components={release.components}"]
+    mmdebstrap(release, [*arguments, f"--extract-hook=download {_SOURCES} {path}", release.codename, "-"], {}, say)
+
+
+class Everything:
     """All that mmdebstrap asks for is of the distribution's archive."""
 
     def __contains__(self, host: object) -> bool:
         return True
 
 
-def _run(
-    command: list[str], environment: dict[str, str], out: object, release: Release, say: Callable[[str], None]
-) -> None:
-    lines: deque[str] = deque(maxlen=60)
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",  # type: ignore[call-overload]
-    ) as process:
-        try:
-            for line in process.stderr:
-                lines.append(redact(line.rstrip()))
-                if line.startswith("I: ") and line.rstrip().endswith("..."):
-                    say(f"{release.codename}: {line[3:].rstrip()}")
-        except BaseException:
-            process.terminate()  # it removes its chroot and unmounts what it mounted
-            raise
-    if process.returncode:
-        raise explain(list(lines), release)
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder that mmdebstrap can write to as an ordinary user, who has mapped ids there."""
+    folder = paths.home() / "tmp"
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder) as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
 
 
-def explain(lines: list[str], release: Release) -> ReprokitError:
-    """mmdebstrap's output as one error."""
-    text = "\n".join(lines)
-    first = next((ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else "")
-    what = f"{release.name} could not be bootstrapped: {first}"
-    if "NO_PUBKEY" in text or "keyring" in first:
-        return EngineError(what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring")
-    if "No space left" in text:
-        return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
-    if re.search(
-        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect",
-        text,
-    ):
-        return SourceError(
-            what, hint="the distribution's archive cannot be reached; set http_proxy if a proxy is needed"
-        )
-    if re.search(r"unshare|newuidmap|fakechroot|Operation not permitted|mount", first):
-        return EngineError(what, hint="run as root, or install uidmap so that mmdebstrap can map user ids")
-    if "does not have a Release file" in text or "404" in text:
-        return SourceError(what, hint="has the release left its archive? pull the base where a registry can be reached")
-    return SourceError(what)
+@dataclass(frozen=True)
+class _Made:
+    """A root file system as mmdebstrap writes it below `folder`, and dpkg's status in it."""
+
+    folder: Path
+
+    @property
+    def tar(self) -> Path:
+        return self.folder / "base.tar"
+
+    def arguments(self, suite: str) -> list[str]:
+        """What makes a minimal system of the suite. Ubuntu does not require apt, and an image without it is no base."""
+        status = self.folder / "status"
+        status.touch()
+        status.chmod(0o666)
+        command = ["--variant=minbase", "--include=apt", "--format=tar"]
+        command += ['--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io"]
+        command += [f"--customize-hook={hook}" for hook in _HOOKS]
+        return [*command, f"--customize-hook=download /var/lib/dpkg/status {status}", suite, "-"]
+
+    def installed(self) -> set[tuple[str, str]]:
+        return installed((self.folder / "status").read_text(errors="replace"))
+
+    def give(self, engine: Engine, name: str, labels: Mapping[str, str], say: Callable[[str], None]) -> None:
+        """Give it to the engine, with a shell as in Docker's own images, and what it was made of."""
+        repository, _, tag = name.partition(":")
+        say(f"importing {self.tar.stat().st_size / 1e6:.0f} MB as {name}")
+        path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        told = {**labels, "packages": packages_hash(self.installed())}
+        lines = [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in told.items() if value]
+        with self.tar.open("rb") as stream:
+            engine.import_image(stream, repository, tag, ['CMD ["bash"]', path, *lines])
 
 
-def _changes(release: Release, status: str, archives: list[str]) -> list[str]:
-    """The image's configuration: a shell as in Docker's own images, and what it was made of."""
-    packages = sorted(
-        f"{match[1]}={match[2]}"
+def installed(status: str) -> set[tuple[str, str]]:
+    """The packages of dpkg's status file as name and version."""
+    return {
+        (match[1], match[2])
         for entry in status.split("\n\n")
         if (match := re.search(r"^Package: (\S+)$.*?^Version: (\S+)$", entry, re.MULTILINE | re.DOTALL))
-    )
-    labels = {
-        "bootstrap.suite": release.codename,
-        "bootstrap.date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
-        "bootstrap.packages": hashlib.sha256("\n".join(packages).encode()).hexdigest(),
     }
-    if archives:
-        labels[ARCHIVES.removeprefix(f"{LABEL}.")] = ",".join(archives)
-    path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return ['CMD ["bash"]', path, *(f'LABEL {LABEL}.{key}="{value}"' for key, value in labels.items())]
+
+
+def packages_hash(packages: set[tuple[str, str]]) -> str:
+    """Names a set of packages by names and versions."""
+    return hashlib.sha256("\n".join(sorted(f"{n}={v}" for n, v in packages)).encode()).hexdigest()
+
+
+def _newest(packages: Sequence[AptPackage], store: Store) -> int:
+    """When the newest of these was made, in seconds since 1970: the date of its first member (ar(5))."""
+    dates = [0]
+    for package in packages:
+        with store.path(package.sha256).open("rb") as file:
+            dates.append(int(file.read(36)[24:36].strip() or b"0"))
+    return max(dates)

@@ -44,14 +44,15 @@ def of_conda(package: CondaPackage) -> Want:
     return Want("conda", package.file, package.sha256, package.size, fields)
 
 
-def of_base(base: Base, as_of: str = "") -> list[Want]:
-    return [of_apt(package, as_of) for package in base.bootstrap.packages] if base.bootstrap else []
+def of_base(base: Base) -> list[Want]:
+    made = base.bootstrap
+    return [of_apt(package, made.as_of) for package in made.packages] if made else []
 
 
 def of_variant(lock: VariantLock) -> list[Want]:
     """Every file of a variant, each once. Git commits and base images of a registry are no files."""
     found: Iterable[Want] = [
-        *of_base(lock.base, lock.apt_as_of),
+        *of_base(lock.base),
         *(of_apt(p, lock.apt_as_of) for p in lock.apt),
         *(of_distribution(w) for w in lock.wheels),
         *(of_file(file) for file in lock.files),

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.errors import ReprokitError, SourceError
 from reprokit.image import base as base_module
 from reprokit.image import bootstrap
 from reprokit.image.base import resolve_base
+from reprokit.image.release import Release
 
 from .conftest import root_file_system
 from .registry import Registry
@@ -115,7 +116,7 @@ def test_a_bootstrapped_base_is_used_again_and_still_called_so():
 def test_bootstrapping_says_why(monkeypatch, home):
     engine = NoRegistry()
 
-    def made(_engine: object, release: bootstrap.Release, say) -> str:
+    def made(_engine: object, release: Release, say) -> str:
         engine.images["reprokit/base:ubuntu-20.04"] = {"Id": "sha256:2"}
         return bootstrap.name_of(release)
 
@@ -134,100 +135,6 @@ def test_only_docker_hubs_names_are_looked_for_at_mirrors(monkeypatch):
     ]
     assert mirrored("docker.io/nvidia/cuda:1")[1][1] == "two.test/nvidia/cuda:1"
     assert mirrored("nvcr.io/nvidia/cuda:1") == mirrored("localhost/x:1") == []
-
-
-@pytest.mark.parametrize(
-    ("reference", "name"),
-    [
-        ("debian:12", "debian 12 (bookworm)"),
-        ("debian:bullseye-slim", "debian 11 (bullseye)"),
-        ("docker.io/library/debian:trixie", "debian 13 (trixie)"),
-        ("ubuntu:20.04", "ubuntu 20.04 (focal)"),
-        ("ubuntu:jammy@sha256:" + "0" * 64, "ubuntu 22.04 (jammy)"),
-    ],
-)
-def test_releases_of_references(reference: str, name: str):
-    release = bootstrap.release_of(reference)
-    assert release and release.name == name
-
-
-@pytest.mark.parametrize(
-    "reference", ["debian:latest", "nvidia/cuda:11.8.0-devel-ubuntu22.04", "alpine:3", "me/debian:12"]
-)
-def test_what_cannot_be_bootstrapped(reference: str):
-    assert bootstrap.release_of(reference) is None
-
-
-@pytest.mark.parametrize(
-    ("lines", "kind", "words"),
-    [
-        (
-            ["W: GPG error: http://x focal InRelease: ... NO_PUBKEY 3B4F", "E: mmdebstrap failed"],
-            EngineError,
-            "keyring",
-        ),
-        (["E: unable to pick chroot mode: newuidmap"], EngineError, "run as root"),
-        (
-            ["Err:1 http://x bookworm InRelease", "  Could not resolve 'x'", "E: apt-get update failed"],
-            SourceError,
-            "cannot be reached",
-        ),
-        (
-            ["E: The repository 'http://x stretch Release' does not have a Release file."],
-            SourceError,
-            "left its archive",
-        ),
-        (["tar: write error: No space left on device"], EngineError, "free space"),
-    ],
-)
-def test_why_a_bootstrap_failed(lines: list[str], kind: type, words: str):
-    error = bootstrap.explain(lines, bootstrap.Release("ubuntu", "20.04", "focal"))
-    assert isinstance(error, kind)
-    assert words in error.hint
-    assert "ubuntu 20.04 (focal) could not be bootstrapped" in error.message
-
-
-def test_without_mmdebstrap(monkeypatch, home):
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: None)
-    with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
-        bootstrap.bootstrap(NoRegistry(), bootstrap.Release("debian", "12", "bookworm"), print)
-    assert "apt-get install mmdebstrap" in error.value.hint
-
-
-def test_packages_are_hashed_whatever_their_order():
-    release = bootstrap.Release("debian", "12", "bookworm")
-    entries = ["Package: a\nStatus: ok\nVersion: 1.0\n", "Package: b\nDescription: x\n y\nVersion: 2:3\n"]
-
-    def label(status: str) -> str:
-        return next(line for line in bootstrap._changes(release, status, []) if "bootstrap.packages" in line)
-
-    assert label("\n".join(entries)) == label("\n".join(entries[::-1]))
-    assert label("\n".join(entries)) != label("\n".join(entries).replace("1.0", "1.1"))
-
-
-@engine_test
-def test_the_fallback_tool_is_asked_with_the_hosts_proxy_only(engine, home, monkeypatch, tmp_path):
-    """mmdebstrap is replaced by a script that says what it was given and prints a small file system."""
-    tar = tmp_path / "root.tar"
-    tar.write_bytes(root_file_system())
-    script = tmp_path / "mmdebstrap"
-    script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/arguments\necho "I: working..." >&2\ncat {tar}\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: str(script))
-    release = bootstrap.Release("debian", f"test-{uuid.uuid4().hex[:8]}", "bookworm")
-    said: list[str] = []
-    name = bootstrap.bootstrap(engine, release, said.append)
-    try:
-        image = engine.image(name)
-        assert image["Config"]["Labels"]["reprokit.bootstrap.suite"] == "bookworm"
-        assert image["Config"]["Cmd"] == ["bash"]
-        assert said[0] == "bookworm: working..."
-        arguments = (tmp_path / "arguments").read_text().splitlines()
-        assert arguments[-2:] == ["bookworm", "-"] and "--variant=minbase" in arguments
-        assert not [a for a in arguments if "://" in a or "Proxy" in a]
-    finally:
-        engine.remove_image(name, force=True)
-    assert not list((home / "tmp").iterdir())
 
 
 @engine_test

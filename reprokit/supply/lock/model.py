@@ -42,11 +42,15 @@ class AptPackage(Sized):
 
 
 class Bootstrap(Model):
-    """A base made of a distribution's own packages: the suite and every package in it."""
+    """A base made of a distribution's own packages: the suite and every package in it.
+
+    `as_of` is the newest date of the package lists that they came from, as `20261121T101500Z`.
+    """
 
     distribution: f.Name
     suite: f.Name
     architecture: str
+    as_of: str = ""
     packages: tuple[AptPackage, ...]
 
 
@@ -128,7 +132,8 @@ class VariantLock(Model):
     @property
     def hash(self) -> str:
         """Names all inputs by their content: it does not change with the version of reprokit that resolved them."""
-        return key_of(self.model_dump(mode="json", exclude={"reprokit", "inputs", "apt_as_of"}))
+        dates = {"apt_as_of": True, "base": {"bootstrap": {"as_of"}}}
+        return key_of(self.model_dump(mode="json", exclude={"reprokit": True, "inputs": True, **dates}))
 
 
 class Lock(Model):

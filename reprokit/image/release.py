@@ -1,0 +1,40 @@
+"""Releases of Debian and Ubuntu: what a reference means, and what Docker's own images of it have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# As Docker's own images of both have them: Ubuntu's with all four, Debian's with main.
+_COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
+
+
+@dataclass(frozen=True)
+class Release:
+    """A distribution's release, such as debian 12 (bookworm)."""
+
+    distribution: str
+    version: str
+    codename: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.distribution} {self.version} ({self.codename})"
+
+    @property
+    def components(self) -> str:
+        """The archive's components, separated by commas."""
+        return _COMPONENTS[self.distribution]
+
+
+def release_of(reference: str) -> Release | None:
+    """The release that a reference such as `debian:12`, `debian:bookworm-slim` or `ubuntu:20.04` means, or None."""
+    from reprokit.compat.base import parse_base
+    from reprokit.compat.facts import bundled
+
+    base = parse_base(bundled(), reference)
+    name = base.implied.get("distro", "") if base.kind == "distro" else ""
+    codename = bundled()["distros"]["distros"].get(name, {}).get("codename")
+    if not codename:
+        return None
+    distribution, _, version = name.partition(":")
+    return Release(distribution, version, codename)
