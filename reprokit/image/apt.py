@@ -25,6 +25,19 @@ class AptInstall:
     components: tuple[str, ...] = ()
 
 
+def enable(components: Sequence[str]) -> list[str]:
+    """Shell lines that ask the distribution's main archive for these components too, in sources of either format."""
+    more = " ".join(components)
+    line = rf"s/^(deb .* $suite main)$/\1 {more}/"
+    stanza = rf"/^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 {more}/"
+    return [
+        'suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"',
+        "for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \\\n"
+        f'        [ ! -f "$file" ] || sed -i -E "{line}; {stanza}" "$file"; \\\n'
+        "    done",
+    ]
+
+
 @pass_context
 def apt_install(context: Any, packages: Sequence[str], components: Sequence[str] = ()) -> Quoted:
     """The filter `apt_install`: lines of a RUN that install these packages and leave no list and no archive behind.
@@ -35,6 +48,7 @@ def apt_install(context: Any, packages: Sequence[str], components: Sequence[str]
     context["installs"].append((tuple(packages), tuple(components)))
     locked = "-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"
     lines = [
+        *(enable(components) if components else ()),
         'sources=""; [ -z "${REPROKIT_APT:-}" ] || { '
         f'echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="{locked}"; }}',
         "apt-get $sources update",
