@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from typing import IO, TYPE_CHECKING, Protocol
 
+from reprokit.figures import Meter, clock, size
 from reprokit.image.events import Cached, Event, Note, Output, Step
 from reprokit.supply.gateway import Gateway
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WIDTH = 100
-_RATE_WINDOW_S = 3.0
 
 
 class Display(Protocol):
@@ -128,20 +127,6 @@ class Live:
         return text
 
 
-class Meter:
-    """Bytes a second over the last seconds."""
-
-    def __init__(self) -> None:
-        self.samples: deque[tuple[float, int]] = deque()
-
-    def rate(self, now: float, count: int) -> float:
-        self.samples.append((now, count))
-        while len(self.samples) > 2 and now - self.samples[0][0] > _RATE_WINDOW_S:
-            self.samples.popleft()
-        (then, before) = self.samples[0]
-        return (count - before) / (now - then) if now > then else 0.0
-
-
 def title(step: Step, width: int = _WIDTH) -> str:
     """`[5/23] torch: RUN ...`, cut to `width` characters."""
     text = f"[{step.number}/{step.total}] {step.block}: {brief(step.text)}"
@@ -151,16 +136,3 @@ def title(step: Step, width: int = _WIDTH) -> str:
 def brief(instruction: str) -> str:
     """An instruction without the shell options and functions that every RUN of ours begins with."""
     return re.sub(r"^RUN set -eu; (\w+\(\) \{.*?; \}; )+", "RUN ", instruction)
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}:{rest:02d}"
-
-
-def size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"

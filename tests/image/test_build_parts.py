@@ -25,7 +25,7 @@ from reprokit.image.inputs import Inputs
 from reprokit.image.instructions import Instructions
 from reprokit.image.labels import labels, minimum_driver
 from reprokit.image.platform import platform_of
-from reprokit.image.progress import Live, Meter, Plain, brief, clock, size, title
+from reprokit.image.progress import Live, Plain, brief, title
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.offer import Offer
@@ -343,9 +343,6 @@ def test_the_live_display_fits_its_terminal(monkeypatch):
 def test_small_words():
     assert brief("RUN set -eu; expect() { case x in a) ;; *) exit 1 ;; esac; }; apt-get update") == "RUN apt-get update"
     assert title(Step(3, 9, "tvm", "RUN " + "x" * 200), 40).endswith("...")
-    assert (clock(61.9), size(999), size(1_500_000), size(2.5e9)) == ("1:01", "999 B", "2 MB", "2.5 GB")
-    meter = Meter()
-    assert [meter.rate(0.0, 0), meter.rate(1.0, 100), meter.rate(10.0, 1000)] == [0.0, 100.0, 100.0]
 
 
 @given(st.dictionaries(st.from_regex(r"reprokit\.[a-z-]{1,12}", fullmatch=True), st.text(max_size=40), min_size=1))
