@@ -1,0 +1,210 @@
+"""GET requests as downloads make them: pooled, through the host's proxies, with the host's certificates and netrc."""
+
+from __future__ import annotations
+
+import netrc
+import os
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+import certifi
+import urllib3
+
+from reprokit.errors import SourceError
+from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.redact import redact
+
+_BLOCK = 1 << 18  # measured: 64 KiB and 1 MiB are no faster
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 10
+_DRAINED = 1 << 16
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
+_PORTS = {"http": 80, "https": 443}
+
+
+class Answer:
+    """The final answer after redirects: `status`, `headers`, and the body in pieces as they arrive."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
+
+    def read(self) -> bytes:
+        """The next bytes, nothing at the body's end. Raises Refusal where the connection fails or stalls."""
+        with _refusals():
+            return self._response.read1(_BLOCK, decode_content=False)
+
+    def stop(self) -> None:
+        """End a `read` that another thread waits in."""
+        with suppress(OSError, ValueError, RuntimeError):  # it has ended meanwhile
+            self._response.shutdown()
+
+    def close(self) -> None:
+        """Give the connection back, where what is left of the body costs less than a new connection."""
+        left = self._response.length_remaining
+        if left is not None and left <= _DRAINED:
+            self._response.drain_conn()
+        self._response.close()
+
+
+class Client:
+    """Keeps connections open between requests; may be used by several threads at once."""
+
+    def __init__(self, settings: Settings | None = None, connections: int = 6) -> None:
+        """`connections` is how many are kept to one host."""
+        self.settings = settings or Settings()
+        self._connections = connections
+        self._pools: dict[tuple[str, bool], urllib3.PoolManager] = {}
+        self._lock = threading.Lock()
+        self._netrc = _netrc()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for pool in self._pools.values():
+            pool.clear()
+
+    @contextmanager
+    def ask(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Iterator[Answer]:
+        """The answer to a request, whatever its status, after at most 10 redirects.
+
+        Raises Refusal where there is none, or where a redirect leads from https:// to http:// or to anything else.
+        """
+        address = urlsplit(url)
+        authorization = self._authorization(address)
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self._ask(address, {**(headers or {}), **authorization}, method)
+            try:
+                location = answer.headers.get("Location") if answer.status in _REDIRECTS else None
+                if location is None:
+                    yield answer
+                    return
+            finally:
+                answer.close()
+            target = urlsplit(urljoin(address.geturl(), location))
+            if target.scheme not in _PORTS or (address.scheme == "https" and target.scheme == "http"):
+                raise Refusal(f"it redirects from {address.scheme}:// to {target.scheme or 'no'}://")
+            if target.username is not None or not same_server(address, target):
+                authorization = self._authorization(target)
+            address = target
+        raise Refusal(f"it redirects more than {_MOST_REDIRECTS} times")
+
+    def _ask(self, address: SplitResult, headers: Mapping[str, str], method: str) -> Answer:
+        bare = address._replace(netloc=address.netloc.rpartition("@")[2], fragment="").geturl()
+        with _refusals():
+            response = self._pool(address).request(
+                method,
+                bare,
+                headers={"User-Agent": "reprokit", "Accept": "*/*", "Accept-Encoding": "identity", **headers},
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+        return Answer(response)
+
+    def _pool(self, address: SplitResult) -> urllib3.PoolManager:
+        proxy = self.settings.proxy(address)
+        trusted = {address.hostname, address.netloc.rpartition("@")[2]} & self.settings.trusted_hosts
+        key = (proxy.geturl() if proxy else "", bool(trusted))
+        with self._lock:
+            if key not in self._pools:
+                self._pools[key] = self._new_pool(proxy, bool(trusted))
+            return self._pools[key]
+
+    def _new_pool(self, proxy: SplitResult | None, trusted: bool) -> urllib3.PoolManager:
+        options: dict[str, Any] = {
+            "maxsize": self._connections,
+            "retries": False,
+            "timeout": urllib3.Timeout(connect=self.settings.connect_s, read=self.settings.stall_s),
+            "ssl_context": tls_context(self.settings, trusted),
+        }
+        if proxy is None:
+            return urllib3.PoolManager(**options)
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
+        bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
+        return urllib3.ProxyManager(bare, proxy_headers=urllib3.make_headers(proxy_basic_auth=login), **options)
+
+    def _authorization(self, address: SplitResult) -> dict[str, str]:
+        if address.username is not None:
+            login = f"{unquote(address.username)}:{unquote(address.password or '')}"
+        elif self._netrc and (found := self._netrc.authenticators(address.hostname or "")):
+            login = f"{found[0]}:{found[2]}"
+        else:
+            return {}
+        return dict(urllib3.make_headers(basic_auth=login))
+
+
+def same_server(one: SplitResult, other: SplitResult) -> bool:
+    """Whether credentials for the first address may go to the second: the same host and port, or https instead."""
+    if one.hostname != other.hostname:
+        return False
+    ports = [address.port or _PORTS[address.scheme] for address in (one, other)]
+    return (one.scheme == other.scheme and ports[0] == ports[1]) or ports == [80, 443]
+
+
+def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
+    """What certificates are judged by: the settings, the first variable that names a file, the system.
+
+    Raises SourceError where a file named cannot be read.
+    """
+    named = settings.ca_file or next((os.environ[name] for name in _CA_VARIABLES if os.environ.get(name)), None)
+    defaults = ssl.get_default_verify_paths()
+    # A Python that carries its own OpenSSL may know no folder of certificates.
+    chosen = named or (None if defaults.cafile or defaults.capath else certifi.where())
+    place = Path(chosen) if chosen else None
+    try:
+        folder = str(place) if place and place.is_dir() else None
+        context = ssl.create_default_context(cafile=None if folder else chosen, capath=folder)
+        if settings.client_cert:
+            context.load_cert_chain(settings.client_cert)
+    except OSError as error:
+        raise SourceError(f"the certificates cannot be read: {error}", chosen or settings.client_cert or "") from None
+    if trusted:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _netrc() -> netrc.netrc | None:
+    file = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+    try:
+        return netrc.netrc(file)
+    except (OSError, netrc.NetrcParseError):
+        return None
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What urllib3 and the system say as Refusal, in a user's words."""
+    try:
+        yield
+    except urllib3.exceptions.ConnectTimeoutError:
+        raise Refusal("it does not answer", again=True) from None
+    except urllib3.exceptions.ReadTimeoutError:
+        raise Refusal("stalled", again=True) from None
+    except urllib3.exceptions.IncompleteRead as error:
+        raise Refusal(f"the connection ended {error.expected} bytes early", again=True) from None
+    except urllib3.exceptions.SSLError as error:
+        unknown = "CERTIFICATE_VERIFY_FAILED" in str(error)
+        raise Refusal(f"TLS: {_cause(error)}", again=not unknown) from None
+    except (urllib3.exceptions.LocationValueError, urllib3.exceptions.URLSchemeUnknown) as error:
+        raise Refusal(f"not an address: {redact(str(error))}") from None
+    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+        raise Refusal(_cause(error), again=True) from None
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason, which is the system's own: `Connection refused`."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return redact(getattr(error, "strerror", None) or str(error) or type(error).__name__)

@@ -1,0 +1,115 @@
+"""One attempt to get a file, or the rest of it, from one address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
+from reprokit.supply.fetch.http import Answer, Client
+from reprokit.supply.fetch.partial import Partial
+from reprokit.supply.fetch.stop import Stop
+from reprokit.supply.redact import redact
+
+_BLOCK = 1 << 20
+
+
+class Slow(Refusal):
+    """The address gives bytes, but so few that another one is better."""
+
+    def __init__(self, rate: float, seconds: float) -> None:
+        super().__init__(f"less than {rate:.0f} bytes/s for {seconds:.0f} s", again=True)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """`size` in bytes is None where nobody knows it yet; `count` is told the length of each block."""
+
+    url: str
+    partial: Partial
+    size: int | None
+    client: Client
+    stop: Stop
+    count: Callable[[int], None]
+
+    def run(self) -> None:
+        """Bring the partial file to its whole size, going on where it stands.
+
+        Raises Refusal; what came until then is kept where it can be the beginning of the file. Raises OSError where the
+        partial file cannot be written, and Stopped.
+        """
+        scheme = urlsplit(self.url).scheme
+        if scheme == "file":
+            self._copy(Path(unquote(urlsplit(self.url).path)))
+        elif scheme not in ("http", "https"):
+            raise Refusal(f"not an address of a file: {redact(self.url)}")
+        elif not self._ask():
+            self.partial.restart()
+            if not self._ask():
+                raise Refusal("it answers with a part where the whole file was asked for")
+
+    def _ask(self) -> bool:
+        """Whether the answer could be used; else the whole file is to be asked for."""
+        partial, headers = self.partial, {}
+        etag = partial.etag if partial.url == redact(self.url) else None
+        # Without a checksum only a strong ETag can tell that both halves are of one file.
+        if partial.offset and self.size is None and etag is None:
+            partial.restart()
+        if partial.offset:
+            headers["Range"] = f"bytes={partial.offset}-{'' if self.size is None else self.size - 1}"
+            if etag:
+                headers["If-Range"] = etag
+        with self.client.ask(self.url, headers) as answer, self.stop.reading(answer):
+            body = judge(answer.status, answer.headers, partial.offset, self.size, time.time())
+            if body.do == "ask":
+                return False
+            if body.do == "start":
+                partial.restart()
+            partial.came_from(self.url, strong_etag(answer.headers))
+            self._read(answer, body)
+        return True
+
+    def _read(self, answer: Answer, body: Body) -> None:
+        partial, settings = self.partial, self.client.settings
+        size = body.total if self.size is None else self.size
+        if self.size is None and (body.encoded or (size is None and not answer.chunked)):
+            raise Refusal("it encodes the file" if body.encoded else "it does not say how long the file is")
+        since, before = time.monotonic(), partial.offset
+        try:
+            while block := answer.read():
+                if size is not None and partial.offset + len(block) > size:
+                    raise other_size(partial.offset + len(block), size)
+                partial.write(block)
+                self.count(len(block))
+                self.stop.check()
+                lasted = time.monotonic() - since
+                if lasted >= settings.slow_window_s:
+                    if partial.offset - before < settings.slow_rate * lasted:
+                        raise Slow(settings.slow_rate, lasted)
+                    since, before = since + lasted, partial.offset
+            if size is not None and partial.offset < size:
+                raise Refusal(f"the connection ended {size - partial.offset} bytes early", again=True)
+        except Refusal:
+            if body.encoded:
+                partial.restart()
+            raise
+
+    def _copy(self, path: Path) -> None:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise Refusal(error.strerror or str(error), gone=isinstance(error, FileNotFoundError)) from None
+        with file:
+            there = path.stat().st_size
+            if self.size is not None and there != self.size:
+                raise other_size(there, self.size)
+            if self.size is None:
+                self.partial.restart()
+            file.seek(self.partial.offset)
+            while (block := file.read(_BLOCK)) and self.partial.offset < there:
+                self.partial.write(block)
+                self.count(len(block))
+                self.stop.check()
