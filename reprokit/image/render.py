@@ -16,8 +16,10 @@ from packaging.requirements import Requirement
 from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.apt import AptInstall, apt_install
+from reprokit.image.archives import unpacking
 from reprokit.image.blocks import Use, templates, uses, wheel_requirements
 from reprokit.recipe.find import Target
+from reprokit.recipe.model import File
 from reprokit.recipe.where import where_in
 
 if TYPE_CHECKING:
@@ -140,6 +142,8 @@ def _head(target: Target, used: tuple[Use, ...]) -> str:
         lines.append("ARG REPROKIT_GIT=https://")
     if "wheels" in names:
         lines.append("ARG REPROKIT_WHEELS=")
+    if "files" in names:
+        lines.append("ARG REPROKIT_FILES=")
     lines.append("ARG REPROKIT_APT=")
     return "\n".join(lines) + "\n" + _stage("${BASE}", "base")
 
@@ -176,9 +180,11 @@ def _facts(target: Target) -> dict[str, Any]:
         "wheels": [{"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels],
         "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
         "sources": {s.name: s.model_dump() for s in variant.sources},
+        "files": [_file(file) for file in variant.files],
+        "unpackers": sorted({p for f in variant.files if f.unpack and (p := unpacking(f.name).package)}),
         "distro": variant.pins.get("distro", ""),
         "kept_paths": _kept_paths(target),
-        "vendor_base": repository.split("/")[0] in ("nvidia", "pytorch"),
+        "vendor_base": is_vendors(variant.base),
         "cuda_from_debian": repository == "debian",
         "python": _python(target),
         "torch_cuda": _torch_cuda(target),
@@ -186,6 +192,19 @@ def _facts(target: Target) -> dict[str, Any]:
         "gcc": variant.pins.get("gcc", "").split(".")[0],
         "llvm": variant.pins.get("llvm", "").split(".")[0],
     }
+
+
+def _file(file: File) -> dict[str, Any]:
+    """A file as templates see it, with the path below /files where a stage of its own makes it ready."""
+    staged = f"/files{file.path}"
+    unpack = unpacking(file.name).words("/tmp/file", staged) if file.unpack else ()
+    parent = staged.rpartition("/")[0]
+    return {**file.model_dump(), "staged": staged, "staged_parent": parent, "unpack": unpack}
+
+
+def is_vendors(reference: str) -> bool:
+    """Whether the image is NVIDIA's or PyTorch's: the block `base` takes the apt sources away that these come with."""
+    return _repository(reference).split("/")[0] in ("nvidia", "pytorch")
 
 
 def _repository(reference: str) -> str:

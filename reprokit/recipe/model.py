@@ -132,6 +132,14 @@ class Variant(Model):
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
     requires: Requires = Field(default=Requires(), description="what the host must have")
 
+    @model_validator(mode="after")
+    def _files_have_names_of_their_own(self) -> Variant:
+        names = [file.name for file in self.files]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two entries of `files` are called {name}")
+        return self
+
 
 class Smoke(Model):
     """A command that must succeed in the container, through `bash -c`."""

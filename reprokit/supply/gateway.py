@@ -23,8 +23,9 @@ from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.aptsettings import AptSettings, read_settings
-from reprokit.supply.offer import APT_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
+from reprokit.supply.offer import APT_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
 from reprokit.supply.serve import apt as aptserver
+from reprokit.supply.serve import files as fileserver
 from reprokit.supply.serve import forward, tunnel
 from reprokit.supply.serve import git as gitserver
 from reprokit.supply.serve import wheels as wheelserver
@@ -128,6 +129,7 @@ class Gateway:
 # Who answers for which of the names that exist nowhere.
 SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
     APT_HOST: aptserver.answer,
+    FILES_HOST: fileserver.answer,
     GIT_HOST: gitserver.answer,
     WHEELS_HOST: wheelserver.answer,
 }

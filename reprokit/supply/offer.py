@@ -21,7 +21,8 @@ CONDA_HOST = "conda.reprokit.invalid"
 class Offer:
     """Files and commits, all of them in the store.
 
-    `apt` None means that the build asks the distribution's own archive, through the gateway.
+    `apt` None means that the build asks the distribution's own archive, and no `files` that it asks for them at their
+    own addresses, through the gateway.
     """
 
     wheels: WheelSet = field(default_factory=lambda: WheelSet(()))
@@ -38,14 +39,15 @@ class Offer:
         found = {
             "REPROKIT_GIT": f"http://{GIT_HOST}/",
             "REPROKIT_WHEELS": f"http://{WHEELS_HOST}/{self.wheels.key}/simple/",
-            "REPROKIT_FILES": f"http://{FILES_HOST}/",
             "REPROKIT_CONDA": f"http://{CONDA_HOST}/{content_key(self.conda)}/",
         }
+        if self.files:
+            found["REPROKIT_FILES"] = f"http://{FILES_HOST}/{content_key(self.files)}/"
         if self.apt is not None:
             found["REPROKIT_APT"] = f"http://{APT_HOST}/{content_key(self.apt)}/"
         return found
 
 
-def content_key(files: Iterable[AptPackage | CondaPackage]) -> str:
-    """Names a set of packages by its content, whatever the order."""
-    return key_of(sorted([file.name, file.version, file.sha256] for file in files))[:16]
+def content_key(files: Iterable[AptPackage | CondaPackage | PlainFile]) -> str:
+    """Names a set of files by its content, whatever the order."""
+    return key_of(sorted([file.name, file.sha256] for file in files))[:16]

@@ -26,6 +26,20 @@ VARIANTS = {
         "wheel_indexes": ["https://example.org/simple"],
         "blocks": ["python", "wheels"],
     },
+    "files": {
+        "files": [
+            {"name": "model.bin", "urls": ["https://example.org/model.bin?a=1&b=2"], "path": "/opt/model/weights.bin"},
+            {
+                "name": "src.tar.xz",
+                "urls": ["https://example.org/src.tar.xz", "http://mirror.example.org/src.tar.xz"],
+                "sha256": "0" * 64,
+                "path": "/opt/src",
+                "unpack": True,
+            },
+            {"name": "data.zip", "urls": ["https://example.org/data.zip"], "path": "/opt/data", "unpack": True},
+        ],
+        "blocks": ["files"],
+    },
     "imports": {"pins": {"python": "3.11"}, "blocks": ["python", {"imports": {"modules": ["json", "os.path"]}}]},
     "git": {
         "pins": {"python": "3.11"},

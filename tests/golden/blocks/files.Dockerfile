@@ -1,0 +1,46 @@
+FROM base AS files
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block files: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends curl unzip xz-utils; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect curl runnable "$(curl --version >&2 && echo runnable)"
+# reprokit sets REPROKIT_FILES and serves the locked files by their names; without it, their own addresses are tried.
+# They come to stand below /files, from where the image takes them: the archives stay here.
+ARG REPROKIT_FILES
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block files: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    set -- 'https://example.org/model.bin?a=1&b=2'; \
+    [ -z "${REPROKIT_FILES:-}" ] || set -- "$REPROKIT_FILES"model.bin; \
+    found=""; for url in "$@"; do ! curl -fsSL --retry 2 -o /tmp/file "$url" || { found=downloaded; break; }; done; \
+    expect model.bin downloaded "$found"; \
+    mkdir -p /files/opt/model; mv /tmp/file /files/opt/model/weights.bin; \
+    chmod -R a+rX /files/opt/model/weights.bin
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block files: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    set -- https://example.org/src.tar.xz http://mirror.example.org/src.tar.xz; \
+    [ -z "${REPROKIT_FILES:-}" ] || set -- "$REPROKIT_FILES"src.tar.xz; \
+    found=""; for url in "$@"; do ! curl -fsSL --retry 2 -o /tmp/file "$url" || { found=downloaded; break; }; done; \
+    expect src.tar.xz downloaded "$found"; \
+    expect 'sha256 of src.tar.xz' 0000000000000000000000000000000000000000000000000000000000000000 "$(sha256sum /tmp/file | cut -d ' ' -f 1)"; \
+    mkdir -p /files/opt/src; \
+    tar --no-same-owner -xf /tmp/file -C /files/opt/src; rm /tmp/file; \
+    chmod -R a+rX /files/opt/src
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block files: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    set -- https://example.org/data.zip; \
+    [ -z "${REPROKIT_FILES:-}" ] || set -- "$REPROKIT_FILES"data.zip; \
+    found=""; for url in "$@"; do ! curl -fsSL --retry 2 -o /tmp/file "$url" || { found=downloaded; break; }; done; \
+    expect data.zip downloaded "$found"; \
+    mkdir -p /files/opt/data; \
+    unzip -q /tmp/file -d /files/opt/data; rm /tmp/file; \
+    chmod -R a+rX /files/opt/data
+
+FROM base AS image
+ARG REPROKIT_APT
+
+COPY --from=files /files/opt/model/weights.bin /opt/model/weights.bin
+COPY --from=files /files/opt/src /opt/src
+COPY --from=files /files/opt/data /opt/data
