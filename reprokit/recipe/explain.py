@@ -56,6 +56,8 @@ def _one(
         return f"unknown field {field}{nearest(str(path[-1]), known)}", where, fields_hint
     if kind == "missing":
         return f"{field} is missing", where, ""
+    if kind in ("list_type", "tuple_type"):
+        return f"{field} is a list", where, f"write {path[-1]}: [...]" if path else ""
     written = document.text(path)
     if kind == "string_type" and written is not None:
         became = f", which YAML reads as {error['input']!r}" if str(error["input"]) != written else ", not as text"

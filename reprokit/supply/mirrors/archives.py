@@ -23,6 +23,11 @@ def _table() -> dict[str, Any]:
     return yaml.load(Path(__file__).with_name("archives.yaml").read_text(encoding="utf-8"), loader)  # type: ignore[no-any-return]
 
 
+def archives() -> tuple[str, ...]:
+    """All names of archives."""
+    return tuple(_table()["archives"])
+
+
 def archive_of(url: str) -> tuple[str, str] | None:
     """The archive that a file of apt's belongs to and its path in it, or None where the archive has no name.
 

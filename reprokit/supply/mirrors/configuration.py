@@ -1,0 +1,138 @@
+"""The user's configuration: mirrors from variables, from the file and from presets, each with where it comes from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from reprokit import paths
+from reprokit.errors import UsageError
+from reprokit.recipe import yaml
+from reprokit.recipe.explain import explained
+from reprokit.recipe.fields import Size
+from reprokit.recipe.spelling import nearest
+from reprokit.supply.mirrors import templates
+from reprokit.supply.redact import redact
+
+KINDS = ("registry", "apt", "wheels", "git", "conda", "files")
+_PAGE = "docs/mirrors.md describes the file; `reprokit config --init` writes one to start from"
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Lists(_Model):
+    """The lists of the file or of a preset, in the order to try."""
+
+    registry: tuple[templates.Registry, ...] = ()
+    apt: tuple[templates.Apt, ...] = ()
+    wheels: tuple[templates.Wheels, ...] = ()
+    git: tuple[templates.Git, ...] = ()
+    conda: tuple[templates.Conda, ...] = ()
+    files: tuple[templates.Files, ...] = ()
+
+
+def _preset(name: str) -> str:
+    if name not in presets():
+        known = ", ".join(presets())
+        raise ValueError(f"{name!r} is no preset{nearest(name, presets())} (there are {known})")
+    return name
+
+
+class Fetch(_Model):
+    """How downloads go: `stall` in seconds without a byte, `slowest` in bytes a second over a minute."""
+
+    parallel: Annotated[int, Field(ge=1, le=32)] = 6
+    stall: Annotated[float, Field(ge=1, le=3600)] = 30
+    slowest: Size = 4096
+
+
+class File(_Model):
+    """The user's file (`paths.config_file()`)."""
+
+    presets: tuple[Annotated[str, AfterValidator(_preset)], ...] = ()
+    mirrors: Lists = Lists()
+    fetch: Fetch = Fetch()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One mirror. `value` is a template, or the registry's name; `source` the variable, `FILE:LINE` or preset."""
+
+    kind: str
+    value: str = field(repr=False)
+    source: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All mirrors in the order to try: those of variables, of the file, of its presets."""
+
+    entries: tuple[Entry, ...] = ()
+    fetch: Fetch = field(default_factory=Fetch)
+
+    def of(self, kind: str) -> tuple[str, ...]:
+        """The mirrors of one of `KINDS`, each once."""
+        return tuple(dict.fromkeys(entry.value for entry in self.entries if entry.kind == kind))
+
+
+def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> Configuration:
+    """Read the variables and the file, by default the user's own; a file that is not there says nothing.
+
+    Raises UsageError naming variable, or file, line and field.
+    """
+    path = file or paths.config_file()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the configuration: {error}", str(path)) from None
+    document = yaml.read(text, str(path))
+    try:
+        written = File.model_validate({} if document.data is None else document.data)
+    except ValidationError as error:
+        wrong = explained(error, document, File, _PAGE)
+        raise UsageError(redact(wrong.message), wrong.where, wrong.hint or _PAGE) from None
+    return Configuration((*_variables(environment), *_entries(written, document)), written.fetch)
+
+
+def variable(kind: str) -> str:
+    """The variable that holds the mirrors of a kind, with commas between them."""
+    return f"REPROKIT_{kind.upper()}_MIRRORS"
+
+
+def _variables(environment: Mapping[str, str]) -> Iterator[Entry]:
+    for kind in KINDS:
+        written = [part.strip() for part in environment.get(variable(kind), "").split(",")]
+        try:
+            lists = Lists.model_validate({kind: [part for part in written if part]})
+        except ValidationError as error:
+            message = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise UsageError(redact(message), f"${variable(kind)}", _PAGE) from None
+        for value in getattr(lists, kind):
+            yield Entry(kind, value, f"${variable(kind)}")
+
+
+def _entries(file: File, document: yaml.Document) -> Iterator[Entry]:
+    for kind in KINDS:
+        for number, value in enumerate(getattr(file.mirrors, kind)):
+            yield Entry(kind, value, f"{document.where}:{document.line(('mirrors', kind, number))}")
+    for name in file.presets:
+        for kind in KINDS:
+            yield from (Entry(kind, value, f"preset {name}") for value in getattr(presets()[name], kind))
+
+
+@cache
+def presets() -> dict[str, Lists]:
+    """The named lists that come with reprokit."""
+    path = Path(__file__).with_name("presets.yaml")
+    data = yaml.read(path.read_text(encoding="utf-8"), path.name).data
+    return TypeAdapter(dict[str, Lists]).validate_python(data)

@@ -1,0 +1,150 @@
+"""Where the files, commits, channels and images of locks may be had, in the order to try."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from urllib.parse import SplitResult, urlsplit
+
+from reprokit.supply import aptsettings
+from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.settings import Settings, environment_proxy
+from reprokit.supply.mirrors import kinds, pipsettings
+from reprokit.supply.mirrors.archives import archive_of, remembered
+from reprokit.supply.mirrors.configuration import Configuration, load
+from reprokit.supply.mirrors.lookup import is_folder_of_files, is_page
+from reprokit.supply.mirrors.measured import Measures
+from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.mirrors.wheels import WheelPlaces
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+
+# The place works, and has not this file.
+_NOT_AT_FAULT = re.compile(r"HTTP (?!408|425|429)4\d\d|the file has \d+ bytes")
+
+
+class Mirrors:
+    """The user's mirrors, what the host's own tools are told, and the public's places (a `fetch.places.Places`).
+
+    In that order; what was measured puts the slow and the dead last. Threads may share one.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        configuration: Configuration | None = None,
+        indexes: Sequence[str] = (),
+        pip: PipSettings | None = None,
+        apt: AptSettings | None = None,
+    ) -> None:
+        """`indexes` are those of recipes, asked after the user's. What is not given is read from the host when needed.
+
+        Raises UsageError where the user's configuration is wrong.
+        """
+        self.configuration = configuration if configuration is not None else load()
+        self._store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
+        self._measures = Measures(store)
+
+    @cached_property
+    def pip(self) -> PipSettings:
+        """The user's own pip configuration."""
+        return self._given_pip if self._given_pip is not None else pipsettings.read_settings()
+
+    @cached_property
+    def apt(self) -> AptSettings:
+        """The host's own apt configuration."""
+        return self._given_apt if self._given_apt is not None else aptsettings.read_settings()
+
+    def urls(self, want: Want) -> Iterator[str]:
+        """Addresses of a file. Wheels are looked up on one index after the other, as far as the caller goes."""
+        if want.kind == "wheels":
+            return self._wheels.urls(want)
+        if want.kind == "apt":
+            return iter(self._apt_urls(want))
+        mirrors = self.configuration.of(want.kind)
+        found = kinds.conda_urls(mirrors, want) if want.kind == "conda" else kinds.file_urls(mirrors, want)
+        return iter(self._measures.order(found))
+
+    def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
+        """Take the measure of a place: `count` bytes in `seconds`, and why the attempt ended early if it did."""
+        if error is None or not _NOT_AT_FAULT.match(error):
+            self._measures.report(self._wheels.index_of(url) or url, count, seconds, error)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Indexes that could not be asked, and why."""
+        return dict(self._wheels.failures)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """How downloads reach these places: certificates and proxies of the environment, of pip, of apt."""
+        fetch = self.configuration.fetch
+        return Settings(
+            stall_s=fetch.stall,
+            slow_rate=fetch.slowest,
+            ca_file=self.pip.cert or None,
+            client_cert=self.pip.client_cert or None,
+            trusted_hosts=frozenset(self.pip.trusted_hosts),
+            proxy=self._proxy,
+        )
+
+    def registries(self) -> tuple[str, ...]:
+        """Registries that stand in for Docker Hub, as `HOST[:PORT][/PREFIX]`."""
+        return self.configuration.of("registry")
+
+    def git(self, url: str) -> list[str]:
+        """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""
+        return self._measures.order(kinds.git_urls(self.configuration.of("git"), url))
+
+    def channels(self, channel: str) -> list[str]:
+        """Addresses of a conda channel."""
+        return self._measures.order(kinds.channel_urls(self.configuration.of("conda"), channel))
+
+    def indexes(self) -> list[str]:
+        """Simple indexes to resolve on: the user's mirrors, pip's, the recipe's. Credentials may stand in them."""
+        return [source for source in self._wheels.sources if self._is_index(source)]
+
+    def find_links(self) -> list[str]:
+        """Folders and pages of links to resolve on: the user's mirrors, pip's."""
+        return [source for source in self._wheels.sources if not self._is_index(source) and "{" not in source]
+
+    def apt_archive(self, url: str) -> list[str]:
+        """Addresses at which a file of apt's, asked for at this one, may be had as well: the user's and the host's."""
+        found = archive_of(url)
+        if found is None:
+            return []
+        want = Want("apt", url, "", 0, dict(zip(("archive", "path"), found, strict=True)))
+        return self._measures.order(kinds.apt_urls(self.configuration.of("apt"), self._own(found[0]), (), want))
+
+    def _apt_urls(self, want: Want) -> list[str]:
+        archive = want.fields["archive"]
+        mirrors = self.configuration.of("apt")
+        return self._measures.order(kinds.apt_urls(mirrors, self._own(archive), remembered(self._store, archive), want))
+
+    def _own(self, archive: str) -> list[str]:
+        return [self.apt.mirrors[archive]] if archive in self.apt.mirrors else []
+
+    @cached_property
+    def _wheels(self) -> WheelPlaces:
+        sources = (*self.configuration.of("wheels"), *self.pip.find_links, *self.pip.indexes, *self._indexes)
+        return WheelPlaces(tuple(dict.fromkeys(sources)), self._measures, lambda: Client(self.settings))
+
+    def _is_index(self, source: str) -> bool:
+        if source in self.pip.find_links:
+            return False
+        return "{" not in source and not is_page(source) and not is_folder_of_files(source)
+
+    def _proxy(self, address: SplitResult) -> SplitResult | None:
+        if self.pip.proxy and self._wheels.serves(address):
+            return _address(self.pip.proxy)
+        found = environment_proxy(address)
+        if found is None and address.scheme == "http" and re.search(r"/(dists|pool)/", address.path):
+            own = self.apt.proxy(address.hostname or "")
+            return _address(own) if own else None
+        return found
+
+
+def _address(proxy: str) -> SplitResult:
+    return urlsplit(proxy if "://" in proxy else f"http://{proxy}")

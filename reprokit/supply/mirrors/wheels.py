@@ -1,0 +1,89 @@
+"""Where wheels may be had: the user's mirrors, pip's own configuration, the recipe's indexes, each looked up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from urllib.parse import SplitResult, urlsplit
+
+from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.http import Client
+from reprokit.supply.mirrors.lookup import ACCEPT, Lookup, NotThere
+from reprokit.supply.mirrors.measured import Measures
+from reprokit.supply.mirrors.templates import fill
+from reprokit.supply.redact import redact
+from reprokit.supply.want import Want
+
+_ATTEMPTS = 2
+_MOST = 64 << 20  # bytes; the largest page of a public index has some 10 MB
+
+
+class WheelPlaces:
+    """Looks files up on `sources` one after the other; a source that fails is not asked again by this object."""
+
+    def __init__(self, sources: tuple[str, ...], measures: Measures, client: Callable[[], Client]) -> None:
+        """`sources` are simple indexes, pages of links, folders, or templates of single files; `client` makes one."""
+        self.sources = sources
+        self.failures: dict[str, str] = {}
+        self._measures = measures
+        self._new_client = client
+        self._client: Client | None = None
+        self._lookup = Lookup(self._get)
+        self._index_of: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def urls(self, want: Want) -> Iterator[str]:
+        """Where the file is listed. Asks a source only when those before it did not have it."""
+        for source in self._measures.order(self.sources):
+            for url in self._find(source, want):
+                self._index_of.setdefault(urlsplit(url).netloc, source)
+                yield url
+
+    def serves(self, address: SplitResult) -> bool:
+        """Whether a source is at this address's host, or led to it."""
+        hosts = {urlsplit(source).netloc.rpartition("@")[2] for source in self.sources}
+        return address.netloc.rpartition("@")[2] in hosts or address.netloc in self._index_of
+
+    def index_of(self, url: str) -> str | None:
+        """The source that led to this address's host, if one did."""
+        return self._index_of.get(urlsplit(url).netloc)
+
+    def _find(self, source: str, want: Want) -> list[str]:
+        if "{" in source:
+            url = fill(source, {**want.fields, "sha256": want.sha256})
+            return [url] if url else []
+        if redact(source) in self.failures:
+            return []
+        started = time.monotonic()
+        try:
+            return list(self._lookup.find(source, want.fields["name"], want.fields["file"], want.sha256))
+        except (OSError, ValueError, LookupError) as error:
+            self.failures[redact(source)] = redact(str(error))
+            self._measures.report(source, 0, time.monotonic() - started, str(error))
+            return []
+
+    def _get(self, url: str) -> tuple[bytes, str]:
+        with self._lock:
+            self._client = self._client or self._new_client()
+        for attempt in range(_ATTEMPTS):
+            try:
+                return _page(self._client, url)
+            except Refusal as refusal:
+                if not refusal.again or attempt == _ATTEMPTS - 1:
+                    raise OSError(refusal.why) from None
+        raise AssertionError("unreachable")
+
+
+def _page(client: Client, url: str) -> tuple[bytes, str]:
+    with client.ask(url, {"Accept": ACCEPT}) as answer:
+        if answer.status in (404, 410):
+            raise NotThere(url)
+        if answer.status != 200:
+            raise Refusal(f"HTTP {answer.status}", again=answer.status >= 500)
+        body = bytearray()
+        while block := answer.read():
+            body += block
+            if len(body) > _MOST:
+                raise Refusal(f"the page has more than {_MOST >> 20} MiB")
+        return bytes(body), answer.headers.get("Content-Type", "")
