@@ -24,6 +24,10 @@ def explain(
         return EngineError(
             f"the engine's disk is full\n  {text}", hint="free space there; `docker system df` shows what takes it"
         )
+    if gateway.refused:
+        text += "".join(f"\n  undeclared download: {name}" for name in sorted(gateway.refused))
+        remedy = f"add it to the recipe (`files:` or `sources:`) or run `reprokit build --record {target.label}`"
+        return WorkFailed(text, hint=remedy)
     if extractor.assertions:
         return WorkFailed(text)
     if gateway.missing:

@@ -61,6 +61,7 @@ def write_record(target: Target, inputs: Inputs, gateway: Gateway, log: Log, res
         "commits": [asdict(c) for c in inputs.offer.commits],
         "hosts_asked": dict(sorted(gateway.hosts.items())),
         "asked_in_vain": dict(sorted(gateway.missing.items())),
+        "refused": dict(sorted(gateway.refused.items())),
         "bytes_through_gateway": gateway.bytes_served,
         "log": str(log.path),
         **result,

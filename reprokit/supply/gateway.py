@@ -24,21 +24,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.aptsettings import AptSettings, read_settings
 from reprokit.supply.offer import APT_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
+from reprokit.supply.policy import Policy, Recorder, pass_all
+from reprokit.supply.redact import redact
 from reprokit.supply.serve import apt as aptserver
 from reprokit.supply.serve import files as fileserver
 from reprokit.supply.serve import forward, tunnel
 from reprokit.supply.serve import git as gitserver
 from reprokit.supply.serve import wheels as wheelserver
 from reprokit.supply.store import Store
-
-# Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
-# is refused, or None.
-Policy = Callable[[str, str], "str | None"]
-
-
-def pass_all(method: str, name: str) -> str | None:
-    """The policy of a build without a lock: everything is passed and recorded."""
-    return None
 
 
 class Gateway:
@@ -50,16 +43,22 @@ class Gateway:
         offer: Offer,
         policy: Policy = pass_all,
         archives: Container[str] = (),
+        recorder: Recorder | None = None,
     ) -> None:
-        """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in."""
+        """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
+
+        `recorder` is told of every file that passes over plain HTTP.
+        """
         self.store = store
         self.offer = offer
         self.policy = policy
         self.archives = archives
+        self.recorder = recorder
         self.apt = AptSettings()
         self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.bytes_served = 0
         self.requests = 0
         self._token = secrets.token_urlsafe(18)
@@ -120,6 +119,10 @@ class Gateway:
     def not_there(self, name: str) -> None:
         with self._lock:
             self.missing[name] += 1
+
+    def refuses(self, name: str) -> None:
+        with self._lock:
+            self.refused[name] += 1
 
     def served(self, count: int) -> None:
         with self._lock:
@@ -189,6 +192,8 @@ class Handler(BaseHTTPRequestHandler):
         refusal = self.gateway.policy(self.command, name)
         if refusal is None:
             return True
+        self.gateway.refuses(redact(self.path))
+        self.discard_body()
         self.refuse(403, refusal)
         return False
 

@@ -14,6 +14,7 @@ from reprokit.supply.redact import redact
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
+    from reprokit.supply.policy import Passing
 
 _TIMEOUT_S = 60
 _BLOCK = 1 << 16
@@ -53,11 +54,11 @@ def forward(handler: Handler, address: SplitResult) -> None:
     if mirror is not None:
         with contextlib.suppress(_Unreachable), _ask(handler, mirror) as answer:
             if answer.status < 400:
-                _relay(handler, answer)
+                _relay(handler, answer, _recording(handler, address, answer))
                 return
     try:
         with _ask(handler, address) as answer:
-            _relay(handler, answer)
+            _relay(handler, answer, _recording(handler, address, answer))
     except _Unreachable as error:
         handler.close_connection = True
         handler.refuse(502, str(error))
@@ -110,7 +111,17 @@ def _connection(
     return upstream, path, {}
 
 
-def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:
+def _recording(handler: Handler, address: SplitResult, answer: http.client.HTTPResponse) -> Passing | None:
+    """What takes note of this answer's body, where there is a recorder and the body is a file."""
+    recorder, location = handler.gateway.recorder, answer.headers.get("Location")
+    if recorder is None or handler.command != "GET":
+        return None
+    if 300 <= answer.status < 400 and location:
+        recorder.redirected(address.geturl(), location)
+    return recorder.passing(address.geturl()) if answer.status == 200 else None
+
+
+def _relay(handler: Handler, answer: http.client.HTTPResponse, passing: Passing | None) -> None:
     headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in _HOP_BY_HOP]
     bodiless = handler.command == "HEAD" or answer.status in (204, 304) or answer.status < 200
     # HTTP/1.0 clients know no chunks: there the end of the connection is the end of the body.
@@ -130,6 +141,8 @@ def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:
     try:
         while block := answer.read1(_BLOCK):
             handler.gateway.served(len(block))
+            if passing:
+                passing.feed(block)
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
     except (OSError, http.client.HTTPException):
         handler.close_connection = True  # a cut body must not look whole
@@ -138,3 +151,6 @@ def _relay(handler: Handler, answer: http.client.HTTPResponse) -> None:
         handler.wfile.write(b"0\r\n\r\n")
     elif answer.length:  # read1 gives no IncompleteRead
         handler.close_connection = True
+        return
+    if passing:
+        passing.end()
