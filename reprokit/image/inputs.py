@@ -14,7 +14,9 @@ from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply import git, wheels
+from reprokit.supply.lock.git import lock_git
 from reprokit.supply.lock.model import VariantLock
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store, key_of
 from reprokit.supply.wheels import WheelSet
@@ -80,11 +82,12 @@ def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store,
         wanted, platform = wheel_requirements(target), platform_of(target, base.architecture)
         indexes = target.variant.wheel_indexes
         found = wheels.resolve(wanted, platform, indexes, store, say)
-    commits: list[git.Commit] = []
+    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+    commits: set[git.Commit] = set()
     if _declares(rendered, "REPROKIT_GIT"):
         for source in target.variant.sources:
-            commits += git.fetch_all(source.git, source.commit, source.submodules, store, say)
-    return Inputs(rendered, base, Offer(found, tuple(sorted(set(commits)))))
+            commits |= {git.Commit(c.url, c.commit) for c in lock_git(source, store, say, mirrors)}
+    return Inputs(rendered, base, Offer(found, tuple(sorted(commits))))
 
 
 def _sha256(rendered: Rendered) -> str:

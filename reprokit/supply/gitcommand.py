@@ -91,8 +91,16 @@ def git_says(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     return done.returncode, [redact(line) for line in done.stdout.splitlines()]
 
 
-def git_with_progress(folder: Path, arguments: list[str], say: Callable[[str], None]) -> None:
-    """Run git and pass its progress on, one line a tenth. Raises GitFailed."""
+def git_with_progress(
+    folder: Path,
+    arguments: list[str],
+    say: Callable[[str], None],
+    begun: Callable[[subprocess.Popen[str]], None] = lambda process: None,
+) -> None:
+    """Run git and pass its progress on, one line a tenth. Raises GitFailed.
+
+    `begun` is given the process, for who may have to end it from another thread.
+    """
     command = ["git", *_SAFE, "-C", str(folder), *arguments]
     tail: deque[str] = deque(maxlen=50)
     last = ""
@@ -107,6 +115,7 @@ def git_with_progress(folder: Path, arguments: list[str], say: Callable[[str], N
         start_new_session=True,  # Ctrl-C is ours to handle: git's helpers would print their own deaths
     ) as process:
         try:
+            begun(process)
             assert process.stderr is not None
             for line in process.stderr:  # universal newlines: progress ends in \r
                 tail.append(redact(line.rstrip()))

@@ -11,8 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from reprokit.recipe.model import Source
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.git import fetch_all
+from reprokit.supply.git import Commit
+from reprokit.supply.lock.git import lock_git
+from reprokit.supply.mirrors.configuration import Configuration
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
 from reprokit.supply.store import Store
 from reprokit.supply.wheels import Platform, resolve
@@ -182,6 +186,13 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
         assert ask(gateway, f"http://{WHEELS_HOST}/other/simple/")[0].status == 404
 
 
+def commits_of(name: str, commit: str, store: Store) -> tuple[Commit, ...]:
+    """The commit and its submodules, in the store."""
+    source = Source(name="top", git=f"https://forge.test/{name}", commit=commit, path="/top", submodules=True)
+    locked = lock_git(source, store, lambda line: None, Mirrors(store, Configuration()))
+    return tuple(Commit(c.url, c.commit) for c in locked)
+
+
 @pytest.mark.parametrize("protocol", ["0", "1", "2"])
 def test_git_fetches_a_commit_and_its_submodules(
     repositories: Repositories, store: Store, tmp_path: Path, protocol: str
@@ -193,7 +204,7 @@ def test_git_fetches_a_commit_and_its_submodules(
     # Now neither the commit nor what its submodules name is the head of a branch.
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
-    commits = fetch_all("https://forge.test/team/top", old, True, store)
+    commits = commits_of("team/top", old, store)
     with Gateway(store, Offer(commits=commits)) as gateway:
         script = f"""set -e
             git init -q . && git config protocol.version {protocol}
@@ -215,7 +226,7 @@ def test_git_fetches_a_commit_and_its_submodules(
 
 def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, Offer(commits=fetch_all("https://forge.test/team/top", head, False, store))) as gateway:
+    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
         refs = f"http://{GIT_HOST}/forge.test/team/top.git/info/refs?service="
         answer, body = ask(gateway, refs + "git-upload-pack")
         assert answer.status == 200 and head.encode() in body
@@ -229,7 +240,7 @@ def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories,
 
 def test_git_requests_may_be_compressed(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, Offer(commits=fetch_all("https://forge.test/team/top", head, False, store))) as gateway:
+    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
         want = f"want {head}\n".encode()
         request = b"%04x" % (len(want) + 4) + want + b"0000" + b"0009done\n"
         answer, body = ask(

@@ -1,0 +1,64 @@
+"""A git server over HTTP that can cut its answers short: git's own backend behind a small handler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class GitServer:
+    """Serves the repositories below `root`. The next `cuts` packs end after `cut_after` bytes, without a word."""
+
+    def __init__(self, root: Path) -> None:
+        self.cuts = 0
+        self.cut_after = 0
+        self.packs: list[int] = []  # sizes of the answers that were sent whole
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path, _, query = self.path.partition("?")
+                environ = {
+                    **os.environ,
+                    "GIT_PROJECT_ROOT": str(root),
+                    "GIT_HTTP_EXPORT_ALL": "1",
+                    "PATH_INFO": path,
+                    "QUERY_STRING": query,
+                    "REQUEST_METHOD": self.command,
+                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                }
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                done = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True)
+                head, _, answer = done.stdout.partition(b"\r\n\r\n")
+                fields = dict(line.split(": ", 1) for line in head.decode().splitlines())
+                self.send_response(int(fields.pop("Status", "200 OK").split()[0]))
+                for name, value in fields.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                if b"PACK" in answer and outer.cuts and len(answer) > outer.cut_after:
+                    outer.cuts -= 1
+                    self.wfile.write(answer[: outer.cut_after])
+                    self.close_connection = True
+                    return
+                if b"PACK" in answer:
+                    outer.packs.append(len(answer))
+                self.wfile.write(answer)
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
