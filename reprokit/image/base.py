@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from reprokit.errors import SourceError
 from reprokit.image import bootstrap
 from reprokit.image.bootstrap import name_of
 from reprokit.image.release import release_of
+from reprokit.supply.mirrors.configuration import load
 
 _REGISTRY_TIMEOUT_S = 20
 _DEFAULT_REGISTRY = ("docker.io/", "index.docker.io/")
@@ -102,7 +102,8 @@ def nobody_serves(reference: str, tried: list[str]) -> SourceError:
     return SourceError(
         f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
         "",
-        _nearest(reference) or "mirrors: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
+        _nearest(reference)
+        or "a mirror may have it: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
     )
 
 
@@ -155,15 +156,14 @@ def _repository(plain: str) -> str:
 
 
 def _mirrored(reference: str) -> list[tuple[str, str]]:
-    """The same image at the mirrors of `$REPROKIT_REGISTRY_MIRRORS`, which stand in for Docker Hub only."""
-    mirrors = [m.strip().rstrip("/") for m in os.environ.get("REPROKIT_REGISTRY_MIRRORS", "").split(",")]
+    """The same image at the user's registry mirrors, which stand in for Docker Hub only."""
     for prefix in _DEFAULT_REGISTRY:
         reference = reference.removeprefix(prefix)
     first, slash, _ = reference.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         return []
     name = reference if slash else f"library/{reference}"
-    return [(f"mirror {m}", f"{m}/{name}") for m in mirrors if m]
+    return [(f"mirror {m}", f"{m}/{name}") for m in load().of("registry")]
 
 
 def _pull(engine: Engine, reference: str, say: Callable[[str], None]) -> None:

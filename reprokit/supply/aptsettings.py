@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 _APT = Path("/etc/apt")
 _TIMEOUT_S = 5
@@ -22,15 +22,6 @@ class AptSettings:
 
     mirrors: dict[str, str] = field(default_factory=dict)
     proxies: dict[str, str] = field(default_factory=dict)
-
-    def mirrored(self, address: SplitResult) -> SplitResult | None:
-        """Where the host itself would ask for this file of an archive; None where it would ask there."""
-        folder, slash, rest = address.path.lstrip("/").partition("/")
-        mirror = self.mirrors.get(folder)
-        if mirror is None or not slash:
-            return None
-        found = urlsplit(f"{mirror}/{rest}")
-        return None if found.hostname == address.hostname else found
 
     def proxy(self, host: str) -> str | None:
         """apt's proxy for this host. `DIRECT` is apt's word for none."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
-from reprokit.supply.aptsettings import AptSettings, read_settings
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import APT_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.redact import redact
@@ -54,7 +54,6 @@ class Gateway:
         self.policy = policy
         self.archives = archives
         self.recorder = recorder
-        self.apt = AptSettings()
         self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
@@ -70,7 +69,7 @@ class Gateway:
             self.archive = aptserver.prepare(self.offer.apt, content_key(self.offer.apt), self.store)
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self.repositories = gitserver.prepare(self.offer.commits, self.store, Path(self._scratch.name))
-        self.apt = read_settings()
+        self.mirrors = Mirrors(self.store)
         self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
@@ -99,13 +98,14 @@ class Gateway:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()
         return hmac.compare_digest((authorization or "").encode(), expected.encode())
 
-    def mirrored(self, address: SplitResult) -> SplitResult | None:
-        """Where the host itself would fetch this file of an archive, if elsewhere."""
-        return self.apt.mirrored(address) if address.hostname in self.archives else None
+    def mirrored(self, address: SplitResult) -> list[SplitResult]:
+        """Where this file of a distribution's archive is asked for first: the user's mirrors, then the host's own."""
+        return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]
 
     def apt_proxy(self, address: SplitResult) -> SplitResult | None:
         """The proxy that the host's apt uses, for what looks like apt's: other programs never heard of it."""
-        found = self.apt.proxy(address.hostname or "") if re.search(r"/(dists|pool)/", address.path) else None
+        of_apt = re.search(r"/(dists|pool)/", address.path)
+        found = self.mirrors.apt.proxy(address.hostname or "") if of_apt else None
         return urlsplit(found) if found else None
 
     def reached(self) -> None:

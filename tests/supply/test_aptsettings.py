@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import socket
+from base64 import b64encode
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from reprokit.supply.aptsettings import AptSettings, mirrors_of, proxies_of, read_settings
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.mirrors.configuration import Configuration, Entry
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
 
@@ -34,18 +37,6 @@ def test_mirrors_of_both_formats():
     }
 
 
-def test_where_the_host_would_ask():
-    settings = AptSettings(mirrors_of([ONE_LINE]))
-
-    def mirrored(url: str) -> str | None:
-        found = settings.mirrored(urlsplit(url))
-        return found.geturl() if found else None
-
-    assert mirrored("http://public.test/debian/pool/a.deb") == "https://mirror.test/pub/debian/pool/a.deb"
-    assert mirrored("http://public.test/debian-security/x") is None
-    assert mirrored("http://mirror.test/debian/pool/a.deb") is None
-
-
 def test_proxies():
     settings = AptSettings(
         {}, proxies_of('Acquire::http::Proxy "http://p:1";\nAcquire::http::Proxy::near.test "DIRECT";\n')
@@ -58,28 +49,38 @@ def test_a_host_without_apt(tmp_path: Path):
     assert read_settings(tmp_path).mirrors == {}
 
 
-def test_the_gateway_asks_the_mirror_first_and_the_archive_where_it_fails(
-    store: Store, upstream: Upstream, monkeypatch
-):
+def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: Store, upstream: Upstream):
     upstream.answers |= {
-        "/pub/debian/pool/a.deb": (200, {}, b"from the mirror"),
-        "/debian/pool/a.deb": (200, {}, b"from the archive"),
-        "/debian/pool/b.deb": (200, {}, b"only in the archive"),
+        "/mine/pool/main/a.deb": (200, {}, b"from the user's mirror"),
+        "/pub/debian/pool/main/b.deb": (200, {}, b"from the host's"),
+        "/debian/pool/main/c.deb": (200, {}, b"only in the archive"),
+        "/debian/pool/main/a.deb": (200, {}, b"from the archive"),
     }
-    mirror = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
-    with Gateway(store, Offer(), archives=("127.0.0.1",)) as gateway:
-        gateway.apt = mirror
-        url = f"http://127.0.0.1:{upstream.port}/debian/pool"
-        assert ask(gateway, f"{url}/a.deb")[1] == b"from the mirror"
-        assert upstream.requests[-1][2]["Host"] == f"localhost:{upstream.port}"
-        assert ask(gateway, f"{url}/b.deb")[1] == b"only in the archive"
-        gateway.archives = ()
+    with socket.socket() as taken, Gateway(store, Offer(), archives=("127.0.0.1",)) as gateway:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
+        mirrors = [Entry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
+        host = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
+        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors)), apt=host)
+        url = f"http://127.0.0.1:{upstream.port}/debian/pool/main"
+        assert ask(gateway, f"{url}/a.deb")[1] == b"from the user's mirror"
+        headers = upstream.requests[-1][2]
+        assert headers["Host"] == f"localhost:{upstream.port}"
+        assert headers["Authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+        assert ask(gateway, f"{url}/b.deb")[1] == b"from the host's"
+        assert ask(gateway, f"{url}/c.deb")[1] == b"only in the archive"
+        assert ask(gateway, f"{url}/d.deb")[0].status == 404
+        assert not [place for place in gateway.mirrors.archive(f"{url}/a.deb", gateway.archives) if dead in place]
+        gateway.archives = ()  # a vendor's folder of the same name
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the archive"
 
 
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
     with Gateway(store, Offer()) as gateway:
-        gateway.apt = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        gateway.mirrors = Mirrors(
+            store, Configuration(), apt=AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        )
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502

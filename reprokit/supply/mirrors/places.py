@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from urllib.parse import SplitResult, urlsplit
 
@@ -12,7 +13,7 @@ from reprokit.supply.aptsettings import AptSettings
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings, environment_proxy
 from reprokit.supply.mirrors import kinds, pipsettings
-from reprokit.supply.mirrors.archives import archive_of, remembered
+from reprokit.supply.mirrors.archives import archive_of, public_places, remembered
 from reprokit.supply.mirrors.configuration import Configuration, load
 from reprokit.supply.mirrors.lookup import is_folder_of_files, is_page
 from reprokit.supply.mirrors.measured import Measures
@@ -22,7 +23,10 @@ from reprokit.supply.store import Store
 from reprokit.supply.want import Want
 
 # The place works, and has not this file.
-_NOT_AT_FAULT = re.compile(r"HTTP (?!408|425|429)4\d\d|the file has \d+ bytes")
+_NOT_AT_FAULT = re.compile(
+    r"HTTP (?!408|425|429)4\d\d|the file has \d+ bytes|other bytes"
+    r"|.*(not found|does not exist|not appear to be a git|Authentication failed|could not read Username|not our ref)"
+)
 
 
 class Mirrors:
@@ -49,7 +53,18 @@ class Mirrors:
 
     @cached_property
     def pip(self) -> PipSettings:
-        """The user's own pip configuration."""
+        """The user's own pip configuration, the user's mirrors of wheels in front of it."""
+        mirrors = [source for source in self.configuration.of("wheels") if "{" not in source]
+        links = [source for source in mirrors if is_page(source) or is_folder_of_files(source)]
+        indexes = [source for source in mirrors if source not in links]
+        return replace(
+            self._own_pip,
+            find_links=(*links, *self._own_pip.find_links),
+            extra_indexes=(*indexes, *self._own_pip.extra_indexes),
+        )
+
+    @cached_property
+    def _own_pip(self) -> PipSettings:
         return self._given_pip if self._given_pip is not None else pipsettings.read_settings()
 
     @cached_property
@@ -102,21 +117,23 @@ class Mirrors:
         """Addresses of a conda channel."""
         return self._measures.order(kinds.channel_urls(self.configuration.of("conda"), channel))
 
-    def indexes(self) -> list[str]:
-        """Simple indexes to resolve on: the user's mirrors, pip's, the recipe's. Credentials may stand in them."""
-        return [source for source in self._wheels.sources if self._is_index(source)]
+    def archive(self, url: str, hosts: Container[str] = ()) -> list[str]:
+        """Where a file of a distribution's archive that is asked for at this address is asked for first.
 
-    def find_links(self) -> list[str]:
-        """Folders and pages of links to resolve on: the user's mirrors, pip's."""
-        return [source for source in self._wheels.sources if not self._is_index(source) and "{" not in source]
-
-    def apt_archive(self, url: str) -> list[str]:
-        """Addresses at which a file of apt's, asked for at this one, may be had as well: the user's and the host's."""
+        None are known for an address at another host than the archive's own public ones and `hosts`: a vendor's folder
+        may have the distribution's name. Hosts that are dead are left out.
+        """
         found = archive_of(url)
-        if found is None:
+        if found is None or not self._is_public(urlsplit(url).hostname or "", found[0], hosts):
             return []
-        want = Want("apt", url, "", 0, dict(zip(("archive", "path"), found, strict=True)))
-        return self._measures.order(kinds.apt_urls(self.configuration.of("apt"), self._own(found[0]), (), want))
+        want = Want("apt", url, "", 0, {"archive": found[0], "path": found[1]}, (url,))
+        mirrors = kinds.apt_urls(self.configuration.of("apt"), self._own(found[0]), (), want)
+        order = self._measures.order(place for place in mirrors if not place.startswith("file:"))
+        return order[: order.index(url)]
+
+    def _is_public(self, host: str, archive: str, hosts: Container[str]) -> bool:
+        known = (*public_places(archive), *remembered(self._store, archive))
+        return host in hosts or host in {urlsplit(place).hostname for place in known}
 
     def _apt_urls(self, want: Want) -> list[str]:
         archive = want.fields["archive"]
@@ -128,13 +145,9 @@ class Mirrors:
 
     @cached_property
     def _wheels(self) -> WheelPlaces:
-        sources = (*self.configuration.of("wheels"), *self.pip.find_links, *self.pip.indexes, *self._indexes)
+        own = self._own_pip
+        sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
         return WheelPlaces(tuple(dict.fromkeys(sources)), self._measures, lambda: Client(self.settings))
-
-    def _is_index(self, source: str) -> bool:
-        if source in self.pip.find_links:
-            return False
-        return "{" not in source and not is_page(source) and not is_folder_of_files(source)
 
     def _proxy(self, address: SplitResult) -> SplitResult | None:
         if self.pip.proxy and self._wheels.serves(address):

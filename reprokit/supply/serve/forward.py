@@ -35,27 +35,35 @@ def host_proxy(scheme: str, host: str) -> SplitResult | None:
 
 
 def proxy_authorization(proxy: SplitResult) -> dict[str, str]:
-    if proxy.username is None:
+    return _authorization("Proxy-Authorization", proxy)
+
+
+def _authorization(header: str, address: SplitResult) -> dict[str, str]:
+    if address.username is None:
         return {}
-    pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return {"Proxy-Authorization": "Basic " + b64encode(pair.encode()).decode()}
+    pair = f"{unquote(address.username)}:{unquote(address.password or '')}"
+    return {header: "Basic " + b64encode(pair.encode()).decode()}
 
 
 def forward(handler: Handler, address: SplitResult) -> None:
     """Send the handler's request on and stream the answer back; 502 with the reason where that fails.
 
-    A file of a distribution's archive is asked for at the host's own mirror first.
+    A file of a distribution's archive is asked for at the user's and the host's own mirrors first.
     """
     if handler.headers.get("Transfer-Encoding"):
         handler.close_connection = True
         handler.refuse(411, "a request body must state its length")
         return
-    mirror = handler.gateway.mirrored(address) if handler.command in ("GET", "HEAD") else None
-    if mirror is not None:
-        with contextlib.suppress(_Unreachable), _ask(handler, mirror) as answer:
-            if answer.status < 400:
-                _relay(handler, answer, _recording(handler, address, answer))
-                return
+    mirrors = handler.gateway.mirrored(address) if handler.command in ("GET", "HEAD") else []
+    for mirror in mirrors:
+        try:
+            with _ask(handler, mirror) as answer:
+                handler.gateway.mirrors.report(mirror.geturl(), 0, 0, None)
+                if answer.status < 400:
+                    _relay(handler, answer, _recording(handler, address, answer))
+                    return
+        except _Unreachable as error:
+            handler.gateway.mirrors.report(mirror.geturl(), 0, 0, str(error))
     try:
         with _ask(handler, address) as answer:
             _relay(handler, answer, _recording(handler, address, answer))
@@ -72,13 +80,16 @@ class _Unreachable(OSError):
 def _ask(handler: Handler, address: SplitResult) -> Iterator[http.client.HTTPResponse]:
     host = address.hostname or ""
     proxy = host_proxy(address.scheme, host) or handler.gateway.apt_proxy(address)
-    upstream, target, extra = _connection(address, proxy)
+    bare = address._replace(netloc=address.netloc.rpartition("@")[2])
+    upstream, target, extra = _connection(bare, proxy)
     try:
         try:
             upstream.putrequest(handler.command, target, skip_host=True, skip_accept_encoding=True)
-            upstream.putheader("Host", address.netloc.rpartition("@")[2])
-            passed = [(k, v) for k, v in handler.headers.items() if k.lower() not in {*_HOP_BY_HOP, "host"}]
-            for name, value in [*passed, *extra.items()]:
+            upstream.putheader("Host", bare.netloc)
+            own = {**_authorization("Authorization", address), **extra}
+            replaced = {*_HOP_BY_HOP, "host", *(name.lower() for name in own)}
+            passed = [(k, v) for k, v in handler.headers.items() if k.lower() not in replaced]
+            for name, value in [*passed, *own.items()]:
                 upstream.putheader(name, value)
             upstream.putheader("Connection", "close")
             upstream.endheaders()
