@@ -116,7 +116,8 @@ class Variant(Model):
     apt: list[f.AptPackage] = Field(default=[], description="packages of the distribution, for the block apt")
     wheels: list[f.WheelRequirement] = Field(default=[], description="NAME==VERSION, for the block wheels")
     wheel_indexes: list[f.HttpUrl] = Field(
-        default=[], description="package indexes that are asked where the user's own have no such version"
+        default=[],
+        description="package indexes, or pages of links (.html), asked where the user's own have no such version",
     )
     sdists: list[Sdist] = Field(default=[], description="releases without a wheel, for the block wheels")
     files: list[File] = Field(default=[], description="plain files, for the block files")

@@ -100,11 +100,13 @@ def python_platform(platform: Platform) -> str:
     return f"{platform.machine}-manylinux_2_{known}"
 
 
-def _places(settings: PipSettings, indexes: Iterable[str]) -> list[str]:
+def _places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
     found = ["--index-strategy=unsafe-best-match"]
-    found += [f"--find-links={place}" for place in settings.find_links]
+    # Some projects publish a page of links in place of an index.
+    pages = [index for index in indexes if index.endswith(".html")]
+    found += [f"--find-links={place}" for place in [*settings.find_links, *pages]]
     found += [f"--allow-insecure-host={host}" for host in settings.trusted_hosts]
-    everywhere = [*settings.extra_indexes, *indexes]
+    everywhere = [*settings.extra_indexes, *(index for index in indexes if index not in pages)]
     if settings.index and not settings.own_index:
         found.append(f"--default-index={settings.index}")
     elif not settings.index and everywhere:

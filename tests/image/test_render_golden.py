@@ -23,7 +23,7 @@ VARIANTS = {
     "wheels": {
         "pins": {"python": "3.11"},
         "wheels": ["numpy==1.26.4", "h5py==3.10.0"],
-        "wheel_indexes": ["https://example.org/simple"],
+        "wheel_indexes": ["https://example.org/simple", "https://example.org/links.html"],
         "blocks": ["python", "wheels"],
     },
     "files": {

@@ -5,7 +5,7 @@ RUN set -eu; \
     if [ -n "${REPROKIT_WHEELS:-}" ]; then \
         set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
     else \
-        set -- --extra-index-url https://example.org/simple; \
+        set -- --extra-index-url https://example.org/simple --find-links https://example.org/links.html; \
     fi; \
     python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
         numpy==1.26.4 \
