@@ -1,0 +1,72 @@
+"""How far downloads are: counted by those who fetch, read by who shows it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from reprokit.figures import Meter
+
+_RATE_WINDOW_S = 10.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Bytes that earlier runs left are done from the start; a file that is begun anew takes its bytes back.
+
+    `rate` is bytes a second over the last seconds, `left_s` the seconds left at that rate: None where nothing comes,
+    or too little is known yet. `names` are the files under way, in the order they were begun.
+    """
+
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+    rate: float
+    left_s: float | None
+    names: tuple[str, ...]
+
+
+class Tally:
+    """Shared by the threads that fetch."""
+
+    def __init__(self, files: int, size: int) -> None:
+        """`size` in bytes is that of all `files`."""
+        self.files, self.size = files, size
+        self.received = 0
+        self._done_files = self._done_bytes = 0
+        self._under_way: dict[str, tuple[str, int]] = {}
+        self._meter = Meter(_RATE_WINDOW_S)
+        self._lock = threading.Lock()
+
+    def at(self, sha256: str, name: str, offset: int) -> None:
+        """The file stands at `offset`."""
+        with self._lock:
+            self._under_way[sha256] = (name, offset)
+
+    def got(self, count: int) -> None:
+        """So many bytes came in."""
+        with self._lock:
+            self.received += count
+
+    def left(self, sha256: str) -> None:
+        """The file is given up, or another process has it."""
+        with self._lock:
+            self._under_way.pop(sha256, None)
+
+    def done(self, sha256: str, size: int) -> None:
+        with self._lock:
+            self._under_way.pop(sha256, None)
+            self._done_files += 1
+            self._done_bytes += size
+
+    def progress(self, now: float) -> Progress:
+        """`now` in seconds of a clock that only goes forward."""
+        with self._lock:
+            under_way = list(self._under_way.values())
+            rate = self._meter.rate(now, self.received)
+            known = now - self._meter.samples[0][0] >= 2
+            done = self._done_bytes + sum(offset for _, offset in under_way)
+            left = (self.size - done) / rate if rate > 0 and known else None
+            names = tuple(name for name, _ in under_way)
+            return Progress(self._done_files, self.files, done, self.size, rate, left, names)
