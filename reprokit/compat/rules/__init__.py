@@ -64,7 +64,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dgl-cuda", dgl.cuda, ("cuda",), ("run",)),
     Rule("dgl-gpu", dgl.gpu, (), ("run",)),
     Rule("dgl-cmake", dgl.cmake, ("cmake", "dgl"), COMPILE),
-    Rule("needs-api", apis.check, ("dgl", "tvm", "cutlass", "gcc", "transformers")),
+    Rule("needs-api", apis.check, ("dgl", "tvm", "cutlass", "gcc", "transformers", "python")),
     Rule("tvm-llvm", tvm.llvm, ("llvm", "tvm")),
     Rule("tvm-backends", tvm.backends, (), COMPILE),
     Rule("tvm-python", tvm.python, ("python", "tvm")),

@@ -1,0 +1,103 @@
+# atoffer, variant cpu
+ARG BASE=debian:12
+ARG REPROKIT_GIT=https://
+ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
+FROM ${BASE} AS base
+ARG REPROKIT_APT
+
+ENV LANG=C.UTF-8
+# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect distribution debian:12 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+
+FROM base AS git
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/atoffer/artifact; cd /opt/atoffer/artifact; \
+    git init -q; git remote add origin https://github.com/anonymousforAD-pap534/AE-SC24-AToffer; \
+    git fetch -q --depth 1 origin df35493db966801c5c1d3c56f1f7081b48d66c73 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q df35493db966801c5c1d3c56f1f7081b48d66c73; \
+    expect 'commit of atoffer' df35493db966801c5c1d3c56f1f7081b48d66c73 "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +; \
+    chmod -R a+rwX .
+
+FROM base AS image
+ARG REPROKIT_APT
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    python3.11 -m venv /opt/venv
+# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cpu; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        torch==2.13.0+cpu \
+        numpy==1.26.4 \
+        pandas==2.2.3 \
+        matplotlib==3.9.4; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect torch 2.13.0+cpu "$(found torch)"; \
+    expect numpy 1.26.4 "$(found numpy)"; \
+    expect pandas 2.2.3 "$(found pandas)"; \
+    expect matplotlib 3.9.4 "$(found matplotlib)"; \
+    python3 -m pip check --disable-pip-version-check
+
+# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 2.13.0+cpu "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' none "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+COPY --from=git /opt/atoffer/artifact /opt/atoffer/artifact
+# COPY gives the folder itself a mode of its own.
+RUN chmod a+rwx /opt/atoffer/artifact
+
+# pitfall missing-python-package
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for module in numpy pandas matplotlib.pyplot; do \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+    done
+
+ENV MPLBACKEND="Agg"
+WORKDIR /workspace
