@@ -1,0 +1,211 @@
+"""Where inputs are asked for: the user's mirrors, the host's tools, the lock's own addresses, the public, in order."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.mirrors.archives import remember_archive
+from reprokit.supply.mirrors.configuration import Configuration, Entry
+from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+
+from ..conftest import Upstream
+
+A = "a" * 64
+DEB = Want("apt", "curl 1", A, 1, {"archive": "debian", "path": "pool/main/c/c.deb", "as_of": "20261121T000000Z"})
+WHEEL = Want("wheels", "p-1-py3-none-any.whl", A, 1, {"name": "p", "version": "1", "file": "p-1-py3-none-any.whl"})
+
+
+class Host:
+    """What this machine's own tools are told, replaced."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.pip, self.apt = store, PipSettings(), AptSettings()
+
+    def __call__(self, *indexes: str, **lists: list[str]) -> Mirrors:
+        entries = tuple(Entry(kind, value, "test") for kind, values in lists.items() for value in values)
+        return Mirrors(self.store, Configuration(entries), indexes, self.pip, self.apt)
+
+
+@pytest.fixture
+def host(store: Store) -> Host:
+    return Host(store)
+
+
+def test_apt(host: Host):
+    remember_archive(host.store, "debian", "http://seen.test/debian")
+    host.apt = AptSettings({"debian": "http://host.test/debian"})
+    found = list(
+        host(apt=["http://one.test/{archive}/{path}", "llvm=http://l.test/{path}", "file:///srv/{path}"]).urls(DEB)
+    )
+    assert found[:4] == [
+        "http://one.test/debian/pool/main/c/c.deb",
+        "file:///srv/pool/main/c/c.deb",
+        "http://host.test/debian/pool/main/c/c.deb",
+        "http://seen.test/debian/pool/main/c/c.deb",
+    ]
+    assert found[-1].endswith("/archive/debian/20261121T000000Z/pool/main/c/c.deb")
+
+
+def test_an_archive_without_a_name_has_the_locks_address_only(host: Host):
+    want = Want(
+        "apt", "x 1", A, 1, {"archive": "vendor", "path": "pool/x.deb"}, ("https://vendor.test/apt/pool/x.deb",)
+    )
+    assert list(host(apt=["debian=http://m.test/{path}"]).urls(want)) == ["https://vendor.test/apt/pool/x.deb"]
+
+
+def test_plain_files(host: Host):
+    want = Want(
+        "files", "cub.zip", A, 1, {"name": "cub.zip"}, ("https://forge.test/o/cub.zip?v=1", "http://two.test/c")
+    )
+    found = host(files=["https://m.test/{host}/{path}", "file:///srv/{name}", "file:///by-hash/{sha256}"]).urls(want)
+    assert list(found) == [
+        "https://m.test/forge.test/o/cub.zip?v=1",
+        "https://m.test/two.test/c",
+        "file:///srv/cub.zip",
+        f"file:///by-hash/{A}",
+        *want.urls,
+    ]
+
+
+def test_conda(host: Host):
+    fields = {"channel": "conda-forge", "subdir": "linux-64", "file": "x-1-0.conda"}
+    found = list(host(conda=["https://m.test/cloud/{channel}"]).urls(Want("conda", "x-1-0.conda", A, 1, fields)))
+    assert found[0] == "https://m.test/cloud/conda-forge/linux-64/x-1-0.conda"
+    assert found[1].endswith("/conda-forge/linux-64/x-1-0.conda") and len(found) == 2
+    assert host().channels("main")[0].endswith("/pkgs/main")
+
+
+def test_git_and_its_dead_mirrors(host: Host):
+    lists = {"git": ["https://dead.test/{path}.git", "file:///srv/git/{owner}/{repo}.git"]}
+    places = host(**lists)
+    url = "https://forge.test/apache/tvm"
+    dead, local = "https://dead.test/apache/tvm.git", "file:///srv/git/apache/tvm.git"
+    assert places.git(url) == [dead, local, url]
+    for _ in range(3):
+        places.report(dead, 0, 1, "repository 'https://dead.test/apache/tvm.git' not found")
+    assert places.git(url)[0] == dead  # it answers: another repository may be there
+    for _ in range(2):
+        places.report(dead, 0, 30, "Failed to connect to dead.test port 443")
+    assert places.git(url) == [local, url, dead]
+    assert host(**lists).git(url) == [local, url, dead]  # the next run knows
+
+
+@pytest.mark.parametrize("error", ["HTTP 404", "HTTP 403", "the file has 3 bytes there, expected 4", "other bytes: x"])
+def test_who_answers_is_not_dead(host: Host, error: str):
+    places = host(files=["https://m.test/{path}"])
+    want = Want("files", "f", A, 1, {}, ("https://forge.test/f",))
+    for _ in range(5):
+        places.report("https://m.test/f", 0, 1, error)
+    assert next(places.urls(want)) == "https://m.test/f"
+
+
+@pytest.mark.parametrize("error", ["HTTP 503", "HTTP 429", "stalled", "it does not answer"])
+def test_who_does_not_serve_goes_last(host: Host, error: str):
+    places = host(files=["https://m.test/{path}"])
+    want = Want("files", "f", A, 1, {}, ("https://forge.test/f",))
+    for _ in range(2):
+        places.report("https://m.test/f", 0, 1, error)
+    assert list(places.urls(want)) == ["https://forge.test/f", "https://m.test/f"]
+
+
+def page(*files: str, host: str = "") -> bytes:
+    return "".join(f'<a href="{host}/files/{file}#sha256={A}">{file}</a>' for file in files).encode()
+
+
+def test_wheels_are_looked_up_in_order_and_no_further_than_needed(host: Host, upstream: Upstream, tmp_path: Path):
+    root = f"http://127.0.0.1:{upstream.port}"
+    upstream.answers |= {
+        "/mine/p/": (200, {"Content-Type": "text/html"}, page("q-1-py3-none-any.whl")),
+        "/theirs/p/": (200, {"Content-Type": "text/html"}, page(WHEEL.name)),
+        "/recipe/p/": (200, {"Content-Type": "text/html"}, page(WHEEL.name, host="http://cdn.test")),
+    }
+    (tmp_path / WHEEL.name).touch()
+    host.pip = PipSettings(f"{root}/theirs", find_links=(tmp_path.as_uri(),))
+    lists = {"wheels": [f"{root}/mine", "https://direct.test/{name}/{file}"]}
+    places = host(f"{root}/recipe", **lists)
+    found = places.urls(WHEEL)
+    assert next(found) == f"https://direct.test/p/{WHEEL.name}"
+    assert [path for _, path, _, _ in upstream.requests] == ["/mine/p/"]
+    assert next(found) == (tmp_path / WHEEL.name).as_uri()
+    assert next(found) == f"{root}/files/{WHEEL.name}"
+    assert [path for _, path, _, _ in upstream.requests] == ["/mine/p/", "/theirs/p/"]
+    assert list(found) == [f"http://cdn.test/files/{WHEEL.name}"]
+    list(places.urls(WHEEL))
+    assert len(upstream.requests) == 3  # pages are asked for once
+
+
+def test_a_dead_file_host_puts_its_index_last(host: Host, upstream: Upstream):
+    root = f"http://127.0.0.1:{upstream.port}"
+    upstream.answers |= {
+        "/one/p/": (200, {}, page(WHEEL.name, host="http://cdn.test")),
+        "/two/p/": (200, {}, page(WHEEL.name)),
+    }
+    places = host(wheels=[f"http://localhost:{upstream.port}/one", f"{root}/two"])
+    assert next(places.urls(WHEEL)) == f"http://cdn.test/files/{WHEEL.name}"
+    for _ in range(2):
+        places.report(f"http://cdn.test/files/{WHEEL.name}", 0, 1, "stalled")
+    assert next(places.urls(WHEEL)) == f"{root}/files/{WHEEL.name}"
+
+
+def test_an_index_that_is_away_is_asked_once_and_named(host: Host, upstream: Upstream):
+    root = f"http://127.0.0.1:{upstream.port}"
+    upstream.answers |= {"/broken/p/": (500, {}, b""), "/good/p/": (200, {}, page(WHEEL.name))}
+    host.pip = PipSettings(f"http://me:secret@127.0.0.1:{upstream.port}/broken", extra_indexes=(f"{root}/good",))
+    places = host()
+    for _ in range(3):
+        assert list(places.urls(WHEEL)) == [f"{root}/files/{WHEEL.name}"]
+    assert places.failures == {f"{root}/broken": "HTTP 500"}
+    assert [path for _, path, _, _ in upstream.requests].count("/broken/p/") == 2  # once more, then never again
+
+
+def test_an_index_with_credentials(host: Host, upstream: Upstream):
+    upstream.answers["/simple/p/"] = (200, {}, page(WHEEL.name))
+    host.pip = PipSettings(f"http://me:p%40ss@127.0.0.1:{upstream.port}/simple")
+    assert list(host().urls(WHEEL)) == [f"http://me:p%40ss@127.0.0.1:{upstream.port}/files/{WHEEL.name}"]
+    headers = {name.lower(): value for name, value in upstream.requests[0][2].items()}
+    assert headers["authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+
+
+def test_resolving_asks_the_users_mirrors_too(host: Host, tmp_path: Path):
+    (tmp_path / WHEEL.name).touch()
+    host.pip = PipSettings("https://own.test/simple", extra_indexes=("https://more.test",), cert="/ca.pem")
+    lists = ["https://m.test/simple", tmp_path.as_uri(), "https://m.test/{file}", "https://m.test/stable.html"]
+    found = host("https://recipe.test", wheels=lists).pip
+    assert found.indexes == ("https://own.test/simple", "https://m.test/simple", "https://more.test")
+    assert found.find_links == (tmp_path.as_uri(), "https://m.test/stable.html")
+    assert found.cert == "/ca.pem"
+
+
+def test_proxies_are_each_tools_own(host: Host, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
+    host.pip = PipSettings("https://index.test/simple", proxy="me:secret@pip.test:3128")
+    host.apt = AptSettings(proxies={"": "http://apt.test:3142", "near.test": "DIRECT"})
+
+    def proxy(url: str) -> str | None:
+        found = host().settings.proxy(urlsplit(url))
+        return found.hostname if found else None
+
+    assert proxy("https://index.test/simple/p/") == "pip.test"
+    assert proxy("http://deb.test/debian/pool/main/a.deb") == "apt.test"
+    assert proxy("http://near.test/debian/pool/main/a.deb") is None
+    assert proxy("https://files.test/cub.zip") is None
+    monkeypatch.setenv("https_proxy", "http://all.test:1")
+    assert proxy("https://files.test/cub.zip") == "all.test"
+    assert proxy("https://index.test/simple/p/") == "pip.test"
+
+
+def test_only_an_archives_own_hosts_are_stood_in_for(host: Host):
+    places = host(apt=["http://m.test/{archive}/{path}"])
+    remember_archive(host.store, "debian", "http://seen.test/debian")
+    assert places.archive("http://vendor.test/debian/dists/stable/InRelease") == []
+    mirrored = ["http://m.test/debian/dists/stable/InRelease"]
+    assert places.archive("http://seen.test/debian/dists/stable/InRelease") == mirrored
+    assert places.archive("http://base.test/debian/dists/stable/InRelease", ("base.test",)) == mirrored
+    assert places.archive("http://m.test/debian/dists/stable/InRelease", ("m.test",)) == []
