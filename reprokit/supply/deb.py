@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import lzma
 import tarfile
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +16,16 @@ from reprokit.errors import SourceError
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60
 _LARGEST_CONTROL = 64 << 20
+_BROKEN = (
+    OSError,
+    ValueError,
+    StopIteration,
+    EOFError,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+)
 
 
 def control(path: Path) -> str:
@@ -24,9 +36,10 @@ def control(path: Path) -> str:
         with tarfile.open(fileobj=io.BytesIO(_tar(name, packed)), mode="r:*") as tar:
             member = next(m for m in tar if m.name.removeprefix("./") == "control")
             text = tar.extractfile(member)
-            assert text is not None, "control is no file"
+            if text is None:
+                raise ValueError("its control file is none")
             return text.read().decode("utf-8", "replace").strip("\n")
-    except (OSError, ValueError, StopIteration, AssertionError, tarfile.TarError, zstandard.ZstdError) as error:
+    except _BROKEN as error:
         raise SourceError(f"not a Debian package: {error or 'it has no control file'}", str(path)) from None
 
 

@@ -110,7 +110,7 @@ def recipe_lines(downloads: Iterable[Download], hosts: Iterable[str], missing: I
 
 def _file(file: Download) -> str:
     name = _name(file.url)
-    known = f", sha256: {file.sha256}" if file.sha256 else ""
+    known = f', sha256: "{file.sha256}"' if file.sha256 else ""
     size = "" if file.size is None else f"  # {file.size / 1e6:.1f} MB"
     return f'  - {{name: {name}, urls: ["{file.url}"]{known}, path: /opt/{name}}}{size}'
 

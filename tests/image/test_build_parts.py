@@ -279,8 +279,8 @@ def test_much_output_takes_little_memory():
 
 
 class Asked:
-    def __init__(self, requests: int = 1, **missing: int) -> None:
-        self.requests, self.missing = requests, missing
+    def __init__(self, requests: int = 1, refused: tuple[str, ...] = (), **missing: int) -> None:
+        self.requests, self.refused, self.missing = requests, refused, missing
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,8 @@ class Asked:
         (["W: Failed to fetch http://x"], Asked(), SourceError, "Failed to fetch"),
         (["E: Unable to connect to 127.0.0.1:1"], Asked(0), EngineError, "did not reach reprokit's gateway"),
         (["ERROR: No matching distribution found for y"], Asked(y=1), WorkFailed, "does not name: y"),
+        (["curl: (22) error: 403"], Asked(refused=("http://h/a",)), WorkFailed, "undeclared download: http://h/a"),
+        (["fatal: unable to access 'https://h'"], Asked(refused=("h:443",)), WorkFailed, "build --record x:v"),
         ([], Asked(), WorkFailed, "code: 1"),
     ],
 )

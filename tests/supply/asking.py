@@ -1,0 +1,33 @@
+"""Requests to a gateway, as the programs of a build make them."""
+
+from __future__ import annotations
+
+import http.client
+from base64 import b64encode
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reprokit.supply.gateway import Gateway
+
+
+def authorization(gateway: Gateway) -> dict[str, str]:
+    address = urlsplit(gateway.url)
+    return {"Proxy-Authorization": "Basic " + b64encode(f"{address.username}:{address.password}".encode()).decode()}
+
+
+def connect(gateway: Gateway) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", urlsplit(gateway.url).port, timeout=10)
+
+
+def ask(gateway: Gateway, url: str, method: str = "GET", body: bytes | None = None, **headers: str):
+    connection = connect(gateway)
+    connection.request(
+        method, url, body, {**authorization(gateway), **{k.replace("_", "-"): v for k, v in headers.items()}}
+    )
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def environment(gateway: Gateway, home: Path) -> dict[str, str]:
+    """What a RUN sees: the proxies, and none of this machine's settings."""
+    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), **gateway.build_arguments()}

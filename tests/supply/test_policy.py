@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprokit.recipe.model import Variant
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.offer import FILES_HOST, Offer
+from reprokit.supply.policy import Download, Recorder, locked, recipe_lines
+from reprokit.supply.store import Store
+
+from .asking import ask, authorization, connect, environment
+from .conftest import Upstream
+
+
+@pytest.fixture
+def gateway(store: Store):
+    with Gateway(store, Offer(), policy=locked("paper:cpu")) as running:
+        yield running
+
+
+def test_a_locked_build_is_refused_everything_by_name(gateway: Gateway, upstream: Upstream):
+    url = f"http://127.0.0.1:{upstream.port}/a.tar.gz?v=2"
+    answer, body = ask(gateway, url)
+    refusal = b"reprokit gateway: undeclared download: 127.0.0.1 is not in the lock of paper:cpu\n"
+    assert (answer.status, body) == (403, refusal)
+    with pytest.raises(OSError, match="403"):
+        connection = connect(gateway)
+        connection.set_tunnel("forge.test", 443, authorization(gateway))
+        connection.request("GET", "/")
+    assert gateway.refused == {url: 1, "forge.test:443": 1}
+    assert not upstream.requests
+
+
+def test_a_refusal_leaves_the_connection_usable_and_names_no_password(gateway: Gateway, upstream: Upstream):
+    connection = connect(gateway)
+    for _ in range(2):
+        url = f"http://me:secret@127.0.0.1:{upstream.port}/a"
+        connection.request("POST", url, b"sent along", authorization(gateway))
+        answer = connection.getresponse()
+        assert (answer.status, b"secret" in answer.read()) == (403, False)
+    assert gateway.refused == {f"http://127.0.0.1:{upstream.port}/a": 2}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["curl", "-fsS", "https://forge.test/a"],
+        ["git", "ls-remote", "https://forge.test/a"],
+        ["python3", "-c", "import urllib.request as u; u.urlopen('https://forge.test/a')"],
+    ],
+)
+def test_programs_are_refused(gateway: Gateway, tmp_path: Path, command: list[str]):
+    done = subprocess.run(command, env=environment(gateway, tmp_path), capture_output=True, text=True)
+    assert done.returncode != 0 and "403" in done.stderr
+    assert set(gateway.refused) == {"forge.test:443"}
+
+
+@pytest.fixture
+def recording(store: Store):
+    with Gateway(store, Offer(), recorder=Recorder()) as running:
+        yield running
+
+
+def test_what_passes_is_recorded_whole(recording: Gateway, upstream: Upstream):
+    content = b"content" * 50_000
+    chunked = b"7\r\ncontent\r\n0\r\n\r\n"
+    upstream.answers |= {
+        "/a.zip": (200, {}, content),
+        "/chunked": (200, {"Transfer-Encoding": "chunked"}, chunked),
+        "/moved": (302, {"Location": "/a.zip"}, b""),
+        "/secure": (301, {"Location": "https://forge.test/b.zip"}, b""),
+        "/part": (206, {"Content-Range": "bytes 0-1/9"}, b"ab"),
+        "/cut": (200, {"Content-Length": "10", "Connection": "close"}, b"short"),
+    }
+    root = f"http://127.0.0.1:{upstream.port}"
+    for path in ("/chunked", "/moved", "/a.zip", "/secure", "/part", "/gone"):
+        ask(recording, root + path)
+    with pytest.raises(Exception, match="IncompleteRead"):
+        ask(recording, f"{root}/cut")
+    ask(recording, f"{root}/a.zip", "HEAD")
+    assert recording.recorder.downloads == [
+        Download(f"{root}/chunked", 7, hashlib.sha256(b"content").hexdigest()),
+        # asked first as /moved, which is what the recipe says
+        Download(f"{root}/moved", len(content), hashlib.sha256(content).hexdigest()),
+        Download(f"{root}/secure"),
+    ]
+
+
+def test_without_a_recorder_nothing_is_hashed(store: Store, upstream: Upstream):
+    upstream.answers["/a"] = (200, {}, b"a")
+    with Gateway(store, Offer()) as gateway:
+        assert ask(gateway, f"http://127.0.0.1:{upstream.port}/a")[1] == b"a"
+
+
+def test_the_lines_are_a_recipes():
+    digest = "0" * 64
+    downloads = [
+        Download("http://archive.test/debian/dists/bookworm/InRelease", 10, digest),
+        Download("http://archive.test/debian/pool/main/c/curl/curl_7.88.1-10_amd64.deb", 10, digest),
+        Download("http://example.org/releases/a%20b-1.0.tar.gz?x=1", 2_500_000, digest),
+        Download("http://example.org/moved/"),
+    ]
+    asked = {"archive.test": 2, "example.org": 2, "forge.test:443": 1, "forge.test:8443": 2}
+    lines = recipe_lines(downloads, asked, ["left-pad"])
+    assert lines == [
+        "apt: [curl]",
+        "files:",
+        '  - {name: a_b-1.0.tar.gz, urls: ["http://example.org/releases/a%20b-1.0.tar.gz?x=1"], '
+        f'sha256: "{digest}", path: /opt/a_b-1.0.tar.gz}}  # 2.5 MB',
+        '  - {name: moved, urls: ["http://example.org/moved/"], path: /opt/moved}',
+        "# over TLS, which cannot be read here: `files` with an https:// address, or `sources` where it was git",
+        "#   forge.test",
+        "#   forge.test:8443",
+        "# asked of reprokit in vain: left-pad",
+    ]
+    variant = Variant.model_validate({"base": "debian:12", **yaml.safe_load("\n".join(lines))})
+    assert [file.name for file in variant.files] == ["a_b-1.0.tar.gz", "moved"]
+    assert recipe_lines([], {FILES_HOST: 1}, []) == []
