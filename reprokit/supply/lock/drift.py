@@ -1,0 +1,56 @@
+"""How locked packages and those of today differ, and the error where that stops a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from reprokit.errors import SourceError
+from reprokit.supply.lock.model import AptPackage
+from reprokit.supply.lock.moved import Moved
+
+
+@dataclass(frozen=True, order=True)
+class Drift:
+    """A package of which another version is taken than the locked one.
+
+    `locked` is empty where the package joins the set, `taken` where it leaves it.
+    """
+
+    name: str
+    locked: str
+    taken: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.locked or 'new'} -> {self.taken or 'gone'}"
+
+
+def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[Drift, ...]:
+    """Where two sets of packages differ in content, by name."""
+    before = {(p.name, p.architecture): p for p in locked}
+    after = {(p.name, p.architecture): p for p in taken}
+    found = []
+    for key in {*before, *after}:
+        old, new = before.get(key), after.get(key)
+        if (old and old.sha256) != (new and new.sha256):
+            found.append(Drift(key[0], old.version if old else "", new.version if new else ""))
+    return tuple(sorted(found))
+
+
+def moved_packages(kind: str, locked: Sequence[AptPackage], newest: Mapping[str, str]) -> list[Moved]:
+    """The locked packages of which upstream's newest version is another, or which it has no more."""
+    return sorted(
+        Moved(kind, p.name, p.version, newest.get(p.name, ""), "newer" if p.name in newest else "vanished")
+        for p in locked
+        if newest.get(p.name) != p.version
+    )
+
+
+def dropped(packages: Sequence[AptPackage], label: str) -> SourceError:
+    """The error for locked packages of the variant `label` that no mirror has any more."""
+    more = f", nor are {len(packages) - 1} more" if len(packages) > 1 else ""
+    return SourceError(
+        f"apt package {packages[0].name} {packages[0].version} is on no mirror any more{more}",
+        label,
+        f"`reprokit lock {label} --update apt`, or build --drift",
+    )
