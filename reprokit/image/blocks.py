@@ -188,6 +188,16 @@ def _nothing_forgotten(target: Target, found: list[Use]) -> None:
         if entries and block not in placed:
             at = where_in(target, (name,))
             raise UsageError(f"`{name}` names what no block installs", at, f"add {block} to `blocks`")
+    if target.variant.sdists and not any(_project(text) == "setuptools" for text in target.variant.wheels):
+        raise UsageError(
+            "`sdists` are built with what `wheels` pins, and setuptools is not there",
+            where_in(target, ("sdists",)),
+            "add setuptools==VERSION to `wheels`, and wheel==VERSION where setuptools is older than 70.1",
+        )
+
+
+def _project(requirement: str) -> str:
+    return canonicalize_name(Requirement(requirement).name)
 
 
 def wheel_requirements(target: Target) -> list[str]:
@@ -206,7 +216,7 @@ def wheel_requirements(target: Target) -> list[str]:
         found[f"nvidia-cudnn-cu{pins['cuda'].split('.')[0]}"] = pins["cudnn"]
     requirements = [f"{name}=={version}" for name, version in found.items()]
     for index, text in enumerate(target.variant.wheels):
-        name = canonicalize_name(Requirement(text).name)
+        name = _project(text)
         if name in found and f"{name}=={found[name]}" != text:
             at = where_in(target, ("wheels", index))
             raise UsageError(f"wheel {text} contradicts the pin {found[name]}", at, "remove it: its block installs it")

@@ -177,7 +177,8 @@ def _facts(target: Target) -> dict[str, Any]:
         "pins": dict(variant.pins),
         "apt": list(variant.apt),
         "indexes": list(variant.wheel_indexes),
-        "wheels": [{"text": str(w), "name": w.name, "version": next(iter(w.specifier)).version} for w in wheels],
+        "wheels": [_pinned(w) for w in wheels],
+        "sdists": [{**_pinned(Requirement(s.package)), "requires": s.requires} for s in variant.sdists],
         "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
         "sources": {s.name: s.model_dump() for s in variant.sources},
         "files": [_file(file) for file in variant.files],
@@ -205,6 +206,11 @@ def _file(file: File) -> dict[str, Any]:
 def is_vendors(reference: str) -> bool:
     """Whether the image is NVIDIA's or PyTorch's: the block `base` takes the apt sources away that these come with."""
     return _repository(reference).split("/")[0] in ("nvidia", "pytorch")
+
+
+def _pinned(requirement: Requirement) -> dict[str, str]:
+    version = next(iter(requirement.specifier)).version
+    return {"text": str(requirement), "name": requirement.name, "version": version}
 
 
 def _repository(reference: str) -> str:

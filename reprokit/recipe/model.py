@@ -56,7 +56,10 @@ class Data(Model):
 
 
 class Sdist(Model):
-    """A release that is on the index as source only. It is built inside the image, never on the host."""
+    """A release that is on the index as source only.
+
+    It is built inside the image, never on the host, with the setuptools (and whatever else) that `wheels` pins.
+    """
 
     package: f.WheelRequirement = Field(description="NAME==VERSION")
     requires: list[f.Line] = Field(default=[], description="what it needs at run time, such as numpy>=1.16")

@@ -104,6 +104,16 @@ REFUSED = [
         "names 'cutlass', which is no entry of `sources`; did you mean cutlas?",
     ),
     ("forgotten wheels", {"pins": {"python": "3.11"}, "wheels": ["a==1"], "blocks": ["python"]}, "no block installs"),
+    (
+        "sdists without a builder",
+        {
+            "pins": {"python": "3.11"},
+            "wheels": ["a==1"],
+            "sdists": [{"package": "b==1"}],
+            "blocks": ["python", "wheels"],
+        },
+        "setuptools is not there",
+    ),
     ("forgotten apt", {"apt": ["make"]}, "`apt` names what no block installs"),
     ("nothing to install", {"blocks": ["apt"]}, "block apt has nothing to install"),
     (

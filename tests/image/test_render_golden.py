@@ -26,6 +26,12 @@ VARIANTS = {
         "wheel_indexes": ["https://example.org/simple", "https://example.org/links.html"],
         "blocks": ["python", "wheels"],
     },
+    "wheels-sdists": {
+        "pins": {"python": "3.11"},
+        "wheels": ["setuptools==68.2.2", "wheel==0.41.3"],
+        "sdists": [{"package": "GPUtil==1.4.0", "requires": ["numpy>=1.16"]}, {"package": "docopt==0.6.2"}],
+        "blocks": ["python", "wheels"],
+    },
     "files": {
         "files": [
             {"name": "model.bin", "urls": ["https://example.org/model.bin?a=1&b=2"], "path": "/opt/model/weights.bin"},
