@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.image import run, supplies
+from reprokit.image import run
 from reprokit.image.base import resolve_base
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.events import Note
@@ -22,10 +22,14 @@ from reprokit.image.locks import fresh_lock
 from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import Options, Watch
+from reprokit.image.supplies import Supplier
 from reprokit.recipe.find import Target
 from reprokit.supply import wheels
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
@@ -87,7 +91,8 @@ class _Build:
                 str(self.target.path),
                 f"where there is one: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
             )
-        return self.locked(rendered, lock) if lock else self.unlocked(rendered)
+        with self.store.in_use(self.say):
+            return self.locked(rendered, lock) if lock else self.unlocked(rendered)
 
     def locked(self, rendered: Rendered, lock: VariantLock) -> BuildResult:
         wanted = locked_hash(rendered, lock)
@@ -98,8 +103,10 @@ class _Build:
             if found := self.same(wanted):
                 return found
             run.check_host(self.engine, self.target, self.say)
-            inputs = supplies.bring(self.engine, self.target, rendered, lock, self.options, self.store, self.say)
-            return self.run(inputs)
+            self.store.used(lock_path(self.target.path))
+            mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
+            supplier = Supplier(self.engine, self.store, mirrors, self.say, self.watch, self.options.offline)
+            return self.run(supplier.inputs(self.target.label, rendered, lock, self.options.drift))
 
     def unlocked(self, rendered: Rendered) -> BuildResult:
         base = resolve_base(self.engine, self.target.variant.base, self.say)
@@ -133,13 +140,14 @@ class _Build:
         self.say(f"base {inputs.base.described}")
         if inputs.described:
             self.say(f"from the store: {inputs.described}")
-        policy = supplies.policy(self.target, inputs, self.options)
-        with Gateway(self.store, inputs.offer, policy, archives=inputs.base.archives) as gateway:
+        recorder = Recorder() if self.options.record else None
+        policy = locked(self.target.label) if inputs.lock and not recorder else pass_all
+        with Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder) as gateway:
             self.traffic(gateway)
             end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch).go()
-            undeclared = supplies.undeclared(gateway) if self.options.record else ()
+            found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, undeclared)
+        return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, tuple(found))
 
 
 class _alone:

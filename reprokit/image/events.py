@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reprokit.supply.fetch.progress import Progress
+
 
 @dataclass(frozen=True)
 class Note:
@@ -51,4 +53,4 @@ class Failed:
     last_good: str = ""
 
 
-Event = Note | Step | Cached | Output | Built | Failed
+Event = Note | Step | Cached | Output | Built | Failed | Progress

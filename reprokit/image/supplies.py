@@ -3,35 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from reprokit.engine import Engine
+from reprokit.image.base import Base
 from reprokit.image.inputs import Inputs
+from reprokit.image.locked_base import locked_base, successor_base
 from reprokit.image.render import Rendered
-from reprokit.image.run import Options
-from reprokit.recipe.find import Target
-from reprokit.supply.gateway import Gateway, Policy, pass_all
-from reprokit.supply.lock.model import VariantLock
+from reprokit.supply.fetch.failure import FetchFailed
+from reprokit.supply.fetch.git import fetch_git
+from reprokit.supply.fetch.pool import Fetched, fetch_all
+from reprokit.supply.fetch.progress import Progress
+from reprokit.supply.git import Commit
+from reprokit.supply.lock.apt import successors
+from reprokit.supply.lock.drift import dropped
+from reprokit.supply.lock.model import AptPackage, VariantLock
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
+from reprokit.supply.want import Want, of_base, of_variant
+from reprokit.supply.wheels import WheelSet
 
 
-def bring(
-    engine: Engine,
-    target: Target,
-    rendered: Rendered,
-    lock: VariantLock,
-    options: Options,
-    store: Store,
-    say: Callable[[str], None],
-) -> Inputs:
-    """Everything of the lock in the store, and its base on the engine."""
-    raise NotImplementedError
+@dataclass(frozen=True)
+class Supplier:
+    """Brings what locks name. `offline` asks no network; `watch` is told how far the downloads are."""
+
+    engine: Engine
+    store: Store
+    mirrors: Mirrors
+    say: Callable[[str], None] = lambda line: None
+    watch: Callable[[Progress], None] = lambda progress: None
+    offline: bool = False
+
+    def files(self, wants: list[Want]) -> Fetched:
+        """These files in the store. Raises FetchFailed, EngineError."""
+        parallel = self.mirrors.configuration.fetch.parallel
+        return fetch_all(
+            wants, self.store, self.mirrors, self.watch, self.say, parallel, self.offline, self.mirrors.settings
+        )
+
+    def commits(self, lock: VariantLock) -> int:
+        """Every commit of a lock in the store; how many were not there. Raises SourceError."""
+        return fetch_git(lock.git, self.store, self.mirrors, self.say, self.offline)
+
+    def base(self, lock: VariantLock) -> Base:
+        """The base on the engine; the files of a bootstrapped one are in the store. Raises SourceError, EngineError."""
+        return locked_base(self.engine, lock.base, self.store, self.say, self.offline)
+
+    def inputs(self, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
+        """All that a build of the variant `label` takes in.
+
+        With `drift`, what is there now stands in for apt packages that no mirror has any more; without, they are an
+        error that names the ways out.
+        """
+        now: VariantLock = lock
+        drifted: tuple[str, ...] = ()
+        try:
+            self.files(of_variant(lock))
+        except FetchFailed as failed:
+            gone = _gone(lock, failed)
+            if not gone:
+                raise
+            if not drift:
+                raise dropped(gone, label) from None
+            now, drifted = self.drifted(lock, rendered)
+        self.commits(now)
+        commits = tuple(Commit(c.url, c.commit) for c in now.git)
+        offer = Offer(WheelSet(now.wheels), commits, now.apt, now.files, now.conda)
+        return Inputs(rendered, self.base(now), offer, lock, drifted)
+
+    def drifted(self, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
+        """The lock with today's apt packages, all of them in the store, and the differences."""
+        base, of_the_base = successor_base(self.engine, lock.base, self.store, self.say)
+        now = lock.model_copy(update={"base": base})
+        self.files(of_base(now.base))
+        apt, as_of, of_apt = successors(
+            self.engine, self.base(now), rendered.installs, lock.apt, self.store, self.say
+        )
+        now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
+        self.files(of_variant(now))
+        drift = tuple(str(d) for d in (*of_the_base, *of_apt))
+        self.say(f"drifted from the lock: {', '.join(drift)}")
+        return now, drift
 
 
-def policy(target: Target, inputs: Inputs, options: Options) -> Policy:
-    """What else a build may ask for: nothing where it is locked."""
-    return pass_all
-
-
-def undeclared(gateway: Gateway) -> tuple[str, ...]:
-    """What a recorded build asked for beside its lock."""
-    return ()
+def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
+    """The apt packages that no mirror has any more."""
+    missing = {failure.want.sha256 for failure in failed.failures if failure.gone}
+    bootstrap = lock.base.bootstrap.packages if lock.base.bootstrap else ()
+    return [package for package in (*bootstrap, *lock.apt) if package.sha256 in missing]
