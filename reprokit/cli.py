@@ -22,6 +22,7 @@ VERBS = {
     "show": "Show a recipe: its paper, variants, pins and benchmarks.",
     "new": "Write a commented starting recipe.",
     "schema": "Print the JSON Schema of recipes, for editors.",
+    "config": "Show the mirrors and proxies in force, and where each comes from.",
     "check": "Check pins against the facts, before anything is downloaded.",
     "render": "Write the Dockerfile of a recipe.",
     "build": "Build the image of a recipe.",

@@ -61,6 +61,11 @@ def public_places(archive: str) -> tuple[str, ...]:
     return tuple(_table()["archives"].get(archive, {}).get("public", ()))
 
 
+def probe_path(archive: str) -> str:
+    """A file that every mirror of the archive has."""
+    return str(_table()["archives"][archive]["probe"])
+
+
 def remember_archive(store: Store, archive: str, base_url: str) -> None:
     """Keep where a resolution on this machine found an archive (`http://HOST/debian`), without credentials."""
     base = redact(base_url).rstrip("/")

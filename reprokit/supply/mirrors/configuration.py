@@ -104,6 +104,11 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
     return Configuration((*_variables(environment), *_entries(written, document)), written.fetch)
 
 
+def starting_text() -> str:
+    """A file to start from, in which everything is explained and nothing is in force."""
+    return Path(__file__).with_name("start.yaml").read_text(encoding="utf-8")
+
+
 def variable(kind: str) -> str:
     """The variable that holds the mirrors of a kind, with commas between them."""
     return f"REPROKIT_{kind.upper()}_MIRRORS"

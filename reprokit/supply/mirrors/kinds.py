@@ -9,7 +9,7 @@ from reprokit.supply.mirrors.templates import file_fields, fill, git_fields, spl
 from reprokit.supply.want import Want
 
 # Where conda itself looks for channels that are named without an address.
-_PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
+PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
 _DEFAULTS = ("main", "r", "free")
 _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
@@ -44,7 +44,7 @@ def file_urls(mirrors: Iterable[str], want: Want) -> Iterator[str]:
 
 def channel_urls(mirrors: Iterable[str], channel: str) -> list[str]:
     """Addresses of a conda channel, below which are its subdirs."""
-    public = _PUBLIC_DEFAULTS if channel in _DEFAULTS else _PUBLIC_CHANNEL
+    public = _PUBLIC_DEFAULTS if channel in _DEFAULTS else PUBLIC_CHANNEL
     return [url for place in (*mirrors, public) for url in _filled(place, {"channel": channel})]
 
 

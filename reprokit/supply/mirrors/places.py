@@ -58,13 +58,13 @@ class Mirrors:
         links = [source for source in mirrors if is_page(source) or is_folder_of_files(source)]
         indexes = [source for source in mirrors if source not in links]
         return replace(
-            self._own_pip,
-            find_links=(*links, *self._own_pip.find_links),
-            extra_indexes=(*indexes, *self._own_pip.extra_indexes),
+            self.own_pip,
+            find_links=(*links, *self.own_pip.find_links),
+            extra_indexes=(*indexes, *self.own_pip.extra_indexes),
         )
 
     @cached_property
-    def _own_pip(self) -> PipSettings:
+    def own_pip(self) -> PipSettings:
         return self._given_pip if self._given_pip is not None else pipsettings.read_settings()
 
     @cached_property
@@ -145,7 +145,7 @@ class Mirrors:
 
     @cached_property
     def _wheels(self) -> WheelPlaces:
-        own = self._own_pip
+        own = self.own_pip
         sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
         return WheelPlaces(tuple(dict.fromkeys(sources)), self._measures, lambda: Client(self.settings))
 

@@ -1,0 +1,102 @@
+"""`reprokit config`."""
+
+from __future__ import annotations
+
+import json as json_format
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from reprokit.supply.mirrors.effective import Line
+    from reprokit.supply.mirrors.probe import Answer
+
+
+def config(
+    check: bool = typer.Option(False, "--check", help="Ask each mirror once; exit 4 where none of a kind answers."),
+    init: bool = typer.Option(False, "--init", help="Write a commented file to start from."),
+    json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Show the mirrors and proxies in force, and where each comes from."""
+    from reprokit.errors import SourceError, UsageError
+    from reprokit.supply.mirrors.effective import PUBLIC, WAYS, lines
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    if init:
+        if check or json:
+            raise UsageError("--init stands alone")
+        _init()
+        return
+    store = Store()
+    mirrors = Mirrors(store)
+    found = lines(mirrors, store)
+    if not check:
+        _print_json([_as_json(line) for line in found]) if json else _table([_row(line) for line in found])
+        return
+
+    from reprokit.supply.fetch.http import Client
+    from reprokit.supply.mirrors.probe import ask_each, silent_kinds
+
+    with Client(mirrors.settings) as client:
+        answers = ask_each([line for line in found if line.kind not in WAYS and line.source != PUBLIC], client)
+    if json:
+        _print_json([_answer_as_json(answer) for answer in answers])
+    else:
+        _table([(answer.line.kind, answer.line.shown, _said(answer)) for answer in answers])
+    if silent := silent_kinds(answers):
+        raise SourceError(
+            f"no mirror of {', '.join(silent)} answers", hint="`reprokit config` shows where each comes from"
+        )
+
+
+def _init() -> None:
+    from reprokit import paths
+    from reprokit.errors import UsageError
+    from reprokit.supply.mirrors.configuration import starting_text
+
+    path = paths.config_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(starting_text())
+        path.chmod(0o600)  # mirrors may need passwords
+    except FileExistsError:
+        raise UsageError("the configuration is already there", str(path), "edit it") from None
+    except OSError as error:
+        raise UsageError(f"cannot write the configuration: {error.strerror}", str(path)) from None
+    typer.echo(f"wrote {path}; next: edit it, then reprokit config --check")
+
+
+def _as_json(line: Line) -> dict[str, Any]:
+    return {"kind": line.kind, "archive": line.archive or None, "value": line.redacted, "source": line.source}
+
+
+def _answer_as_json(answer: Answer) -> dict[str, Any]:
+    """Seconds, bytes/s."""
+    measured = {"latency_s": answer.latency_s, "rate": answer.rate, "error": answer.error or None}
+    return {**_as_json(answer.line), **measured}
+
+
+def _row(line: Line) -> tuple[str, str, str]:
+    return line.kind, line.shown, line.source
+
+
+def _said(answer: Answer) -> str:
+    if answer.error:
+        return answer.error
+    if answer.latency_s is None:
+        return "there"
+    rate = f", {answer.rate / 1e6:.1f} MB/s" if answer.rate else ""
+    return f"answers in {answer.latency_s * 1e3:.0f} ms{rate}"
+
+
+def _print_json(rows: Sequence[dict[str, Any]]) -> None:
+    typer.echo(json_format.dumps(rows, indent=2))
+
+
+def _table(rows: Sequence[tuple[str, str, str]]) -> None:
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for kind, value, source in rows:
+        typer.echo(f"{kind:{widths[0]}}  {value:{widths[1]}}  {source}".rstrip())

@@ -1,0 +1,98 @@
+"""`reprokit config`: what is in force and where from, without anybody's password."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.recipe import yaml
+from reprokit.supply.mirrors import configuration
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the user's configuration would be, on a machine whose pip and environment say little."""
+    for name in [f"REPROKIT_{kind.upper()}_MIRRORS" for kind in configuration.KINDS]:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    path = tmp_path / "settings" / "config.yaml"
+    monkeypatch.setenv("REPROKIT_CONFIG", str(path))
+    return path
+
+
+def write(file: Path, text: str) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+
+
+def test_every_line_says_where_it_comes_from(call, file: Path, monkeypatch: pytest.MonkeyPatch):
+    write(file, "presets: [ustc]\nmirrors:\n  git: ['file:///srv/{owner}/{repo}.git']\nfetch: {parallel: 2}\n")
+    monkeypatch.setenv("REPROKIT_APT_MIRRORS", "http://m.test/{archive}/{path}")
+    monkeypatch.setenv("PIP_FIND_LINKS", "https://links.test/page.html")
+    monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
+    lines = [line.split(None, 1) for line in call("config").stdout.splitlines()]
+    shown = {kind: [" ".join(rest.split()) for k, rest in lines if k == kind] for kind, _ in lines}
+    assert shown["apt"][0] == "http://m.test/{archive}/{path} $REPROKIT_APT_MIRRORS"
+    assert shown["apt"][1] == "debian: https://mirrors.ustc.edu.cn/debian/{path} preset ustc"
+    assert shown["git"] == [f"file:///srv/{{owner}}/{{repo}}.git {file}:3"]
+    assert shown["wheels"] == [
+        "https://mirrors.ustc.edu.cn/pypi/simple preset ustc",
+        "https://links.test/page.html pip",
+    ]
+    assert shown["proxy"] == ["http://proxy.test:3128 $https_proxy"]
+    assert shown["fetch"][0].startswith("2 at once") and shown["fetch"][0].endswith(str(file))
+
+
+def test_passwords_are_shown_nowhere(call, file: Path, monkeypatch: pytest.MonkeyPatch):
+    write(file, "mirrors: {files: ['https://me:secret@127.0.0.1:1/{path}']}\n")
+    monkeypatch.setenv("REPROKIT_WHEELS_MIRRORS", "http://me:secret@127.0.0.1:1/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "http://me:secret@127.0.0.1:1/page.html")
+    monkeypatch.setenv("PIP_PROXY", "me:secret@127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "me:secret@127.0.0.1:1")
+    for arguments in ([], ["--json"], ["--check"], ["--check", "--json"]):
+        result = call("config", *arguments)
+        assert "127.0.0.1:1" in result.output
+        assert "secret" not in result.output + str(result.exception)
+
+
+def test_json(call, file: Path):
+    write(file, "mirrors: {apt: [{llvm: 'http://m.test/{path}'}]}\n")
+    rows = json.loads(call("config", "--json").stdout)
+    assert rows[0] == {"kind": "apt", "archive": "llvm", "value": "http://m.test/{path}", "source": f"{file}:1"}
+
+
+def test_a_wrong_file_is_wrong_usage(call, file: Path):
+    write(file, "mirror: {}\n")
+    error = call("config").exception
+    assert isinstance(error, UsageError)
+    assert (error.where, error.message) == (f"{file}:1", "unknown field mirror; did you mean mirrors?")
+
+
+def test_init_writes_a_file_that_says_nothing_yet_and_never_over_another(call, file: Path):
+    assert f"wrote {file}" in call("config", "--init").stdout
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert configuration.load().entries == ()
+    again = call("config", "--init").exception
+    assert isinstance(again, UsageError) and "already there" in again.message
+
+
+def test_what_the_starting_file_explains_is_valid(file: Path):
+    text = configuration.starting_text()
+    examples = "\n".join(
+        line[2:] for line in text.splitlines() if line.startswith(("# presets", "# mirr", "# fetch", "#  "))
+    )
+    write(file, examples)
+    found = configuration.load()
+    assert {entry.kind for entry in found.entries} == set(configuration.KINDS)
+    assert set(yaml.read(examples, "x").data) == set(configuration.File.model_fields)
+    assert found.fetch == configuration.Fetch()  # the defaults, as they are
