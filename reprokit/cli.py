@@ -36,6 +36,7 @@ VERBS = {
     "notebook": "Serve Jupyter from a recipe's container.",
     "smoke": "Check, build and try recipes, for CI.",
     "bench": "Run a recipe's benchmarks and record the figures.",
+    "store": "List, verify, free, carry what recipes take in.",
 }
 
 # typer carries its own copy of click since 0.27 and used click's before: this is the class in both.
@@ -74,10 +75,12 @@ class _LazyGroup(TyperGroup):
 
 
 def load_verb(verb: str) -> Any:
-    """The command of `reprokit/commands/VERB.py`: its function of the same name."""
-    module = importlib.import_module(f"reprokit.commands.{verb}")
+    """The command of `reprokit/commands/VERB.py`: its function of the same name, or its group of verbs."""
+    found = getattr(importlib.import_module(f"reprokit.commands.{verb}"), verb)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(verb)(getattr(module, verb))
+    single.command(verb)(found)
     return get_command(single)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,10 +15,37 @@ if TYPE_CHECKING:
     from reprokit.image.build import BuildResult
     from reprokit.recipe.find import Target
 
+_LINE_EVERY_S = 5.0
+
 
 def say(*lines: str) -> None:
     for line in lines:
         typer.echo(line, err=True)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Tell what is yielded the bytes done and to be done: a bar, or a line every few seconds without a terminal."""
+    from reprokit.image.progress import size
+
+    if not sys.stderr.isatty():
+        told = [time.monotonic()]
+
+        def line(done: int, total: int) -> None:
+            if time.monotonic() - told[0] > _LINE_EVERY_S:
+                told[0] = time.monotonic()
+                say(f"{text}: {size(done)} of {size(total)}")
+
+        yield line
+        return
+    from rich import progress as rich
+    from rich.console import Console
+
+    columns = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn(), rich.DownloadColumn())
+    rate = (rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, *rate, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit import paths
 from reprokit.errors import UsageError
+from reprokit.recipe.find import targets
 from reprokit.supply import want
 from reprokit.supply.git import Commit
 from reprokit.supply.lock import file as lock_file
@@ -48,24 +49,39 @@ def names_of(locks: Iterable[Lock]) -> Names:
     return found
 
 
-def names_of_variants(lock: Lock, variants: Sequence[str], data: bool) -> Names:
-    """What these variants of a lock name, and its data if asked for."""
-    found = Names()
-    for variant in variants:
-        _add(found, lock, variant)
-    if data:
-        _add_wants(found, lock.recipe, want.of_data(lock))
-    return found
+@dataclass(frozen=True)
+class Locked:
+    """The variants of `NAME[:VARIANT]` that its lock has; `whole` where no variant was named."""
+
+    recipe: Path
+    lock: Lock
+    variants: tuple[str, ...]
+    whole: bool
+
+    @property
+    def names(self) -> Names:
+        """All that these variants name; the data of benchmarks only where the recipe is meant whole."""
+        found = Names()
+        for variant in self.variants:
+            _add(found, self.lock, variant)
+        if self.whole:
+            _add_wants(found, self.lock.recipe, want.of_data(self.lock))
+        return found
 
 
-def lock_of(recipe: Path) -> Lock:
-    """The lock of the recipe in this file. Raises UsageError where there is none."""
+def locked(text: str) -> Locked:
+    """`NAME[:VARIANT]` in its lock. Raises UsageError where it has none."""
+    chosen = targets(text)
+    name, recipe = chosen[0].recipe.name, chosen[0].path
+    path = lock_file.lock_path(recipe)
     try:
-        return lock_file.read(lock_file.lock_path(recipe))
+        lock = lock_file.read(path)
     except FileNotFoundError:
-        raise UsageError(
-            f"{recipe.stem} has no lock", str(lock_file.lock_path(recipe)), f"`reprokit lock {recipe.stem}` makes it"
-        ) from None
+        raise UsageError(f"{name} has no lock", str(path), f"`reprokit lock {name}` makes it") from None
+    variants = tuple(target.variant_name for target in chosen if target.variant_name in lock.variants)
+    if not variants:
+        raise UsageError(f"{text} is not in its lock", str(path), f"`reprokit lock {text}` adds it")
+    return Locked(recipe, lock, variants, ":" not in text)
 
 
 def _add(found: Names, lock: Lock, variant: str) -> None:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.git import Commit, fetch_all
+from reprokit.supply.fetch.git import ensure
+from reprokit.supply.git import Commit
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Base, GitCommit, Lock, PlainFile, Section, VariantLock
+from reprokit.supply.mirrors.configuration import Configuration
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
 from ..conftest import Repositories, repositories, store
@@ -30,6 +33,13 @@ def put(store: Store, content: bytes) -> str:
     with store.scratch() as scratch:
         (Path(scratch) / "file").write_bytes(content)
         return store.add(Path(scratch) / "file")
+
+
+def fetch(store: Store, name: str, commit: str) -> Commit:
+    """A commit of a repository of forge.test, in the store."""
+    found = Commit(f"https://forge.test/{name}", commit)
+    ensure([found], store, Mirrors(store, Configuration()))
+    return found
 
 
 def plain(content: bytes, name: str = "a.bin") -> PlainFile:
@@ -97,4 +107,4 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def commit(repositories: Repositories, store: Store) -> Commit:
     """A commit of team/tool, in the store."""
     head = repositories.make("team/tool", {"a": "1" * 5000, "b": "2"})
-    return fetch_all("https://forge.test/team/tool", head, False, store)[0]
+    return fetch(store, "team/tool", head)

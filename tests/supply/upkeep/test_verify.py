@@ -3,12 +3,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reprokit.supply.git import Commit, fetch_all, folder_of
+from reprokit.supply.git import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import faults, repair, verify
 
 from ..conftest import Repositories
-from .conftest import overwrite, put
+from .conftest import fetch, overwrite, put
 
 
 def test_a_store_that_holds_what_it_was_given(store: Store, commit: Commit):
@@ -48,36 +48,48 @@ def test_repair_removes_only_what_is_bad(store: Store, commit: Commit, repositor
     overwrite(store.path(bad), 0, b"X")
     (folder_of(commit, store) / "HEAD").unlink()
     head = repositories.make("team/other", {"a": "1"})
-    (other,) = fetch_all("https://forge.test/team/other", head, False, store)
+    other = fetch(store, "team/other", head)
     repair(store, verify(store).bad)
     assert not store.path(bad).exists() and store.path(good).exists()
     assert not folder_of(commit, store).exists() and folder_of(other, store).exists()
     assert verify(store).bad == ()
-    assert fetch_all(commit.url, commit.commit, False, store) == (commit,)
+    fetch(store, "team/tool", commit.commit)
+    assert folder_of(commit, store).exists()
 
 
-def _objects(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "objects").glob("??/*"))
+def _pack(folder: Path) -> Path:
+    return next((folder / "objects" / "pack").glob("*.pack"))
 
 
-def test_a_repository_that_lost_or_spoilt_an_object(store: Store, commit: Commit):
-    folder = folder_of(commit, store)
-    biggest = max(_objects(folder), key=lambda path: path.stat().st_size)
-    content = biggest.read_bytes()
-    overwrite(biggest, len(content) // 2, b"\0\0\0\0")
+def test_a_repository_with_a_spoilt_or_short_pack(store: Store, commit: Commit):
+    pack = _pack(folder_of(commit, store))
+    content = pack.read_bytes()
+    overwrite(pack, len(content) // 2, bytes([content[len(content) // 2] ^ 1]))
     (bad,) = verify(store).bad
-    assert bad.what == f"forge.test/team/tool at {commit.commit}"
-    biggest.unlink()
-    assert "missing" in verify(store).bad[0].why or "broken link" in verify(store).bad[0].why
-    biggest.write_bytes(content)
+    assert bad.what == f"forge.test/team/tool at {commit.commit}" and bad.why
+    pack.write_bytes(content[:-30])
+    assert len(verify(store).bad) == 1
+    pack.write_bytes(content)
     assert verify(store).bad == ()
 
 
-def test_a_repository_without_its_commit(store: Store, commit: Commit):
+def test_a_repository_that_lost_an_object(store: Store, commit: Commit):
     folder = folder_of(commit, store)
-    assert faults(folder, "1" * 40)
-    subprocess.run(["git", "-C", str(folder), "update-ref", "-d", "refs/heads/reprokit"], check=True)
-    for path in _objects(folder):
+    pack = _pack(folder)
+    content = pack.read_bytes()
+    for path in pack.parent.iterdir():
+        path.unlink()
+    subprocess.run(["git", "-C", str(folder), "unpack-objects", "-q"], input=content, check=True)
+    assert verify(store).bad == ()
+    blob = subprocess.check_output(["git", "-C", str(folder), "rev-parse", f"{commit.commit}:a"], text=True).strip()
+    (folder / "objects" / blob[:2] / blob[2:]).unlink()
+    (bad,) = verify(store).bad
+    assert "broken link" in bad.why or "missing" in bad.why
+
+
+def test_a_repository_without_its_commit(store: Store, commit: Commit):
+    assert faults(folder_of(commit, store), "1" * 40)
+    for path in _pack(folder_of(commit, store)).parent.iterdir():
         path.unlink()
     assert len(verify(store).bad) == 1
 

@@ -1,0 +1,146 @@
+"""`reprokit store`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprokit import completion
+from reprokit.commands._shown import progress, say
+
+if TYPE_CHECKING:
+    from reprokit.supply.upkeep.collect import Plan
+    from reprokit.supply.upkeep.listing import Row
+
+store = typer.Typer(
+    name="store",
+    help="List, verify, free, carry what recipes take in.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_JSON = typer.Option(False, "--json", help="Print JSON.")
+
+
+@store.command()
+def ls(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME[:VARIANT]", help="Else all there is.", autocompletion=completion.targets),
+    ] = None,
+    as_json: bool = _JSON,
+) -> None:
+    """List what is there, and which locks name it.
+
+    Of a recipe, also what its lock names and is not there.
+    """
+    from reprokit.supply.store import Store
+    from reprokit.supply.upkeep import listing
+
+    held = Store()
+    with held.in_use(say):
+        rows = listing.of_target(held, name) if name else listing.everything(held)
+    if as_json:
+        from dataclasses import asdict
+
+        _print_json([asdict(row) for row in rows])
+    else:
+        _print_rows(rows)
+
+
+@store.command()
+def verify(
+    repair: bool = typer.Option(False, "--repair", help="Remove what is bad; the next fetch brings it again."),
+    as_json: bool = _JSON,
+) -> None:
+    """Hash every file again and walk every repository.
+
+    Exit code 1 where one is not what its name says.
+    """
+    from reprokit.image.progress import size
+    from reprokit.supply import store as supply_store
+    from reprokit.supply.upkeep import verify as upkeep
+
+    held = supply_store.Store()
+    with (held.alone if repair else held.in_use)(say), progress("verifying") as watch:
+        found = upkeep.verify(held, watch)
+        if repair:
+            upkeep.repair(held, found.bad)
+    if as_json:
+        bad = [{"what": each.what, "path": str(each.path), "why": each.why} for each in found.bad]
+        _print_json({"files": found.files, "repositories": found.repositories, "bytes": found.size, "bad": bad})
+    else:
+        for each in found.bad:
+            typer.echo(f"bad: {each.what}: {each.why} ({each.path})")
+        typer.echo(
+            f"{found.files} files and {found.repositories} repositories, {size(found.size)}: "
+            + (f"{len(found.bad)} bad" + (", removed" if repair else "") if found.bad else "all good")
+        )
+    if found.bad:
+        if not repair:
+            say("hint: `reprokit store verify --repair` removes them; `reprokit fetch` brings them again")
+        raise typer.Exit(1)
+
+
+@store.command()
+def gc(
+    everything: bool = typer.Option(False, "--all", help="Also what is young: less than a day, or a week if begun."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only say what would go."),
+    as_json: bool = _JSON,
+) -> None:
+    """Free the space of what no lock names."""
+    from reprokit.supply.store import Store
+    from reprokit.supply.upkeep import collect
+
+    held = Store()
+    with held.alone(say):
+        plan = collect.plan(held, everything)
+        if not dry_run:
+            collect.free(held, plan)
+    if as_json:
+        goes = [{"path": str(each.path), "bytes": each.size} for each in plan.goes]
+        goes += [{"path": str(path), "bytes": each.size} for each in plan.leftovers for path in each.paths[:1]]
+        _print_json({"freed": not dry_run, "bytes": plan.size, "goes": goes})
+    else:
+        _print_plan(plan, dry_run)
+
+
+def _print_rows(rows: Sequence[Row]) -> None:
+    from reprokit.image.progress import size
+    from reprokit.supply.upkeep.listing import totals
+
+    width = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        locks = ", ".join(row.locks) or "no lock"
+        amount = size(row.size) if row.here else "missing"
+        typer.echo(f"{row.kind:<7} {row.name:<{width}} {amount:>8}  {row.key[:12]}  {locks}")
+    for kind, (count, total) in totals(rows).items():
+        say(f"{kind}: {count}, {size(total)}")
+    if missing := sum(not row.here for row in rows):
+        say(f"missing: {missing}; `reprokit fetch` brings them")
+    if not rows:
+        say("nothing; `reprokit fetch NAME` brings what its lock names")
+
+
+def _print_plan(plan: Plan, dry_run: bool) -> None:
+    from reprokit.image.progress import size
+
+    if dry_run:
+        for each in plan.goes:
+            what = each.key if isinstance(each.key, str) else f"{each.key.name} at {each.key.commit}"
+            typer.echo(f"{size(each.size):>8}  {what}")
+        for leftover in plan.leftovers:
+            typer.echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
+    say(f"kept, as locks name them: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
+    if plan.young:
+        say(f"kept, as they are young: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
+    verb = "would go" if dry_run else "freed"
+    typer.echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(value, indent=2))

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.supply.store import Store
+from tests.supply.upkeep.conftest import a_lock, overwrite, plain, put, write_recipe
+
+
+@pytest.fixture
+def held(tmp_path: Path, monkeypatch) -> Store:
+    """The user's store, with a file that the lock of `mine` names and one that none does; `mine` names one more."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    write_recipe(tmp_path / "recipes", a_lock("mine", [plain(b"named", "a.bin"), plain(b"missing", "b.bin")]))
+    put(Store(), b"named")
+    put(Store(), b"other")
+    return Store()
+
+
+def test_ls_names_what_locks_name(call, held):
+    lines = call("store", "ls").stdout.splitlines()
+    assert lines[0].split() == ["files", "a.bin", "5", "B", plain(b"named").sha256[:12], "mine:cpu"]
+    assert lines[1].split() == ["unnamed", "5", "B", plain(b"other").sha256[:12], "no", "lock"]
+
+
+def test_ls_of_a_recipe_says_what_is_missing(call, held):
+    result = call("store", "ls", "mine")
+    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [["a.bin", "5"], ["b.bin", "missing"]]
+    assert "files: 1, 5 B" in result.stderr and "missing: 1; `reprokit fetch`" in result.stderr
+    rows = json.loads(call("store", "ls", "mine:cpu", "--json").stdout)
+    assert [(row["name"], row["here"]) for row in rows] == [("a.bin", True), ("b.bin", False)]
+
+
+def test_ls_of_a_recipe_without_lock(call, held, recipe):
+    recipe("bare", "variants: {a: {base: debian:12}}")
+    error = call("store", "ls", "bare").exception
+    assert isinstance(error, UsageError) and "reprokit lock bare" in error.hint
+
+
+def test_verify_names_what_is_bad_and_repair_removes_it(call, held):
+    assert call("store", "verify").stdout == "2 files and 0 repositories, 10 B: all good\n"
+    bad = held.path(plain(b"named").sha256)
+    overwrite(bad, 0, b"X")
+    result = call("store", "verify")
+    assert result.exit_code == 1 and f"bad: {bad.name}: its 5 bytes hash to" in result.stdout and bad.exists()
+    result = call("store", "verify", "--repair", "--json")
+    assert result.exit_code == 1 and [b["what"] for b in json.loads(result.stdout)["bad"]] == [bad.name]
+    assert not bad.exists() and call("store", "verify").exit_code == 0
+
+
+def test_gc_keeps_what_is_named_or_young(call, held):
+    other = held.path(plain(b"other").sha256)
+    assert call("store", "gc").stdout == "freed: 0, 0 B\n" and other.exists()
+    result = call("store", "gc", "--all", "--dry-run")
+    assert result.stdout.splitlines() == [f"     5 B  {other.name}", "would go: 1, 5 B"] and other.exists()
+    freed = json.loads(call("store", "gc", "--all", "--json").stdout)
+    assert freed == {"freed": True, "bytes": 5, "goes": [{"path": str(other), "bytes": 5}]}
+    assert not other.exists() and held.path(plain(b"named").sha256).exists()
