@@ -1,0 +1,207 @@
+"""Builds of both builders behind a locked gateway: what is locked comes from the store, and nothing else comes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import uuid
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import docker
+import pytest
+
+from image.rendering import target
+from reprokit.engine import Engine
+from reprokit.image.base import Base, resolve_base
+from reprokit.image.builders import Plan, builder
+from reprokit.image.events import Built, Cached, Event, Failed, Step
+from reprokit.image.render import Rendered, render
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.lock.model import AptPackage, PlainFile
+from reprokit.supply.offer import Offer
+from reprokit.supply.policy import locked
+from reprokit.supply.store import Store
+
+from .conftest import can_buildkit, rendered
+
+pytestmark = pytest.mark.engine
+
+# What the blocks of these builds install.
+PACKAGES = "ca-certificates curl tree unzip xz-utils"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("locked") / "store")
+
+
+@pytest.fixture(scope="module")
+def debian(engine: Engine) -> Base:
+    return resolve_base(engine, "debian:12", lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def packages(engine: Engine, debian: Base, store: Store, tmp_path_factory) -> tuple[AptPackage, ...]:
+    """The distribution's own, with all that they need on this base."""
+    folder = tmp_path_factory.mktemp("packages")
+    script = (
+        f"apt-get update && apt-get install -y -d --no-install-recommends {PACKAGES} && "
+        "cp /var/cache/apt/archives/*.deb /packages && chmod a+r /packages/*"
+    )
+    with Gateway(store, Offer(), archives=debian.archives) as gateway:
+        config = {
+            "Image": debian.image_id,
+            "Cmd": ["sh", "-ec", script],
+            "Env": [f"{name}={value}" for name, value in gateway.build_arguments().items()],
+            "HostConfig": {"NetworkMode": "host", "Binds": [f"{folder}:/packages"]},
+        }
+        container = engine.create_container(f"reprokit-test-locked-{uuid.uuid4().hex[:8]}", config)
+        try:
+            engine.start(container)
+            said = b"".join(engine.logs(container, follow=True)).decode()
+        finally:
+            engine.remove(container, force=True)
+    files = sorted(folder.glob("*.deb"))
+    assert files, said
+    return tuple(locked_package(file, store) for file in files)
+
+
+def locked_package(file: Path, store: Store) -> AptPackage:
+    """The package of a file that apt named, which is moved into the store."""
+    name, version, architecture = unquote(file.stem).split("_")
+    plain = stored(store, file.name, file.read_bytes())
+    known = {"name": name, "version": version, "architecture": architecture}
+    return AptPackage(**known, archive="debian", path=f"pool/{file.name}", sha256=plain.sha256, size=plain.size)
+
+
+def stored(store: Store, name: str, content: bytes) -> PlainFile:
+    sha256 = hashlib.sha256(content).hexdigest()
+    store.path(sha256).parent.mkdir(parents=True, exist_ok=True)
+    store.path(sha256).write_bytes(content)
+    return PlainFile(name=name, sha256=sha256, size=len(content), urls=("https://forge.test/x",))
+
+
+@pytest.fixture(scope="module")
+def files(store: Store) -> tuple[PlainFile, ...]:
+    """A plain file and two archives; one holds a file that only its owner may read."""
+    packed, zipped = io.BytesIO(), io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:xz") as tar:
+        member = tarfile.TarInfo("src-1.0/main.c")
+        member.size, member.mode, member.uid = 3, 0o600, 4711
+        tar.addfile(member, io.BytesIO(b"int"))
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("values/a.csv", "1,2")
+    contents = {"weights.bin": b"\x00weights", "src.tar.xz": packed.getvalue(), "data.zip": zipped.getvalue()}
+    return tuple(stored(store, name, content) for name, content in contents.items())
+
+
+def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
+    return {"name": file.name, "urls": list(file.urls), "path": path, **more}
+
+
+class Builds:
+    """Builds of Dockerfiles from the offer, under a name that is removed afterwards."""
+
+    def __init__(self, engine: Engine, base: Base, store: Store, offer: Offer) -> None:
+        self.engine, self.base, self.store, self.offer = engine, base, store, offer
+        self.name = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
+
+    def __call__(self, made: Rendered, kind: str = "classic") -> tuple[list[Event], Gateway]:
+        with Gateway(self.store, self.offer, locked("paper:v")) as gateway:
+            plan = Plan(
+                self.name, made, self.base.image_id, self.base.name, self.offer.arguments(),
+                gateway.build_arguments(), {"org.example.test": "1"},
+            )  # fmt: skip
+            return list(builder(kind, self.engine).run(plan)), gateway
+
+    def layers(self) -> Iterator[tarfile.TarFile]:
+        """The layers that stand on the base."""
+        base = len((self.engine.image(self.base.image_id) or {})["RootFS"]["Layers"])
+        saved = b"".join(docker.APIClient(self.engine.url).get_image(self.name))
+        with tarfile.open(fileobj=io.BytesIO(saved)) as image:
+            manifest = json.loads(image.extractfile("manifest.json").read())[0]
+            for layer in manifest["Layers"][base:]:
+                with tarfile.open(fileobj=image.extractfile(layer)) as tar:
+                    yield tar
+
+
+@pytest.fixture
+def builds(engine: Engine, debian: Base, store: Store, packages, files) -> Iterator[Builds]:
+    made = Builds(engine, debian, store, Offer(apt=packages, files=files))
+    yield made
+    if engine.image(made.name):
+        engine.remove_image(made.name, force=True)
+
+
+@pytest.mark.parametrize("kind", ["classic", "buildkit"])
+def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_path: Path, inside, kind: str):
+    if kind == "buildkit" and not can_buildkit():
+        pytest.skip("no Docker CLI here can use BuildKit")
+    weights, source, data = files
+    made = render(
+        target(
+            tmp_path,
+            apt=["tree"],
+            files=[
+                place(weights, "/opt/model/w.bin"),
+                place(source, "/opt/src", unpack=True, sha256=source.sha256),
+                place(data, "/opt/data", unpack=True),
+            ],
+            blocks=["apt", "files"],
+        )
+    )
+    events, gateway = builds(made, kind)
+    assert isinstance(events[-1], Built), events[-20:]
+    assert not gateway.hosts and not gateway.missing and not gateway.refused
+
+    look = (
+        "tree --version | cut -c 1-4; sha256sum < /opt/model/w.bin; stat -c '%a %u' /opt/src/src-1.0/main.c; "
+        "find /opt -type f | sort"
+    )
+    seen = inside(builds.name, look)
+    assert seen.startswith(f"tree\n{weights.sha256}  -\n644 0\n")
+    assert seen.split()[-3:] == ["/opt/data/values/a.csv", "/opt/model/w.bin", "/opt/src/src-1.0/main.c"]
+
+    found: dict[str, str] = {}
+    for layer in builds.layers():
+        for member in (m for m in layer if m.isfile()):
+            content = layer.extractfile(member).read()
+            assert b"reprokit.invalid" not in content, member.name
+            found[hashlib.sha256(content).hexdigest()] = member.name
+    of_the_store = {file.sha256 for file in (*builds.offer.apt, *files)}
+    assert {found[sha256] for sha256 in of_the_store & set(found)} == {"opt/model/w.bin"}
+
+    # Another gateway, on another port and with another password: nothing is done again.
+    again, gateway = builds(made, kind)
+    steps = [event for event in again if isinstance(event, Step) and event.text.startswith(("RUN", "COPY"))]
+    assert steps and sum(isinstance(event, Cached) for event in again) >= len(steps)
+    assert gateway.requests == 0 and again[-1] == events[-1]
+
+
+def test_what_is_not_locked_is_refused_by_name(builds: Builds):
+    get = "/usr/lib/apt/apt-helper -o Acquire::Retries=0 download-file"
+    events, gateway = builds(
+        rendered(
+            f"ARG BASE\nFROM ${{BASE}}\nRUN {get} http://forge.test/tool.tar.gz?v=1 /tmp/tool || "
+            f"{get} https://forge.test/tool /tmp/tool || apt-get update || exit 3\n"
+            "RUN apt-get -o APT::Update::Error-Mode=any update\n"
+        )
+    )
+    assert isinstance(events[-1], Failed)
+    assert {"http://forge.test/tool.tar.gz?v=1", "forge.test:443"} < set(gateway.refused)
+    assert {host for host in gateway.hosts if "forge" not in host} == set(builds.base.archives)
+    assert not gateway.bytes_served
+
+
+def test_other_bytes_than_the_recipe_names_stop_the_build(builds: Builds, files, tmp_path: Path):
+    made = render(target(tmp_path, files=[place(files[0], "/opt/w.bin", sha256="0" * 64)], blocks=["files"]))
+    events, _ = builds(made)
+    said = [event.line for event in events if hasattr(event, "line")]
+    assert isinstance(events[-1], Failed) and events[-1].block == "files"
+    wanted = f"reprokit: block files: expected sha256 of weights.bin {'0' * 64}, found {files[0].sha256}"
+    assert any(wanted in line for line in said)
