@@ -21,6 +21,7 @@ from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
 from reprokit.supply.store import Store
 from reprokit.supply.wheels import Platform, resolve
 
+from .asking import ask, authorization, connect, environment
 from .conftest import Repositories, Upstream, make_wheel
 
 
@@ -28,29 +29,6 @@ from .conftest import Repositories, Upstream, make_wheel
 def gateway(store: Store):
     with Gateway(store, Offer()) as running:
         yield running
-
-
-def authorization(gateway: Gateway) -> dict[str, str]:
-    address = urlsplit(gateway.url)
-    return {"Proxy-Authorization": "Basic " + b64encode(f"{address.username}:{address.password}".encode()).decode()}
-
-
-def connect(gateway: Gateway) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", urlsplit(gateway.url).port, timeout=10)
-
-
-def ask(gateway: Gateway, url: str, method: str = "GET", body: bytes | None = None, **headers: str):
-    connection = connect(gateway)
-    connection.request(
-        method, url, body, {**authorization(gateway), **{k.replace("_", "-"): v for k, v in headers.items()}}
-    )
-    answer = connection.getresponse()
-    return answer, answer.read()
-
-
-def environment(gateway: Gateway, home: Path) -> dict[str, str]:
-    """What a RUN sees: the proxies, and none of this machine's settings."""
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), **gateway.build_arguments()}
 
 
 def test_strangers_are_sent_away(gateway: Gateway, upstream: Upstream):
