@@ -6,12 +6,13 @@ from reprokit.errors import ReprokitError
 
 
 def targets(incomplete: str) -> list[str]:
-    """`NAME` and, once its colon is typed, `NAME:VARIANT`."""
+    """`NAME` and, once its colon is typed, `NAME:VARIANT`; historic variants once their own name is begun."""
     from reprokit.recipe import find
 
-    name, colon, _ = incomplete.partition(":")
+    name, colon, begun = incomplete.partition(":")
     try:
-        found = [t.label for t in find.targets(name)] if colon else find.recipe_names()
+        variants = find.targets(name) if colon else []
+        found = [t.label for t in variants if begun or not t.variant.historic] if colon else find.recipe_names()
     except ReprokitError:
         return []
     return [f for f in found if f.startswith(incomplete)]

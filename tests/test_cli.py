@@ -86,6 +86,8 @@ def test_completion_offers_recipes_then_variants():
 
     assert "fused-attention" in completion.targets("fus")
     assert "fused-attention:cpu" in completion.targets("fused-attention:")
+    assert completion.targets("taco:") == ["taco:cpu", "taco:cuda-debian"]
+    assert completion.targets("taco:a") == ["taco:as-published"]  # historic: offered once it is begun
     assert completion.targets("nothing-of-that-name:") == []
 
 

@@ -6,7 +6,7 @@ import json as json_format
 import os
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -37,42 +37,58 @@ def check(
     ),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Check pins against the facts, before anything is downloaded."""
+    """Check pins against the facts, before anything is downloaded.
+
+    A historic variant is left out where no recipe is named, and shown but not counted where only its recipe is.
+    """
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
 
     facts = bundled()
     stacks = _stacks(facts, names or [], pins, gpu or [], driver, purpose)
-    results = [(label, evaluate(facts, stack)) for label, stack in stacks]
+    results = [Checked(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
     if json:
         typer.echo(json_format.dumps(as_json(facts, results), indent=2))
     else:
         _print(facts, results)
-    if any(f.severity == "error" for _, findings in results for f in findings):
+    if not all(result.ok for result in results):
         raise typer.Exit(1)
 
 
-def as_json(facts: Facts, results: list[tuple[str, list[Finding]]]) -> dict[str, Any]:
+class Checked(NamedTuple):
+    """The findings on one stack. What does not count is shown for its own sake: an authors' stack beside what works."""
+
+    label: str
+    counts: bool
+    findings: list[Finding]
+
+    @property
+    def ok(self) -> bool:
+        return not self.counts or all(f.severity != "error" for f in self.findings)
+
+
+def as_json(facts: Facts, results: list[Checked]) -> dict[str, Any]:
     """`{"ok", "findings"}`; findings of recipes also name their `recipe`. Sources are citations."""
     found = [
         {
-            **({"recipe": label} if label else {}),
+            **({"recipe": result.label} if result.label else {}),
+            **({} if result.counts else {"historic": True}),
             "severity": f.severity,
             "subjects": list(f.subjects),
             "reason": f.reason,
             "nearest": list(f.nearest),
             "sources": [facts.cite(s) for s in f.sources],
         }
-        for label, findings in results
-        for f in findings
+        for result in results
+        for f in result.findings
     ]
-    return {"ok": all(f["severity"] != "error" for f in found), "findings": found}
+    return {"ok": all(result.ok for result in results), "findings": found}
 
 
 def _stacks(
     facts: Facts, names: list[str], pins: str | None, gpu: list[str], driver: str, purpose: str
-) -> list[tuple[str, Stack]]:
-    """What is to be checked, by label; a stack without a recipe has none. Raises UsageError."""
+) -> list[tuple[str, bool, Stack]]:
+    """What is to be checked: its label (none without a recipe), and whether it counts. Raises UsageError."""
     from reprokit.compat.model import PURPOSES
     from reprokit.compat.pins import check_driver
     from reprokit.errors import UsageError
@@ -91,25 +107,29 @@ def _stacks(
     from reprokit.compat.pins import parse_pins
 
     needs: Literal["required", "optional"] = "required" if gpus else "optional"
-    return [("", NewStack(parse_pins(pins), wanted or "compile", gpus, None if no_gpu else version, needs_gpu=needs))]
+    return [
+        ("", True, NewStack(parse_pins(pins), wanted or "compile", gpus, None if no_gpu else version, needs_gpu=needs))
+    ]
 
 
 def _recipes(
     names: list[str], gpus: tuple[Gpu, ...], no_gpu: bool, driver: str | None, purpose: Purpose | None
-) -> list[tuple[str, Stack]]:
+) -> list[tuple[str, bool, Stack]]:
     from dataclasses import replace
 
     from reprokit.compat.model import Host
     from reprokit.compat.stack import stack_of
     from reprokit.errors import UsageError
     from reprokit.host import probe
-    from reprokit.recipe.find import recipe_names, targets
+    from reprokit.recipe.find import current_targets, recipe_names, targets
 
     host = Host(probe.memory_bytes(), probe.disk_free_bytes())
     stacks = []
-    for target in [t for name in names or recipe_names() for t in targets(name)]:
+    found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
+    for target in found:
         stack = stack_of(target.variant, gpus, driver, host, no_gpu)
-        stacks.append((target.label, replace(stack, purpose=purpose) if purpose else stack))
+        counts = not target.variant.historic or target.label in names
+        stacks.append((target.label, counts, replace(stack, purpose=purpose) if purpose else stack))
     if not stacks:
         raise UsageError("there are no recipes here", hint="name a stack with --pins, or see `reprokit new`")
     return stacks
@@ -127,10 +147,10 @@ def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[Gpu, ...], bool]:
     return found, bool(parsed) and not found
 
 
-def _print(facts: Facts, results: list[tuple[str, list[Finding]]]) -> None:
+def _print(facts: Facts, results: list[Checked]) -> None:
     colour = False if os.environ.get("NO_COLOR") else None
     times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
-    for label, findings in results:
+    for label, counts, findings in results:
         for finding in findings:
             head = typer.style(f"{finding.severity:8}", fg=_COLOURS[finding.severity], bold=True)
             typer.echo(f"{head} {times.join(finding.subjects)}", color=colour)
@@ -139,7 +159,7 @@ def _print(facts: Facts, results: list[tuple[str, list[Finding]]]) -> None:
                 typer.echo(_indented(f"nearest: {', or '.join(finding.nearest)}"))
             for source in finding.sources if finding.severity != "info" else ():
                 typer.echo(_indented(f"source: {facts.cite(source)}"))
-        typer.echo(f"{label or 'stack'}: {_summary(findings)}")
+        typer.echo(f"{label or 'stack'}: {_summary(findings)}{'' if counts else ' (historic: not counted)'}")
 
 
 def _indented(text: str) -> str:

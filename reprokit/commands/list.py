@@ -30,6 +30,7 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
             {
                 "name": recipe.name,
                 "variants": [*recipe.variants],
+                "historic": [name for name, variant in recipe.variants.items() if variant.historic],
                 "default": recipe.default_variant,
                 "title": recipe.paper.title,
                 "venue": recipe.paper.venue,
@@ -54,6 +55,6 @@ def _print(recipes: Sequence[Recipe]) -> None:
 
     table = Table("recipe", "variants", "paper", "venue", box=None, pad_edge=False, header_style="bold")
     for recipe in recipes:
-        variants = ", ".join(recipe.variants)
+        variants = ", ".join(f"{n} (historic)" if v.historic else n for n, v in recipe.variants.items())
         table.add_row(recipe.name, variants, recipe.paper.title, f"{recipe.paper.venue} {recipe.paper.year}")
     Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)

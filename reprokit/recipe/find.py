@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,6 +80,11 @@ def targets(text: str) -> list[Target]:
             f"variants: {', '.join(recipe.variants)}",
         )
     return [Target(recipe, variant, path)]
+
+
+def current_targets(names: Sequence[str]) -> list[Target]:
+    """The variants that names mean; a historic one only by its own name, `NAME:VARIANT`. Raises UsageError."""
+    return [t for name in names for t in targets(name) if not t.variant.historic or t.label == name]
 
 
 def target(text: str) -> Target:

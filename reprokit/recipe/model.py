@@ -241,6 +241,13 @@ class Recipe(Model):
                     raise ValueError(f"benchmark {name} reads {file.data!r}, which is no entry of `data`")
         return self
 
+    @model_validator(mode="after")
+    def _default_can_work(self) -> Recipe:
+        default = self.variants.get(self.default_variant)
+        if default and default.historic:
+            raise ValueError(f"the default variant {self.default_variant!r} is historic: name another as `default`")
+        return self
+
     @property
     def default_variant(self) -> str:
         return self.default or next(iter(self.variants))

@@ -17,8 +17,17 @@ def test_a_table_of_all_recipes(call, recipe):
 
 def test_json(call):
     rows = json.loads(call("list", "--json").stdout)
-    assert [r["name"] for r in rows] == ["faith", "featgraph", "fused-attention"]
-    assert rows[1]["default"] == "cpu" and rows[1]["variants"] == ["cpu", "cuda-debian", "cuda"]
+    by_name = {row["name"]: row for row in rows}
+    assert list(by_name) == sorted(by_name) and {"faith", "featgraph", "fused-attention"} <= set(by_name)
+    assert by_name["taco"]["default"] == "cpu"
+    assert by_name["taco"]["variants"] == ["cpu", "cuda-debian", "as-published"]
+    assert by_name["taco"]["historic"] == ["as-published"]
+
+
+def test_historic_variants_are_listed_as_such(call, recipe):
+    recipe("mine", "variants: {a: {base: debian:12}, old: {base: debian:11, historic: true}}")
+    row = next(line for line in call("list").output.splitlines() if line.startswith("mine"))
+    assert "a, old (historic)" in row
 
 
 def test_a_broken_recipe_hides_no_other(call, recipe):

@@ -29,6 +29,14 @@ def test_where_the_user_stands_comes_first(tmp_path, monkeypatch):
     assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
 
 
+def test_a_historic_variant_is_meant_only_by_its_own_name():
+    def meant(*names):
+        return [t.label for t in find.current_targets(names)]
+
+    assert meant("taco") == ["taco:cpu", "taco:cuda-debian"]
+    assert meant("taco:as-published") == ["taco:as-published"]
+
+
 def test_a_misspelt_recipe_names_the_right_one():
     with pytest.raises(UsageError) as caught:
         find.targets("featgrph")

@@ -17,6 +17,7 @@ BAD = [
     ("a merge key", "variants: {cpu: {<<: {base: debian:12}}}", 3, ""),
     ("an unknown field", "variants:\n  cpu:\n    base: debian:12\n    wheel: []", 6, "did you mean wheels?"),
     ("an unknown top field", "variants: {cpu: {base: debian:12}}\nbenchmark: {}", 4, "did you mean benchmarks?"),
+    ("a historic default", "variants: {a: {base: debian:12, historic: true}}", 1, "name another as `default`"),
     ("a missing field", "variants:\n  cpu: {}", 4, "variants.cpu.base is missing"),
     ("a float", 'variants:\n  cpu:\n    base: debian:12\n    pins:\n      python: 3.10', 7, "reads as 3.1"),
     ("an integer", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: 12}", 6, "written 12 without quotes"),

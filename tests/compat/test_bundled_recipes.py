@@ -1,0 +1,31 @@
+"""Every bundled recipe: what is offered can work, and what its authors published is shown to clash."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import bundled
+from reprokit.compat.stack import stack_of
+from reprokit.recipe.find import Target, recipe_names, targets
+
+ALL = [target for name in recipe_names() for target in targets(name)]
+CURRENT = [t for t in ALL if not t.variant.historic]
+HISTORIC = [t for t in ALL if t.variant.historic]
+
+
+def errors(target: Target) -> list[str]:
+    found = evaluate(bundled(), stack_of(target.variant))
+    return [f"{' with '.join(f.subjects)}: {f.reason}" for f in found if f.severity == "error"]
+
+
+@pytest.mark.parametrize("target", CURRENT, ids=lambda t: t.label)
+def test_a_variant_fits_together_on_every_gpu_that_it_names(target: Target) -> None:
+    assert errors(target) == []
+    assert (target.variant.requires.gpu == "none") == (not target.variant.requires.compute_capability)
+
+
+@pytest.mark.parametrize("target", HISTORIC, ids=lambda t: t.label)
+def test_what_was_published_clashes(target: Target) -> None:
+    assert target.variant_name == "as-published"
+    assert errors(target)
