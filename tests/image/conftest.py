@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -55,10 +55,10 @@ def target_of(name: str, base: str = "debian:12") -> Target:
     return Target(load_text(RECIPE.format(name=name, base=base), f"{name}.yaml", name), "v", Path(f"{name}.yaml"))
 
 
-def root_file_system() -> bytes:
+def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
     """A tar with a shell and a few tools of this machine, and the libraries that they load: 4 MB in place of 160."""
     files: dict[str, Path] = {}
-    for tool in TOOLS:
+    for tool in tools:
         path = Path(shutil.which(tool) or "")
         files[f"bin/{tool}"] = path.resolve()
         linked = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
