@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.image import base as bases
+from reprokit.image.bootstrap import bootstrap_locked
+from reprokit.image.bootstraplock import resolve
+from reprokit.image.release import Release
+from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.lock.model import Base
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from reprokit.supply.want import of_base
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -41,3 +53,30 @@ def engine() -> Engine:
         if os.environ.get("CI") or os.environ.get("REPROKIT_REQUIRE_ENGINE"):
             raise
         pytest.skip(f"no engine: {error.message}")
+
+
+@dataclass(frozen=True)
+class LockedBase:
+    """Debian 12 as a lock, the store with its packages, and the base that was made of them with no way out."""
+
+    lock: Base
+    base: bases.Base
+    store: Store
+
+
+@pytest.fixture(scope="session")
+def bookworm(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LockedBase]:
+    store = Store(tmp_path_factory.mktemp("bookworm") / "store")
+    # A name of its own: the user's engine may have this base already.
+    release = Release("debian", f"test-{uuid.uuid4().hex[:8]}", "bookworm")
+    lock = Base(reference="debian:12", bootstrap=resolve(release, store, lambda line: None))
+    fetch_all(of_base(lock), store, Mirrors(store))
+    assert lock.bootstrap is not None
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+            patch.setenv(name, "http://127.0.0.1:9")
+        name = bootstrap_locked(engine, release, lock.bootstrap, store, lambda line: None)
+    image = engine.image(name)
+    assert image is not None
+    yield LockedBase(lock, bases.described("debian:12", name, image, "bootstrapped"), store)
+    engine.remove_image(name, force=True)

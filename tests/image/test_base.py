@@ -98,6 +98,9 @@ class NoRegistry:
     def registry_digest(self, reference: str, timeout_s: float) -> str:
         raise SourceError("no such host", reference)
 
+    def pull(self, reference: str) -> Iterator[dict]:
+        raise SourceError("no such host", reference)
+
 
 def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():
     with pytest.raises(SourceError) as error:
