@@ -10,7 +10,7 @@ from reprokit.image.render import render
 from reprokit.recipe.find import recipe_names, targets
 
 TVM = source("tvm", "/opt/tvm", submodules=True, keep=False)
-CUTLASS = source("cutlass", "/opt/cutlass", subset=["include"])
+CUTLASS = source("cutlass", "/opt/cutlass", subset=["CMakeLists.txt", "include"])
 NVIDIA = {"base": "nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04"}
 
 # Golden text: a variant in which the block stands. `NAME-OTHER` is another use of the block NAME.

@@ -42,9 +42,9 @@ RUN set -eu; \
     mkdir -p /opt/cutlass; cd /opt/cutlass; \
     git init -q; git remote add origin https://example.org/cutlass; \
     git fetch -q --depth 1 origin 0123456789abcdef0123456789abcdef01234567 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 0123456789abcdef0123456789abcdef01234567 -- include; \
+    git checkout -q 0123456789abcdef0123456789abcdef01234567 -- CMakeLists.txt include; \
     expect 'commit of cutlass' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse '0123456789abcdef0123456789abcdef01234567^{commit}')"; \
-    for path in include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    for path in CMakeLists.txt include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
     find . -name .git -prune -exec rm -rf {} +
 
 COPY --from=git /opt/artifact /opt/artifact

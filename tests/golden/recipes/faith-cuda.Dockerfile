@@ -56,9 +56,9 @@ RUN set -eu; \
     mkdir -p /home/boyuan/verification_tianqi/cutlass; cd /home/boyuan/verification_tianqi/cutlass; \
     git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
     git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- include tools/util/include examples/common; \
+    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include tools/util/include examples/common; \
     expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
-    for path in include tools/util/include examples/common; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    for path in CMakeLists.txt include tools/util/include examples/common; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
     find . -name .git -prune -exec rm -rf {} +
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -197,12 +197,18 @@ COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianq
 # COPY gives the folder itself a mode of its own.
 RUN chmod a+rwx /home/boyuan/verification_tianqi
 
-# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler.
+# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
+# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    cd /home/boyuan/verification_tianqi/cutlass/include/cutlass; \
-    expect cutlass/cutlass.h present "$(test -s cutlass.h && echo present)"; \
-    expect cutlass 2.9.0 "$(sed -n 's/^#define CUTLASS_\(MAJOR\|MINOR\|PATCH\) *\([0-9][0-9]*\).*/\2/p' version.h | paste -sd .)"
+    cd /home/boyuan/verification_tianqi/cutlass; \
+    expect cutlass/cutlass.h present "$(test -s include/cutlass/cutlass.h && echo present)"; \
+    if [ -e include/cutlass/version.h ]; then \
+        version="$(sed -n 's/^#define CUTLASS_\(MAJOR\|MINOR\|PATCH\) *\([0-9][0-9]*\).*/\2/p' include/cutlass/version.h | paste -sd .)"; \
+    else \
+        version="$(sed -n 's/^project(CUTLASS VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"; \
+    fi; \
+    expect cutlass 2.9.0 "$version"
 
 FROM image AS tvm
 ARG REPROKIT_APT
