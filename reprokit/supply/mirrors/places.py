@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -50,6 +51,8 @@ class Mirrors:
         self.configuration = configuration if configuration is not None else load()
         self._store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
         self._measures = Measures(store)
+        self._wheel_places: WheelPlaces | None = None
+        self._lock = threading.Lock()
 
     @cached_property
     def pip(self) -> PipSettings:
@@ -85,12 +88,13 @@ class Mirrors:
     def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
         """Take the measure of a place: `count` bytes in `seconds`, and why the attempt ended early if it did."""
         if error is None or not _NOT_AT_FAULT.match(error):
-            self._measures.report(self._wheels.index_of(url) or url, count, seconds, error)
+            index = self._wheel_places.index_of(url) if self._wheel_places else None
+            self._measures.report(index or url, count, seconds, error)
 
     @property
     def failures(self) -> dict[str, str]:
         """Indexes that could not be asked, and why."""
-        return dict(self._wheels.failures)
+        return dict(self._wheel_places.failures) if self._wheel_places else {}
 
     @cached_property
     def settings(self) -> Settings:
@@ -143,11 +147,15 @@ class Mirrors:
     def _own(self, archive: str) -> list[str]:
         return [self.apt.mirrors[archive]] if archive in self.apt.mirrors else []
 
-    @cached_property
+    @property
     def _wheels(self) -> WheelPlaces:
-        own = self.own_pip
-        sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
-        return WheelPlaces(tuple(dict.fromkeys(sources)), self._measures, lambda: Client(self.settings))
+        with self._lock:  # one for all threads: it remembers what it was told
+            if self._wheel_places is None:
+                own = self.own_pip
+                sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
+                distinct = tuple(dict.fromkeys(sources))
+                self._wheel_places = WheelPlaces(distinct, self._measures, lambda: Client(self.settings))
+            return self._wheel_places
 
     def _proxy(self, address: SplitResult) -> SplitResult | None:
         if self.pip.proxy and self._wheels.serves(address):
