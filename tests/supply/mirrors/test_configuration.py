@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.supply.mirrors.configuration import KINDS, Fetch, load, presets
+from reprokit.supply.mirrors.archives import archives
+from reprokit.supply.mirrors.configuration import KINDS, Fetch, load, presets, variable
+from reprokit.supply.mirrors.templates import PLACEHOLDERS
 
 FILE = """\
 presets: [ustc]
@@ -101,3 +103,16 @@ def test_presets_are_by_name_and_name_their_archives():
         assert lists.wheels and lists.conda
         assert all("=" in template for template in lists.apt)
         assert {kind for kind in KINDS if getattr(lists, kind)} == {"apt", "wheels", "conda"}
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "mirrors.md"
+
+
+def test_the_page_that_users_read_shows_a_valid_file_and_all_that_may_stand_in_it(file: Path):
+    page = PAGE.read_text(encoding="utf-8")
+    file.write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    found = load(file, {})
+    assert {entry.kind for entry in found.entries} == set(KINDS)
+    for names in PLACEHOLDERS.values():
+        assert all(f"`{{{name}}}`" in page for name in names)
+    assert all(f"`{name}`" in page for name in (*archives(), *presets(), *map(variable, KINDS)))
