@@ -188,6 +188,8 @@ def _refusals() -> Iterator[None]:
     """What urllib3 and the system say as Refusal, in a user's words."""
     try:
         yield
+    except urllib3.exceptions.NewConnectionError as error:
+        raise Refusal(_cause(error), again=True) from None
     except urllib3.exceptions.ConnectTimeoutError:
         raise Refusal("it does not answer", again=True) from None
     except urllib3.exceptions.ReadTimeoutError:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import socket
 import struct
+import termios
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -143,6 +146,8 @@ class Server:
                 connection.sendall(reply.body[at : at + 1])
         reply.after()
         if reply.end == "reset":
+            while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:
+                time.sleep(0.001)  # a reset takes along what the other side has not acknowledged
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         return reply.end == "keep"
 
