@@ -33,7 +33,7 @@ class Unobtainable(Exception):
     @property
     def gone(self) -> bool:
         """Whether each address says that it has no such file (any more)."""
-        return all(refusal.gone for refusal in self.refusals.values())
+        return bool(self.refusals) and all(refusal.gone for refusal in self.refusals.values())
 
     @property
     def changed(self) -> bool:
@@ -85,7 +85,8 @@ class Bring:
                     return
                 pause = 0.0
             idle, before = (1 if self._gained - before >= _GAIN else idle + 1), self._gained
-        raise Unobtainable(self.want, {redact(url): refusal for url, refusal in self._refusals.items()})
+        silent = {place: Refusal(why, again=True) for place, why in self.places.silent(self.want).items()}
+        raise Unobtainable(self.want, silent | {redact(url): refusal for url, refusal in self._refusals.items()})
 
     def _from(self, url: str) -> bool:
         """Try one address for as long as it brings the file on."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from reprokit.supply.want import Want
 
 
 class Places(Protocol):
-    """Where files may be had. Both methods are called from several threads at once."""
+    """Where files may be had. Its methods are called from several threads at once."""
 
     def urls(self, want: Want) -> Iterator[str]:
         """http://, https:// and file:// addresses in the order to try; each is made only when those before it failed.
@@ -20,4 +20,8 @@ class Places(Protocol):
 
     def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
         """What one attempt gave: `count` bytes in `seconds`, and why it ended early if it did."""
+        ...
+
+    def silent(self, want: Want) -> Mapping[str, str]:
+        """Places that may have the file and could not be asked for its address, without credentials, and why."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from urllib.parse import SplitResult, urlsplit
@@ -91,10 +91,9 @@ class Mirrors:
             index = self._wheel_places.index_of(url) if self._wheel_places else None
             self._measures.report(index or url, count, seconds, error)
 
-    @property
-    def failures(self) -> dict[str, str]:
-        """Indexes that could not be asked, and why."""
-        return dict(self._wheel_places.failures) if self._wheel_places else {}
+    def silent(self, want: Want) -> Mapping[str, str]:
+        """Indexes that could not be asked for the file, and why."""
+        return dict(self._wheels.failures) if want.kind == "wheels" else {}
 
     @cached_property
     def settings(self) -> Settings:
@@ -108,10 +107,6 @@ class Mirrors:
             trusted_hosts=frozenset(self.pip.trusted_hosts),
             proxy=self._proxy,
         )
-
-    def registries(self) -> tuple[str, ...]:
-        """Registries that stand in for Docker Hub, as `HOST[:PORT][/PREFIX]`."""
-        return self.configuration.of("registry")
 
     def git(self, url: str) -> list[str]:
         """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""

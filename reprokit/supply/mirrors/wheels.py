@@ -15,7 +15,8 @@ from reprokit.supply.mirrors.templates import fill
 from reprokit.supply.redact import redact
 from reprokit.supply.want import Want
 
-_ATTEMPTS = 2
+_ATTEMPTS = 3
+_PAUSE_S = 1.0  # before the second attempt, doubled before the third
 _MOST = 64 << 20  # bytes; the largest page of a public index has some 10 MB
 
 
@@ -72,6 +73,7 @@ class WheelPlaces:
             except Refusal as refusal:
                 if not refusal.again or attempt == _ATTEMPTS - 1:
                     raise OSError(refusal.why) from None
+                time.sleep(_PAUSE_S * 2**attempt)
         raise AssertionError("unreachable")
 
 

@@ -38,6 +38,9 @@ class Here:
     def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
         self.reports.append((url, count, error))
 
+    def silent(self, want: Want) -> dict[str, str]:
+        return {}
+
 
 class Fetch:
     """`fetch(want, ...)` into a store of its own; `lines` is what was said."""

@@ -9,6 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.fetch.failure import FetchFailed
+from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.mirrors import wheels
 from reprokit.supply.mirrors.archives import remember_archive
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.pipsettings import PipSettings
@@ -155,15 +158,21 @@ def test_a_dead_file_host_puts_its_index_last(host: Host, upstream: Upstream):
     assert next(places.urls(WHEEL)) == f"{root}/files/{WHEEL.name}"
 
 
-def test_an_index_that_is_away_is_asked_once_and_named(host: Host, upstream: Upstream):
+def test_an_index_that_fails_is_left_for_this_run_and_named(
+    host: Host, upstream: Upstream, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wheels, "_PAUSE_S", 0)
     root = f"http://127.0.0.1:{upstream.port}"
     upstream.answers |= {"/broken/p/": (500, {}, b""), "/good/p/": (200, {}, page(WHEEL.name))}
     host.pip = PipSettings(f"http://me:secret@127.0.0.1:{upstream.port}/broken", extra_indexes=(f"{root}/good",))
     places = host()
     for _ in range(3):
         assert list(places.urls(WHEEL)) == [f"{root}/files/{WHEEL.name}"]
-    assert places.failures == {f"{root}/broken": "HTTP 500"}
-    assert [path for _, path, _, _ in upstream.requests].count("/broken/p/") == 2  # once more, then never again
+    assert [path for _, path, _, _ in upstream.requests].count("/broken/p/") == 3
+    upstream.answers["/good/p/"] = (404, {}, b"")
+    with pytest.raises(FetchFailed) as error:
+        fetch_all([WHEEL], store, host())
+    assert (error.value.message, error.value.where) == (f"{WHEEL.name}: HTTP 500", f"{root}/broken")
 
 
 def test_an_index_with_credentials(host: Host, upstream: Upstream):
