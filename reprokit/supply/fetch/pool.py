@@ -92,6 +92,13 @@ def check_space(missing: Sequence[Want], store: Store) -> None:
         )
 
 
+def unwritable(error: OSError, store: Store) -> EngineError:
+    """What a user reads when the store cannot be written to."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    why = "the disk is full" if full else f"the store cannot be written to: {error.strerror or error}"
+    return EngineError(why, str(store.root), "run it again after that is mended: what came until now is kept")
+
+
 def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.parents) if path.is_dir())
 
@@ -163,7 +170,7 @@ class _Pool:
         except Stopped:
             pass
         except OSError as error:
-            self._errors.append(self._unwritable(error))
+            self._errors.append(unwritable(error, self.store))
         except Exception as error:
             self._errors.append(error)
         finally:
@@ -213,8 +220,3 @@ class _Pool:
         else:
             partial.publish(self.store)
             self.tally.done(want.sha256, want.size)
-
-    def _unwritable(self, error: OSError) -> EngineError:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        why = "the disk is full" if full else f"the store cannot be written to: {error.strerror or error}"
-        return EngineError(why, str(self.store.root), "run it again after that is mended: what came until now is kept")

@@ -1,0 +1,100 @@
+"""Downloads as their user sees them: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import IO, TYPE_CHECKING, Protocol
+
+from reprokit.figures import clock, size
+from reprokit.supply.fetch.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_EVERY_S = 5.0
+
+
+class Display(Protocol):
+    """Use as a context manager. `say` and `watch` are what `fetch_all` calls."""
+
+    def __enter__(self) -> Display: ...
+    def __exit__(self, *_: object) -> None: ...
+    def say(self, line: str) -> None: ...
+    def watch(self, progress: Progress) -> None: ...
+
+
+def display(stream: IO[str]) -> Display:
+    """The display that fits the stream."""
+    return Live(stream) if stream.isatty() else Plain(stream)
+
+
+class Plain:
+    """What is said, and every few seconds a line with the figures."""
+
+    def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
+        self.stream, self.every_s = stream, every_s
+        self.next = time.monotonic() + every_s
+
+    def __enter__(self) -> Plain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        self.stream.write(f"{line}\n")
+        self.stream.flush()
+
+    def watch(self, progress: Progress) -> None:
+        if time.monotonic() >= self.next:
+            self.next = time.monotonic() + self.every_s
+            self.say(summary(progress))
+
+
+class Live:
+    """What is said scrolls by; below it stand the figures and the files under way."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        self.console = Console(file=stream, highlight=False)
+        self.progress: Progress | None = None
+        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Live:
+        self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.live.stop()
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False)
+
+    def watch(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def _render(self) -> Text:
+        from rich.text import Text
+
+        if self.progress is None:
+            return Text("")
+        width = self.console.width
+        text = Text(summary(self.progress)[:width], style="bold", no_wrap=True, overflow="ellipsis")
+        if self.progress.names:
+            text.append(f"\n  {', '.join(self.progress.names)[: width - 2]}", style="not bold dim")
+        return text
+
+
+def summary(progress: Progress) -> str:
+    """`12 of 500 files, 1.2 GB of 3.4 GB, 45 MB/s, 0:48 left`."""
+    said = [
+        f"{progress.files_done} of {progress.files_total} files",
+        f"{size(progress.bytes_done)} of {size(progress.bytes_total)}",
+    ]
+    if progress.rate >= 1:
+        said.append(f"{size(progress.rate)}/s")
+    if progress.left_s is not None:
+        said.append(f"{clock(progress.left_s)} left")
+    return ", ".join(said)
