@@ -57,7 +57,7 @@ def write_record(target: Target, inputs: Inputs, gateway: Gateway, log: Log, res
         "base": asdict(inputs.base),
         "lock": inputs.lock.hash if inputs.lock else None,
         "drift": list(inputs.drift),
-        "wheels": [asdict(w) for w in inputs.offer.wheels.wheels],
+        "wheels": [w.model_dump() for w in inputs.offer.wheels.wheels],
         "commits": [asdict(c) for c in inputs.offer.commits],
         "hosts_asked": dict(sorted(gateway.hosts.items())),
         "asked_in_vain": dict(sorted(gateway.missing.items())),
