@@ -22,6 +22,9 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.want import of_base
 
+# The mirrors of whoever runs the tests have no part in them, nor in what they start.
+os.environ["REPROKIT_CONFIG"] = os.devnull
+
 GOLDEN = Path(__file__).parent / "golden"
 
 

@@ -26,7 +26,8 @@ from reprokit.supply.want import Want
 # The place works, and has not this file.
 _NOT_AT_FAULT = re.compile(
     r"HTTP (?!408|425|429)4\d\d|the file has \d+ bytes|other bytes"
-    r"|.*(not found|does not exist|not appear to be a git|Authentication failed|could not read Username|not our ref)"
+    r"|.*(not found|does not exist|not appear to be a git|Authentication failed|could not read Username"
+    r"|not our ref|couldn't find remote ref|unadvertised object|not allowed)"
 )
 
 

@@ -1,0 +1,91 @@
+"""Folders and bare repositories of this machine are mirrors of every kind: with them nothing is asked of a network."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.fetch.git import fetch_git
+from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.mirrors.configuration import Configuration, Entry
+from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch):
+    """No way out: every proxy refuses."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{taken.getsockname()[1]}")
+        for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        yield
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def mirrors(store: Store, **lists: str) -> Mirrors:
+    entries = tuple(Entry(kind, value, "test") for kind, value in lists.items())
+    return Mirrors(store, Configuration(entries), pip=PipSettings(), apt=AptSettings())
+
+
+def test_files_of_every_kind(cut: None, store: Store, tmp_path: Path):
+    def put(path: str, kind: str, fields: dict[str, str], *urls: str) -> Want:
+        data = f"{kind} {path}".encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        file = tmp_path / "srv" / path.replace("BY-HASH", sha256)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        return Want(kind, file.name, sha256, len(data), {"name": file.name, **fields}, urls)
+
+    wheel = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
+    conda = {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"}
+    wants = [
+        put("debian/pool/main/g/g++_1_amd64.deb", "apt", {"archive": "debian", "path": "pool/main/g/g++_1_amd64.deb"}),
+        put(f"wheels/{wheel}", "wheels", {"name": "torch", "version": "1.12.1+cu113", "file": wheel}),
+        put(
+            "conda-forge/noarch/x-1-0.conda",
+            "conda",
+            {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"},
+        ),
+        put("by-hash/BY-HASH", "files", {}, "https://forge.invalid/cub.zip"),
+    ]
+    root = (tmp_path / "srv").as_uri()
+    places = mirrors(
+        store,
+        apt=f"{root}/{{archive}}/{{path}}",
+        wheels=f"{root}/wheels",
+        conda=f"{root}/{{channel}}",
+        files=f"{root}/by-hash/{{sha256}}",
+    )
+    fetched = fetch_all(wants, store, places, settings=places.settings)
+    assert fetched.files == 4
+    assert all(store.path(want.sha256).is_file() for want in wants)
+
+
+def test_a_bare_repository(cut: None, store: Store, tmp_path: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    git(work, "init", "-q")
+    git(work, "commit", "-q", "--allow-empty", "-m", "one")
+    commit, tree = git(work, "rev-parse", "HEAD", "HEAD^{tree}").split()
+    git(work, "clone", "-q", "--bare", str(work), str(tmp_path / "git" / "team" / "tool.git"))
+    locked = GitCommit(url="https://forge.invalid/team/tool", commit=commit, tree=tree)
+    places = mirrors(store, git=f"file://{tmp_path}/git/{{owner}}/{{repo}}.git")
+    assert fetch_git([locked], store, places) == 1
+    assert folder_of(Commit(locked.url, commit), store).is_dir()
