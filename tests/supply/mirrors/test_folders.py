@@ -58,11 +58,7 @@ def test_files_of_every_kind(cut: None, store: Store, tmp_path: Path):
     wants = [
         put("debian/pool/main/g/g++_1_amd64.deb", "apt", {"archive": "debian", "path": "pool/main/g/g++_1_amd64.deb"}),
         put(f"wheels/{wheel}", "wheels", {"name": "torch", "version": "1.12.1+cu113", "file": wheel}),
-        put(
-            "conda-forge/noarch/x-1-0.conda",
-            "conda",
-            {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"},
-        ),
+        put("conda-forge/noarch/x-1-0.conda", "conda", conda),
         put("by-hash/BY-HASH", "files", {}, "https://forge.invalid/cub.zip"),
     ]
     root = (tmp_path / "srv").as_uri()
