@@ -54,15 +54,17 @@ def install(engine: Engine, container: str, python: Python, say: Callable[[str],
     The folder comes last on Python's path, through a .pth file: what the image pins is never shadowed by a dependency
     of Jupyter's. It is fetched on the host, so that the container needs neither network nor pip.
     """
+    from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
-    from reprokit.supply.wheels import Platform, missing, resolve
+    from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
+    from reprokit.supply.wheels import Platform
 
     say("the image has no Jupyter: fetching it for this container (its image stays as it is)")
     store = Store()
+    mirrors = Mirrors(store)
     platform = Platform(python.python, python.libc or "2.28", python.machine)
-    wheels = resolve(_REQUIREMENTS, platform, (), store, say)
-    if missing(wheels, store):
-        raise WorkFailed("the store has lost wheels", str(store.root), "remove its folder and repeat the command")
+    wheels = resolve_wheels(_REQUIREMENTS, (), platform, (), mirrors, store, say)
+    fetch_wheels(wheels, mirrors, store, say)
     with tempfile.TemporaryFile() as archive:
         _pack((store.path(w.sha256) for w in wheels.wheels), python.site, archive)
         archive.seek(0)

@@ -14,17 +14,14 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image import run
 from reprokit.image.base import resolve_base
-from reprokit.image.blocks import wheel_requirements
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
 from reprokit.image.locks import fresh_lock
-from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import Options, Watch
 from reprokit.image.supplies import Supplier
 from reprokit.recipe.find import Target
-from reprokit.supply import wheels
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
@@ -32,6 +29,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
+from reprokit.supply.unlocked import fetch_wheels
 
 
 @dataclass(frozen=True)
@@ -128,13 +126,10 @@ class _Build:
         return None
 
     def at_hand(self, inputs: Inputs) -> Inputs:
-        """The same with every file in the store: wheels may have been remembered and their files deleted."""
-        if not wheels.missing(inputs.offer.wheels, self.store):
-            return inputs
-        self.say("wheels have left the store; fetching them again")
-        platform = platform_of(self.target, inputs.base.architecture)
-        wheels.forget(wheel_requirements(self.target), platform, self.target.variant.wheel_indexes, self.store)
-        return resolve_inputs(self.target, inputs.rendered, inputs.base, self.store, self.say)
+        """The same with every file in the store: what is remembered may never have been fetched, or be gone."""
+        mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
+        fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
+        return inputs
 
     def run(self, inputs: Inputs) -> BuildResult:
         self.say(f"base {inputs.base.described}")

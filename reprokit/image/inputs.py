@@ -13,12 +13,13 @@ from reprokit.image.blocks import wheel_requirements
 from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
-from reprokit.supply import git, wheels
+from reprokit.supply import git
 from reprokit.supply.lock.git import lock_git
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store, key_of
+from reprokit.supply.unlocked import resolve_wheels
 from reprokit.supply.wheels import WheelSet
 
 
@@ -77,15 +78,15 @@ def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
 
 def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]) -> Inputs:
     """Resolve and fetch what a variant without a lock takes in, asking no network for what was resolved before."""
+    variant = target.variant
+    mirrors = Mirrors(store, indexes=variant.wheel_indexes)
     found: WheelSet = WheelSet(())
     if _declares(rendered, "REPROKIT_WHEELS"):
         wanted, platform = wheel_requirements(target), platform_of(target, base.architecture)
-        indexes = target.variant.wheel_indexes
-        found = wheels.resolve(wanted, platform, indexes, store, say)
-    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+        found = resolve_wheels(wanted, variant.sdists, platform, variant.wheel_indexes, mirrors, store, say)
     commits: set[git.Commit] = set()
     if _declares(rendered, "REPROKIT_GIT"):
-        for source in target.variant.sources:
+        for source in variant.sources:
             commits |= {git.Commit(c.url, c.commit) for c in lock_git(source, store, say, mirrors)}
     return Inputs(rendered, base, Offer(found, tuple(sorted(commits))))
 

@@ -26,6 +26,7 @@ from reprokit.supply.wheels import Platform
 
 # glibc minors that `uv --python-platform` knows; wheels for those between are judged by the next lower one.
 _GLIBC = (17, 28, *range(31, 41))
+_HARMLESS = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Unsatisfied(SourceError):
     """The indexes answered, and no choice of versions meets the requirements."""
 
 
+class Unreachable(SourceError):
+    """An index, whose address stands in `where`, did not answer or answered with an error."""
+
+
 def resolve(
     requirements: Sequence[str],
     platform: Platform,
@@ -65,8 +70,8 @@ def resolve(
     """Versions that meet all requirements, newest first, those `preferred` (by name) wherever they do too.
 
     `sdists` says for exact requirements (`NAME==VERSION`) what they need: of these packages an sdist is taken, unread.
-    Indexes stand together as pip has them: the best version of all wins. Raises Unsatisfied in uv's words, SourceError
-    where an index cannot be reached.
+    Indexes stand together as pip has them: the best version of all wins. Raises Unsatisfied in uv's words, Unreachable
+    for the first index that fails.
     """
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
         wanted, config, output = (Path(folder) / name for name in ("wanted.in", "uv.toml", "pylock.toml"))
@@ -79,14 +84,14 @@ def resolve(
         command += [f"--no-binary={_name(text)}" for text in sdists]
         command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]
         command += [f"--python-platform={python_platform(platform)}"]
-        command += _places(settings, indexes)
+        command += places(settings, indexes)
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
-            env=_environment(os.environ, settings),
+            env=environment(os.environ, settings),
         )
         if done.returncode:
             raise explain(redact(done.stderr), platform)
@@ -100,7 +105,8 @@ def python_platform(platform: Platform) -> str:
     return f"{platform.machine}-manylinux_2_{known}"
 
 
-def _places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
+def places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
+    """uv's options for the places that pip would ask, and the recipe's `indexes` beside them."""
     found = ["--index-strategy=unsafe-best-match"]
     # Some projects publish a page of links in place of an index.
     pages = [index for index in indexes if index.endswith(".html")]
@@ -116,9 +122,9 @@ def _places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
     return [*found, *(f"--index={index}" for index in everywhere)]
 
 
-def _environment(environ: Mapping[str, str], settings: PipSettings) -> dict[str, str]:
-    """What uv sees: pip's settings, and none of the user's for uv, which would change what is found."""
-    found = {k: v for k, v in environ.items() if not k.startswith("UV_") or k == "UV_CACHE_DIR"}
+def environment(environ: Mapping[str, str], settings: PipSettings) -> dict[str, str]:
+    """What uv sees: pip's settings, and none of the user's for uv that would change what is found."""
+    found = {k: v for k, v in environ.items() if not k.startswith("UV_") or k in _HARMLESS}
     found |= {"NO_COLOR": "1", "UV_SYSTEM_CERTS": "1"}
     bundle = settings.cert or next((environ[k] for k in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if environ.get(k)), "")
     if bundle:
@@ -198,10 +204,10 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
         return EngineError("the disk is full", hint="free space below the home folder, where uv keeps its cache")
     if "No solution found" in words:
         return _unsatisfied(words, hints, platform)
-    if address := re.search(r"(?:Failed to fetch: |Could not connect.*?)`?(https?://[^\s`]+)", words):
-        cause = words.partition(address[0])[2].strip("` ")
-        return SourceError(
-            f"a package index could not be reached: {cause[:300] or words[:300]}",
+    if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
+        causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+        return Unreachable(
+            f"a package index could not be reached: {causes[-1][:300]}",
             address[1],
             "`pip config list` shows the indexes and proxies that are asked",
         )

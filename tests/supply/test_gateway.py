@@ -19,7 +19,8 @@ from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import Platform, resolve
+from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
+from reprokit.supply.wheels import Platform
 
 from .asking import ask, authorization, connect, environment
 from .conftest import Repositories, Upstream, make_wheel
@@ -141,7 +142,9 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
 def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))
     make_wheel(index, "low", "2.0")
-    wheels = resolve(["top-level==1.0"], Platform("3.11"), [], store)
+    mirrors = Mirrors(store, Configuration())
+    wheels = resolve_wheels(["top-level==1.0"], (), Platform("3.11"), (), mirrors, store)
+    fetch_wheels(wheels, mirrors, store)
     with Gateway(store, Offer(wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
         index = Offer(wheels).arguments()["REPROKIT_WHEELS"]
