@@ -27,6 +27,5 @@ def lock_file(file: File | Data, store: Store, mirrors: Mirrors, say: Callable[[
         with Measure(store, mirrors.settings, say) as measure:
             sha256, size = measure(urls, file.sha256)
     except SourceError as error:
-        error.message = f"{file.name}: {error.message}"
-        raise
+        raise SourceError(f"{file.name}: {error.message}", error.where, error.hint) from None
     return PlainFile(name=file.name, sha256=sha256, size=size, urls=tuple(file.urls))

@@ -182,8 +182,8 @@ def _measured(package: uv.Package, file: uv.IndexFile, measure: Measure) -> Dist
         try:
             sha256, size = measure([file.url], sha256)
         except SourceError as error:
-            error.message = f"{package.name}=={package.version}: {error.message}"
-            raise
+            where = f"{package.name}=={package.version}"
+            raise SourceError(f"{where}: {error.message}", error.where, error.hint) from None
     return Distribution(
         name=canonicalize_name(package.name), version=package.version, file=file.file, sha256=sha256, size=size
     )
