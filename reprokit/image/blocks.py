@@ -182,6 +182,7 @@ def _nothing_forgotten(target: Target, found: list[Use]) -> None:
         ("wheels", "wheels", target.variant.wheels or from_blocks),
         ("sources", "git", target.variant.sources),
         ("files", "files", target.variant.files),
+        ("conda", "conda", target.variant.conda),
     ):
         if block in placed and not entries:
             raise UsageError(f"block {block} has nothing to install", where_in(target, ("blocks",)), "remove it")

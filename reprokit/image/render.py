@@ -144,6 +144,8 @@ def _head(target: Target, used: tuple[Use, ...]) -> str:
         lines.append("ARG REPROKIT_WHEELS=")
     if "files" in names:
         lines.append("ARG REPROKIT_FILES=")
+    if "conda" in names:
+        lines.append("ARG REPROKIT_CONDA=")
     lines.append("ARG REPROKIT_APT=")
     return "\n".join(lines) + "\n" + _stage("${BASE}", "base")
 
@@ -183,6 +185,8 @@ def _facts(target: Target) -> dict[str, Any]:
         "sources": {s.name: s.model_dump() for s in variant.sources},
         "files": [_file(file) for file in variant.files],
         "unpackers": sorted({p for f in variant.files if f.unpack and (p := unpacking(f.name).package)}),
+        "conda": [_conda(spec) for spec in variant.conda],
+        "conda_channels": list(variant.conda_channels),
         "distro": variant.pins.get("distro", ""),
         "kept_paths": _kept_paths(target),
         "vendor_base": is_vendors(variant.base),
@@ -211,6 +215,12 @@ def is_vendors(reference: str) -> bool:
 def _pinned(requirement: Requirement) -> dict[str, str]:
     version = next(iter(requirement.specifier)).version
     return {"text": str(requirement), "name": requirement.name, "version": version}
+
+
+def _conda(spec: str) -> dict[str, str]:
+    """A spec `NAME=VERSION[=BUILD]` or `NAME==VERSION`, in parts."""
+    name, _, rest = spec.partition("=")
+    return {"text": spec, "name": name, "version": rest.lstrip("=").partition("=")[0]}
 
 
 def _repository(reference: str) -> str:

@@ -23,10 +23,11 @@ from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import APT_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
+from reprokit.supply.offer import APT_HOST, CONDA_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.redact import redact
 from reprokit.supply.serve import apt as aptserver
+from reprokit.supply.serve import conda as condaserver
 from reprokit.supply.serve import files as fileserver
 from reprokit.supply.serve import forward, tunnel
 from reprokit.supply.serve import git as gitserver
@@ -132,6 +133,7 @@ class Gateway:
 # Who answers for which of the names that exist nowhere.
 SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
     APT_HOST: aptserver.answer,
+    CONDA_HOST: condaserver.answer,
     FILES_HOST: fileserver.answer,
     GIT_HOST: gitserver.answer,
     WHEELS_HOST: wheelserver.answer,

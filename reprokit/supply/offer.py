@@ -21,8 +21,8 @@ CONDA_HOST = "conda.reprokit.invalid"
 class Offer:
     """Files and commits, all of them in the store.
 
-    `apt` None means that the build asks the distribution's own archive, and no `files` that it asks for them at their
-    own addresses, through the gateway.
+    `apt` None means that the build asks the distribution's own archive, and no `files` or `conda` that it asks for
+    these at their own addresses, through the gateway.
     """
 
     wheels: WheelSet = field(default_factory=lambda: WheelSet(()))
@@ -39,8 +39,9 @@ class Offer:
         found = {
             "REPROKIT_GIT": f"http://{GIT_HOST}/",
             "REPROKIT_WHEELS": f"http://{WHEELS_HOST}/{self.wheels.key}/simple/",
-            "REPROKIT_CONDA": f"http://{CONDA_HOST}/{content_key(self.conda)}/",
         }
+        if self.conda:
+            found["REPROKIT_CONDA"] = f"http://{CONDA_HOST}/{content_key(self.conda)}/"
         if self.files:
             found["REPROKIT_FILES"] = f"http://{FILES_HOST}/{content_key(self.files)}/"
         if self.apt is not None:
