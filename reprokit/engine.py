@@ -111,6 +111,18 @@ class Engine:
             raise EngineError(last["error"], f"{repository}:{tag}")
         return last["status"]
 
+    def save(self, reference: str) -> Iterator[bytes]:
+        """An image with its layers and this name as a tar, in blocks."""
+        with _translated(where=reference):
+            yield from self.api.get_image(reference)
+
+    def load(self, stream: IO[bytes]) -> None:
+        """Take in what `save` gave, under the names in it. Raises EngineError."""
+        with _translated():
+            for event in self.api.load_image(iter(lambda: stream.read(1 << 20), b"")):
+                if refusal := event.get("error") or event.get("message"):
+                    raise EngineError(f"the engine could not load the image: {refusal}")
+
     def tag(self, reference: str, repository: str, tag: str) -> None:
         with _translated():
             self.api.tag(reference, repository, tag, force=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -105,6 +106,50 @@ def gc(
         _print_json({"freed": not dry_run, "bytes": plan.size, "goes": goes})
     else:
         _print_plan(plan, dry_run)
+
+
+@store.command()
+def export(
+    names: Annotated[list[str], typer.Argument(metavar="NAME[:VARIANT]...", autocompletion=completion.targets)],
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The archive, such as x.tar.zst.")],
+) -> None:
+    """Write all inputs of recipes, the base image too, as one archive.
+
+    For a node that reaches no network: `reprokit store import` takes it in there, and `reprokit build --offline`
+    builds from it.
+    """
+    from reprokit.engine import Engine
+    from reprokit.image.progress import size
+    from reprokit.supply.store import Store
+    from reprokit.supply.transfer.exporting import export as write
+
+    held = Store()
+    with held.in_use(say), progress(f"writing {out.name}") as watch:
+        manifest = write(names, out, held, Engine.connect, say, watch)
+    typer.echo(f"{out}: {', '.join(manifest.targets)}: {len(manifest.entries)} entries, {size(out.stat().st_size)}")
+
+
+@store.command("import")
+def import_(
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="What `reprokit store export` wrote.")],
+    recipes: Annotated[
+        Path | None, typer.Option("--recipes", metavar="DIR", help="Put the archive's recipes and locks there.")
+    ] = None,
+) -> None:
+    """Take in what `reprokit store export` wrote, all of it checked first."""
+    from reprokit.engine import Engine
+    from reprokit.supply.store import Store
+    from reprokit.supply.transfer.importing import take_in
+
+    held = Store()
+    with held.in_use(say), progress(f"reading {archive.name}") as watch:
+        found = take_in(archive, held, Engine.connect, recipes, say, watch)
+    typer.echo(
+        f"{', '.join(found.manifest.targets)}: new are {found.files} files, "
+        f"{found.repositories} repositories, {found.images} base images"
+    )
+    if found.strange:
+        say(*found.strange, "hint: --recipes DIR puts the archive's recipes and locks into a folder")
 
 
 def _print_rows(rows: Sequence[Row]) -> None:

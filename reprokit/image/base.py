@@ -10,13 +10,11 @@ from filelock import FileLock
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
-from reprokit.image import bootstrap
+from reprokit.image import bootstrap, registries
 from reprokit.image.bootstrap import name_of
 from reprokit.image.release import release_of
-from reprokit.supply.mirrors.configuration import load
 
 _REGISTRY_TIMEOUT_S = 20
-_DEFAULT_REGISTRY = ("docker.io/", "index.docker.io/")
 
 
 @dataclass(frozen=True)
@@ -71,17 +69,25 @@ def on_engine(engine: Engine, reference: str) -> Base | None:
         digests = [d.partition("@")[2] for d in (image or {}).get("RepoDigests") or []]
         if image and (not digest or digest in digests):
             return described(reference, name, image, "engine", digest or next(iter(digests), ""))
+    if digest and (image := engine.image(carried_name(digest))):
+        return described(reference, carried_name(digest), image, "engine", digest)
     return None
+
+
+def carried_name(digest: str) -> str:
+    """What a base is called that was carried here in an archive: the engine itself cannot know its digest then."""
+    return f"reprokit/base:{digest.replace(':', '-')}"
 
 
 def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base | None:
     """The image from its registry or a mirror; None where none serves it, and `tried` then says why."""
-    for place, name in _places(reference):
+    for place, name in registries.places(reference):
         try:
-            digest = reference.partition("@")[2] or engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
-            say(f"pulling {name} ({digest[:19]})")
-            fetched = f"{_repository(name.partition('@')[0])}@{digest}"
-            _pull(engine, fetched, say)
+            with registries.measured(name):
+                digest = reference.partition("@")[2] or engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
+                say(f"pulling {name} ({digest[:19]})")
+                fetched = f"{_repository(name.partition('@')[0])}@{digest}"
+                _pull(engine, fetched, say)
             return _keep(engine, reference, fetched, place, digest)
         except SourceError as error:
             tried.append(f"{name}: {error.message}")
@@ -90,9 +96,10 @@ def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str]
 
 def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | None:
     """The digest that the registry or a mirror has for a reference; None where none has, and `tried` then says why."""
-    for _, name in _places(reference):
+    for _, name in registries.places(reference):
         try:
-            return engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
+            with registries.measured(name):
+                return engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
         except SourceError as error:
             tried.append(f"{name}: {error.message}")
     return None
@@ -135,10 +142,6 @@ def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callabl
     return described(reference, name, image, "bootstrapped")
 
 
-def _places(reference: str) -> list[tuple[str, str]]:
-    return [("registry", reference), *_mirrored(reference)]
-
-
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:
     """Give a pulled image the name that the recipe calls it by."""
     plain = reference.partition("@")[0]
@@ -153,17 +156,6 @@ def _repository(plain: str) -> str:
     """`host:5000/name:tag` without its tag."""
     head, colon, tail = plain.rpartition(":")
     return head if colon and "/" not in tail else plain
-
-
-def _mirrored(reference: str) -> list[tuple[str, str]]:
-    """The same image at the user's registry mirrors, which stand in for Docker Hub only."""
-    for prefix in _DEFAULT_REGISTRY:
-        reference = reference.removeprefix(prefix)
-    first, slash, _ = reference.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        return []
-    name = reference if slash else f"library/{reference}"
-    return [(f"mirror {m}", f"{m}/{name}") for m in load().of("registry")]
 
 
 def _pull(engine: Engine, reference: str, say: Callable[[str], None]) -> None:

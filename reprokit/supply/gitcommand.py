@@ -8,6 +8,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from reprokit.errors import SourceError
 from reprokit.supply.redact import redact
@@ -71,24 +72,34 @@ def git(*arguments: str, folder: Path | None = None) -> str:
             env=environment(),
         )
     except FileNotFoundError:
-        raise SourceError("git is not installed here", hint="install the package git") from None
+        raise _no_git() from None
     if done.returncode:
         raise GitFailed(first_cause(done.stderr.splitlines()))
     return done.stdout
 
 
-def git_says(folder: Path, *arguments: str) -> tuple[int, list[str]]:
-    """Run git on exactly this repository; its exit code and every line that it wrote. For what fails with findings."""
-    done = subprocess.run(
-        ["git", *_SAFE, f"--git-dir={folder}", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment(),
-    )
-    return done.returncode, [redact(line) for line in done.stdout.splitlines()]
+def git_says(
+    folder: Path, *arguments: str, source: IO[bytes] | None = None, target: IO[bytes] | None = None
+) -> tuple[int, list[str]]:
+    """Run git on exactly this repository; its exit code and every line that it wrote. For what fails with findings.
+
+    It reads `source`, and its standard output goes to `target` if there is one. Raises SourceError where git is not
+    installed.
+    """
+    command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
+    both = subprocess.STDOUT if target is None else subprocess.PIPE
+    try:
+        done = subprocess.run(
+            command,
+            stdin=source or subprocess.DEVNULL,
+            stdout=target or subprocess.PIPE,
+            stderr=both,
+            env=environment(),
+        )
+    except FileNotFoundError:
+        raise _no_git() from None
+    said = done.stdout if target is None else done.stderr
+    return done.returncode, [redact(line) for line in said.decode(errors="replace").splitlines()]
 
 
 def git_with_progress(
@@ -128,6 +139,10 @@ def git_with_progress(
             raise
     if process.returncode:
         raise GitFailed(first_cause(list(tail)))
+
+
+def _no_git() -> SourceError:
+    return SourceError("git is not installed here", hint="install the package git")
 
 
 def first_cause(lines: list[str]) -> str:

@@ -51,6 +51,11 @@ class Store:
     def add(self, path: Path) -> str:
         """Publish a file of `scratch()`, which is gone afterwards; returns its sha256."""
         sha256 = sha256_of(path)
+        self.publish(path, sha256)
+        return sha256
+
+    def publish(self, path: Path, sha256: str) -> None:
+        """`add` for who has hashed the file while writing it."""
         published = self.path(sha256)
         if not published.exists():
             published.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +65,6 @@ class Store:
             path.replace(published)
         else:
             path.unlink()
-        return sha256
 
     def remembered(self, kind: str, key: str) -> Any:
         """What `remember` kept under this key, or None."""

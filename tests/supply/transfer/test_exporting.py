@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from reprokit.errors import SourceError, UsageError
+from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.store import Store
+from reprokit.supply.transfer.exporting import export
+
+from ..upkeep.conftest import a_lock, fetch, overwrite, plain, put, write_recipe
+from .conftest import CONTENTS, no_engine
+
+
+def names_in(archive: Path) -> list[str]:
+    unpacked = zstandard.ZstdDecompressor().stream_reader(archive.open("rb"), closefd=True)
+    with unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
+        return [member.name for member in tar if member.isfile()]
+
+
+def test_it_is_a_tar_that_any_tool_lists(archive: Path, commit: Commit):
+    files = sorted(f"sha256/{p.sha256[:2]}/{p.sha256}" for p in map(plain, [*CONTENTS, b"data"]))
+    assert names_in(archive) == [
+        "manifest.json",
+        "recipes/x.lock.yaml",
+        "recipes/x.yaml",
+        *files,
+        f"git/forge.test/team/tool/{commit.commit}.pack",
+    ]
+
+
+def test_the_same_inputs_give_the_same_bytes(archive: Path, store: Store, tmp_path: Path):
+    again = tmp_path / "again.tar.zst"
+    export(["x:cpu", "x"], again, store, no_engine)
+    assert again.read_bytes() == archive.read_bytes()
+
+
+def test_a_variant_alone_leaves_the_data_out(recipe: Path, store: Store, tmp_path: Path):
+    manifest = export(["x:cpu"], tmp_path / "x.tar.zst", store, no_engine)
+    assert plain(b"data").sha256 not in {file.sha256 for file in manifest.files}
+
+
+def test_data_that_is_not_in_the_store_is_left_out_and_said_to_be(recipe: Path, store: Store, tmp_path: Path):
+    store.path(plain(b"data").sha256).unlink()
+    said: list[str] = []
+    export(["x"], tmp_path / "x.tar.zst", store, no_engine, said.append)
+    assert said == ["d.bin is left out: the data of a benchmark, which is not in the store"]
+
+
+def test_an_input_that_is_not_in_the_store_is_named(recipe: Path, store: Store, tmp_path: Path):
+    store.path(plain(b"small").sha256).unlink()
+    with pytest.raises(SourceError) as error:
+        export(["x"], tmp_path / "x.tar.zst", store, no_engine)
+    assert (
+        "1 inputs of x are not in the store: f1.bin" in error.value.message and "reprokit fetch x" in error.value.hint
+    )
+    assert not list(tmp_path.glob("*x.tar.zst*"))
+
+
+def test_a_recipe_without_lock(recipes: Path, store: Store, tmp_path: Path):
+    recipe = write_recipe(recipes, a_lock("x"))
+    recipe.with_name("x.lock.yaml").unlink()
+    with pytest.raises(UsageError, match="x has no lock"):
+        export(["x"], tmp_path / "x.tar.zst", store, no_engine)
+
+
+def test_a_damaged_file_is_named_and_the_old_archive_stays(archive: Path, store: Store):
+    before = archive.read_bytes()
+    overwrite(store.path(plain(b"small").sha256), 0, b"X")
+    with pytest.raises(SourceError, match=f"{plain(b'small').sha256} is damaged in the store"):
+        export(["x"], archive, store, no_engine)
+    assert archive.read_bytes() == before
+    assert [path.name for path in archive.parent.glob("*.zst*")] == [archive.name]
+
+
+def test_a_damaged_repository_is_named(recipe: Path, store: Store, commit: Commit, tmp_path: Path):
+    pack = next((folder_of(commit, store) / "objects" / "pack").glob("*.pack"))
+    overwrite(pack, pack.stat().st_size // 2, b"\0\0\0\0")
+    with pytest.raises(SourceError, match="is damaged in the store") as error:
+        export(["x"], tmp_path / "x.tar.zst", store, no_engine)
+    assert error.value.where == commit.url
+
+
+def test_too_little_space_is_said_before_anything_is_written(recipe: Path, store: Store, tmp_path: Path, monkeypatch):
+    usage = type("Usage", (), {"free": 100})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    with pytest.raises(SourceError, match="2 MB are to be written, and 100 B are free"):
+        export(["x"], tmp_path / "x.tar.zst", store, no_engine)
+
+
+def test_a_folder_that_cannot_be_written(recipe: Path, store: Store, tmp_path: Path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written"):
+        export(["x"], tmp_path / "file" / "x.tar.zst", store, no_engine)
+
+
+def test_two_exports_to_one_file(recipe: Path, store: Store, tmp_path: Path):
+    target = tmp_path / "x.tar.zst"
+    asked: list[str] = []
+
+    def meanwhile(done: int, total: int) -> None:
+        if not asked:
+            asked.append("once")
+            with pytest.raises(UsageError, match="another export writes this archive"):
+                export(["x"], target, store, no_engine)
+
+    export(["x"], target, store, no_engine, watch=meanwhile)
+    assert asked and len(names_in(target)) == 8
+
+
+def test_a_whole_history_travels_too(store: Store, recipes: Path, repositories, tmp_path: Path):
+    repositories.make("team/tool", {"a": "1"})
+    repositories.git("team/tool", "config", "uploadpack.allowAnySHA1InWant", "false")
+    commit = fetch(store, "team/tool", repositories.commit("team/tool", {"a": "2"}))
+    folder = folder_of(commit, store)
+    subprocess.run(
+        ["git", "-C", str(folder), "fetch", "-q", "--unshallow", str(repositories.root / "team/tool.git")], check=True
+    )
+    write_recipe(recipes, a_lock("x", [], [commit]))
+    (repository,) = export(["x"], tmp_path / "x.tar.zst", store, no_engine).repositories
+    assert repository.shallow == ()
+
+
+def test_what_the_lock_does_not_name_stays_out(recipe: Path, store: Store, tmp_path: Path):
+    put(store, b"unnamed")
+    manifest = export(["x"], tmp_path / "x.tar.zst", store, no_engine)
+    assert plain(b"unnamed").sha256 not in {file.sha256 for file in manifest.files}
