@@ -20,6 +20,8 @@ from .conftest import root_file_system
 from .registry import Registry
 
 engine_test = pytest.mark.engine
+# What is measured of registries here stays here.
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture
@@ -127,17 +129,6 @@ def test_bootstrapping_says_why(monkeypatch, home):
     said: list[str] = []
     assert resolve_base(engine, "ubuntu:20.04", said.append).how == "bootstrapped"
     assert said == ["no registry serves ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal)"]
-
-
-def test_only_docker_hubs_names_are_looked_for_at_mirrors(monkeypatch):
-    monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", "one.test:5000/hub/,two.test")
-    mirrored = base_module._mirrored
-    assert mirrored("debian:12") == [
-        ("mirror one.test:5000/hub", "one.test:5000/hub/library/debian:12"),
-        ("mirror two.test", "two.test/library/debian:12"),
-    ]
-    assert mirrored("docker.io/nvidia/cuda:1")[1][1] == "two.test/nvidia/cuda:1"
-    assert mirrored("nvcr.io/nvidia/cuda:1") == mirrored("localhost/x:1") == []
 
 
 @engine_test
