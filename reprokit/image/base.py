@@ -69,7 +69,14 @@ def on_engine(engine: Engine, reference: str) -> Base | None:
         digests = [d.partition("@")[2] for d in (image or {}).get("RepoDigests") or []]
         if image and (not digest or digest in digests):
             return described(reference, name, image, "engine", digest or next(iter(digests), ""))
+    if digest and (image := engine.image(carried_name(digest))):
+        return described(reference, carried_name(digest), image, "engine", digest)
     return None
+
+
+def carried_name(digest: str) -> str:
+    """What a base is called that was carried here in an archive: the engine itself cannot know its digest then."""
+    return f"reprokit/base:{digest.replace(':', '-')}"
 
 
 def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base | None:
