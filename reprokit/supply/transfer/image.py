@@ -85,6 +85,8 @@ def load_images(images: Mapping[Image, Path], connect: Callable[[], Engine], say
         with path.open("rb") as stream:
             engine.load(stream)
         if _layers(engine, name) != entry.layers:
+            if engine.image(name):
+                engine.remove_image(name)
             raise EngineError("the engine has other layers than the archive's image", name, "export it again")
         count += 1
     return count
