@@ -31,6 +31,25 @@ class Forge:
         self.git(name, "commit", "-q", "-m", file)
         return self.git(name, "rev-parse", "HEAD")
 
+    def publish(self, name: str, files: dict[str, str], submodules: dict[str, str] | None = None) -> str:
+        """A commit of exactly these files; `submodules` are repositories by their path, at their heads."""
+        folder = self.root / f"{name}.git"
+        folder.mkdir(parents=True)
+        self.git(name, "init", "-q")
+        entries = []
+        for path, other in (submodules or {}).items():
+            url = f"https://github.com/{other}.git"
+            entries.append(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n')
+            self.git(
+                name, "update-index", "--add", "--cacheinfo", f"160000,{self.git(other, 'rev-parse', 'HEAD')},{path}"
+            )
+        for path, text in {**files, **({".gitmodules": "".join(entries)} if entries else {})}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+            self.git(name, "add", path)
+        self.git(name, "commit", "-q", "-m", "all of it")
+        return self.git(name, "rev-parse", "HEAD")
+
     @property
     def settings(self) -> dict[str, str]:
         key = f"url.{self.root}/.insteadOf"

@@ -46,6 +46,11 @@ VARIANTS = {
         ],
         "blocks": ["files"],
     },
+    "conda": {
+        "conda": ["numpy=1.19", "mkl==2020.4", "python=3.6.13=hffdb5ce_0_cpython"],
+        "conda_channels": ["conda-forge", "pytorch"],
+        "blocks": ["conda"],
+    },
     "imports": {"pins": {"python": "3.11"}, "blocks": ["python", {"imports": {"modules": ["json", "os.path"]}}]},
     "git": {
         "pins": {"python": "3.11"},
@@ -94,13 +99,21 @@ VARIANTS = {
             },
         ],
     },
+    "mkl": {"pins": {"python": "3.9"}, "wheels": ["mkl==2021.4.0"], "blocks": ["python", "wheels", "mkl"]},
     "cmake-cuda": {
         "pins": {"gcc": "11", "cmake": "3.25", "cuda": "11.8"},
         "sources": [source("project", "/opt/project", keep=False)],
         "blocks": [
             "cuda",
             "git",
-            {"cmake": {"source": "project", "build_dir": "out", "products": ["out/lib/libproject.so"]}},
+            {
+                "cmake": {
+                    "source": "project",
+                    "without": ["3rd/cub"],
+                    "build_dir": "out",
+                    "products": ["out/lib/libproject.so"],
+                }
+            },
         ],
     },
     "torch": {"pins": {"python": "3.8", "torch": "1.8.0+cu111"}, "blocks": ["python", "wheels", "torch"]},

@@ -1,14 +1,17 @@
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/project /opt/project
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build.
+# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
+# Python's, which ask for x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-11 g++-11 libc6-dev; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.25 "$cmake"; \
@@ -21,6 +24,7 @@ RUN set -eu; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
     export CUDAHOSTCXX=/usr/bin/g++-11; \
     mkdir -p /opt/project/out /product/opt/project; cd /opt/project; \
+    expect 3rd/cub present "$(test -d 3rd/cub && echo present)"; rm -r 3rd/cub; \
     cmake -G Ninja -S . -B out -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=/usr/bin/gcc-11 -DCMAKE_CXX_COMPILER=/usr/bin/g++-11 \
         -DCMAKE_CUDA_HOST_COMPILER=/usr/bin/g++-11 -DCUDA_HOST_COMPILER=/usr/bin/g++-11; \
     ninja -C out; \

@@ -11,7 +11,9 @@ RUN set -eu; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-11; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig

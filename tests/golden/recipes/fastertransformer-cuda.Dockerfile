@@ -135,7 +135,9 @@ RUN set -eu; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev ninja-build; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
 # pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
@@ -168,14 +170,17 @@ RUN set -eu; \
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/fastertransformer /opt/fastertransformer
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build.
+# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
+# Python's, which ask for x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-9 g++-9 libc6-dev git python3-distutils; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.16 "$cmake"; \

@@ -144,7 +144,9 @@ RUN set -eu; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 9 "$(c++ -dumpfullversion)"; \
     for module in setuptools wheel; do expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module")"; done

@@ -71,7 +71,9 @@ RUN set -eu; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-10; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
@@ -92,14 +94,17 @@ COPY --from=git /opt/taco /opt/taco
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/taco /opt/taco
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build.
+# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
+# Python's, which ask for x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-10 g++-10 libc6-dev; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$tool"; done; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$name"; done; \
+    done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.18 "$cmake"; \

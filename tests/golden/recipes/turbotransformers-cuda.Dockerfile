@@ -1,0 +1,263 @@
+# turbotransformers, variant cuda
+ARG BASE=nvidia/cuda:11.1.1-devel-ubuntu20.04
+ARG REPROKIT_GIT=https://
+ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
+FROM ${BASE} AS base
+ARG REPROKIT_APT
+
+ENV LANG=C.UTF-8
+# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
+# older images. The image holds what is needed of them already.
+# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+
+FROM base AS git
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/turbotransformers; cd /opt/turbotransformers; \
+    git init -q; git remote add origin https://github.com/Tencent/TurboTransformers; \
+    git fetch -q --depth 1 origin 6c7cf638019a6aee4a19649b8d573230bfe8b9ee || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 6c7cf638019a6aee4a19649b8d573230bfe8b9ee; \
+    expect 'commit of turbotransformers' 6c7cf638019a6aee4a19649b8d573230bfe8b9ee "$(git rev-parse HEAD)"; \
+    git submodule -q update --init --recursive --depth 1 || { \
+        git submodule -q deinit --all --force; rm -rf .git/modules; git submodule -q update --init --recursive; \
+    }; \
+    expect 'submodules away from their commits' 0 "$(git submodule status --recursive | grep -c '^[^ ]')"; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/fetched/zlib; cd /opt/fetched/zlib; \
+    git init -q; git remote add origin https://github.com/madler/zlib; \
+    git fetch -q --depth 1 origin cacf7f1d4e3d44d871b605da3b647f07d718623f || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q cacf7f1d4e3d44d871b605da3b647f07d718623f; \
+    expect 'commit of zlib' cacf7f1d4e3d44d871b605da3b647f07d718623f "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/fetched/cnpy; cd /opt/fetched/cnpy; \
+    git init -q; git remote add origin https://github.com/rogersce/cnpy; \
+    git fetch -q --depth 1 origin e6536edb128bd0575bf07514d486eb67b5dfb04b || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q e6536edb128bd0575bf07514d486eb67b5dfb04b; \
+    expect 'commit of cnpy' e6536edb128bd0575bf07514d486eb67b5dfb04b "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+
+FROM base AS image
+ARG REPROKIT_APT
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block apt: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libgomp1; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for package in libgomp1; do \
+        expect "$package" installed "$(dpkg-query -W -f '${db:Status-Status}' "${package%%=*}")"; \
+    done
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    python3.8 -m venv /opt/venv
+# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+ENV CUDA_HOME=/usr/local/cuda
+# Not every image of the vendor tells the loader where its libraries are.
+RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
+# than it knows, and is no use without one.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect nvcc 11.1 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
+    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
+    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
+    rm -r "$probe"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+# Sdists come last, without build isolation: built with the setuptools pinned here, beside what they need.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cu111; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        torch==1.8.1+cu111 \
+        mkl==2021.4.0 \
+        mkl-include==2021.4.0 \
+        numpy==1.19.5 \
+        OpenNMT-py==1.2.0 \
+        torchtext==0.4.0 \
+        transformers==4.11.1 \
+        huggingface-hub==0.0.19 \
+        setuptools==59.5.0 \
+        wheel==0.37.1; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --no-build-isolation "$@" \
+        contexttimer==0.3.3 \
+        docopt==0.6.2; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect torch 1.8.1+cu111 "$(found torch)"; \
+    expect mkl 2021.4.0 "$(found mkl)"; \
+    expect mkl-include 2021.4.0 "$(found mkl-include)"; \
+    expect numpy 1.19.5 "$(found numpy)"; \
+    expect OpenNMT-py 1.2.0 "$(found OpenNMT-py)"; \
+    expect torchtext 0.4.0 "$(found torchtext)"; \
+    expect transformers 4.11.1 "$(found transformers)"; \
+    expect huggingface-hub 0.0.19 "$(found huggingface-hub)"; \
+    expect setuptools 59.5.0 "$(found setuptools)"; \
+    expect wheel 0.37.1 "$(found wheel)"; \
+    expect contexttimer 0.3.3 "$(found contexttimer)"; \
+    expect docopt 0.6.2 "$(found docopt)"; \
+    python3 -m pip check --disable-pip-version-check
+
+# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 1.8.1+cu111 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 11.1 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+# The wheels put libmkl_*.so.1 alone into the environment: linkers ask for another name, and nothing looks there.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    root="$(python3 -c 'import sys; print(sys.prefix)')"; \
+    ln -s "$root"/include/*.h /usr/local/include/; \
+    ln -s "$root/lib/libiomp5.so" /usr/local/lib/; \
+    for file in "$root"/lib/libmkl_*.so.1; do \
+        name="${file##*/}"; ln -s "$file" "/usr/local/lib/$name"; ln -s "$name" "/usr/local/lib/${name%.1}"; \
+    done; \
+    ldconfig; \
+    expect mkl.h present "$(test -s /usr/local/include/mkl.h && echo present)"
+# Its kernels for this processor are loaded at the first call and look for the other libraries' symbols: where those are
+# not global, as under Python, MKL ends with `undefined symbol`. LD_PRELOAD makes them so.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export LD_PRELOAD="/usr/local/lib/libiomp5.so /usr/local/lib/libmkl_core.so.1 /usr/local/lib/libmkl_intel_thread.so.1 /usr/local/lib/libmkl_intel_lp64.so.1"; \
+    expect 'scalar product by MKL' 25.0 "$(python3 -c 'import ctypes as c; ddot = c.CDLL(None).cblas_ddot; ddot.restype = c.c_double; v = (c.c_double * 2)(3, 4); print(ddot(2, v, 1, v, 1))')"
+
+COPY --from=git /opt/turbotransformers /opt/turbotransformers
+
+FROM image AS cmake
+ARG REPROKIT_APT
+COPY --from=git /opt/turbotransformers /opt/turbotransformers
+# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
+# Python's, which ask for x86_64-linux-gnu-gcc.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-9 g++-9 libc6-dev git python3.8-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
+    expect cmake 3.16 "$cmake"; \
+    expect 'cmake below 4, that is' 3 "$cmake"; \
+    expect gcc 9 "$(c++ -dumpfullversion)"
+# What the project clones while it is built stands here already, at its commit and under the tag that is asked for:
+# a tag that moved changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    git init -q --bare /fetched/zlib.git; cd /fetched/zlib.git; \
+    git fetch -q --depth 1 https://github.com/madler/zlib cacf7f1d4e3d44d871b605da3b647f07d718623f || git fetch -q https://github.com/madler/zlib '+refs/heads/*:refs/remotes/origin/*' '+refs/tags/*:refs/remotes/tags/*'; \
+    git update-ref refs/heads/fetched cacf7f1d4e3d44d871b605da3b647f07d718623f; git symbolic-ref HEAD refs/heads/fetched; \
+    git update-ref refs/tags/v1.2.11 cacf7f1d4e3d44d871b605da3b647f07d718623f; \
+    git config --global url./fetched/zlib.insteadOf https://github.com/madler/zlib; \
+    expect 'commit that a clone of zlib gives' cacf7f1d4e3d44d871b605da3b647f07d718623f "$(git ls-remote https://github.com/madler/zlib HEAD | cut -f 1)"
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    git init -q --bare /fetched/cnpy.git; cd /fetched/cnpy.git; \
+    git fetch -q --depth 1 https://github.com/rogersce/cnpy e6536edb128bd0575bf07514d486eb67b5dfb04b || git fetch -q https://github.com/rogersce/cnpy '+refs/heads/*:refs/remotes/origin/*' '+refs/tags/*:refs/remotes/tags/*'; \
+    git update-ref refs/heads/fetched e6536edb128bd0575bf07514d486eb67b5dfb04b; git symbolic-ref HEAD refs/heads/fetched; \
+    git config --global url./fetched/cnpy.insteadOf https://github.com/rogersce/cnpy; \
+    expect 'commit that a clone of cnpy gives' e6536edb128bd0575bf07514d486eb67b5dfb04b "$(git ls-remote https://github.com/rogersce/cnpy HEAD | cut -f 1)"
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    export CUDAHOSTCXX=/usr/bin/g++-9; \
+    mkdir -p /opt/turbotransformers/build /product/opt/turbotransformers; cd /opt/turbotransformers; \
+    expect 3rd/cub present "$(test -d 3rd/cub && echo present)"; rm -r 3rd/cub; \
+    cmake -G Ninja -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=/usr/bin/gcc-9 -DCMAKE_CXX_COMPILER=/usr/bin/g++-9 \
+        -DCMAKE_CUDA_HOST_COMPILER=/usr/bin/g++-9 -DCUDA_HOST_COMPILER=/usr/bin/g++-9 \
+        -DWITH_GPU=ON \
+        '-DCUDA_ARCH_LIST=7.0;7.5;8.0;8.6' \
+        -DBLAS_PROVIDER=mkl \
+        -DMKLROOT=/usr/local \
+        -DPYTHON_EXECUTABLE=/opt/venv/bin/python3; \
+    ninja -C build; \
+    expect build/turbo_transformers/core/tt_core_test built "$(test -e build/turbo_transformers/core/tt_core_test && echo built)"; cp -a --parents build/turbo_transformers/core/tt_core_test /product/opt/turbotransformers; \
+    expect build/turbo_transformers/layers/kernels/tt_kernels_test built "$(test -e build/turbo_transformers/layers/kernels/tt_kernels_test && echo built)"; cp -a --parents build/turbo_transformers/layers/kernels/tt_kernels_test /product/opt/turbotransformers; \
+    python3 -m pip install --no-index --no-deps --disable-pip-version-check --target "/product$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')" build/turbo_transformers/python/pypackage/dist/turbo_transformers-0.6.0-cp38-cp38-linux_x86_64.whl; \
+    du -sh /product
+
+FROM image AS with-cmake
+ARG REPROKIT_APT
+COPY --from=cmake /product/ /
+# pitfall build-ok-artifact-missing
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    cd /opt/turbotransformers; \
+    expect 'libraries that its products do not find' 0 "$(find build/turbo_transformers/core/tt_core_test build/turbo_transformers/layers/kernels/tt_kernels_test -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
+
+# pitfall missing-python-package
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    for module in contexttimer docopt onmt transformers turbo_transformers; do \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+    done
+
+ENV LD_PRELOAD="/usr/local/lib/libiomp5.so:/usr/local/lib/libmkl_core.so.1:/usr/local/lib/libmkl_intel_thread.so.1:/usr/local/lib/libmkl_intel_lp64.so.1"
+WORKDIR /workspace
