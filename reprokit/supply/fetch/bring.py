@@ -18,7 +18,7 @@ from reprokit.supply.fetch.transfer import Slow, Transfer
 from reprokit.supply.redact import redact
 from reprokit.supply.want import Want
 
-_GAIN = 1 << 16  # less is no reason to ask the same address again at once
+GAIN = 1 << 16  # bytes; less is no reason to ask the same address again at once
 _LONGEST_BACKOFF_S = 30.0
 
 
@@ -84,7 +84,7 @@ class Bring:
                 if self._from(url):
                     return
                 pause = 0.0
-            idle, before = (1 if self._gained - before >= _GAIN else idle + 1), self._gained
+            idle, before = (1 if self._gained - before >= GAIN else idle + 1), self._gained
         silent = {place: Refusal(why, again=True) for place, why in self.places.silent(self.want).items()}
         raise Unobtainable(self.want, silent | {redact(url): refusal for url, refusal in self._refusals.items()})
 
@@ -108,7 +108,7 @@ class Bring:
             if mismatch and url not in self._fetched_anew:
                 self._fetched_anew.add(url)
                 self.say(f"{why}; fetching it once more from the start")
-            elif refusal.again and gained >= _GAIN:
+            elif refusal.again and gained >= GAIN:
                 self.say(f"{why}; going on from {size(self.partial.offset)}")
             else:
                 self.say(why)

@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http.client import IncompleteRead
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -128,6 +129,8 @@ class Client:
             "timeout": urllib3.Timeout(connect=self.settings.connect_s, read=self.settings.stall_s),
             "ssl_context": tls_context(self.settings, trusted),
         }
+        if trusted:  # the user's own choice, which urllib3 would warn of at each request
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         if proxy is None:
             return urllib3.PoolManager(**options)
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
@@ -194,8 +197,6 @@ def _refusals() -> Iterator[None]:
         raise Refusal("it does not answer", again=True) from None
     except urllib3.exceptions.ReadTimeoutError:
         raise Refusal("stalled", again=True) from None
-    except urllib3.exceptions.IncompleteRead as error:
-        raise Refusal(f"the connection ended {error.expected} bytes early", again=True) from None
     except urllib3.exceptions.SSLError as error:
         unknown = "CERTIFICATE_VERIFY_FAILED" in str(error)
         raise Refusal(f"TLS: {_cause(error)}", again=not unknown) from None
@@ -209,4 +210,6 @@ def _cause(error: BaseException) -> str:
     """The innermost reason, which is the system's own: `Connection refused`."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
+    if isinstance(error, IncompleteRead):
+        return f"the connection ended {error.expected} bytes early"
     return redact(getattr(error, "strerror", None) or str(error) or type(error).__name__)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.bring import place
+from reprokit.supply.fetch.bring import GAIN, place
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.pool import unwritable
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.fetch.stop import Stop
-from reprokit.supply.fetch.transfer import Transfer
+from reprokit.supply.fetch.transfer import Slow, Transfer
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
@@ -59,10 +59,11 @@ def _tries(url: str, partial: Partial, client: Client, say: Callable[[str], None
             return None
         except Refusal as error:
             refusal = error
-        idle = 0 if partial.offset > furthest else idle + 1
+        gained = partial.offset - furthest >= GAIN and not isinstance(refusal, Slow)
+        idle = 0 if gained else idle + 1
         furthest = max(furthest, partial.offset)
         say(f"{redact(url)}: {refusal.why}")
-        if not refusal.again or idle >= settings.attempts - 1:
+        if not refusal.again or idle >= settings.attempts:
             return refusal
         wait = min(refusal.wait_s or 0.0, settings.longest_wait_s)
-        stop.wait(max(wait, settings.backoff_s * 2**idle if idle else 0.0))
+        stop.wait(max(wait, settings.backoff_s * 2 ** (idle - 1) if idle else 0.0))

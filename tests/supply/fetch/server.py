@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import re
 import socket
+import ssl
 import struct
 import termios
 import threading
@@ -78,7 +80,8 @@ def cut(content: bytes, at: int, end: str = "reset", **headers: str) -> Behaviou
 class Server:
     """`paths` says for each path what its first, second, ... request gets; the last goes on for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.paths: dict[str, list[Behaviour]] = {}
         self.requests: dict[str, list[Request]] = defaultdict(list)
         self.connections = 0
@@ -96,15 +99,13 @@ class Server:
         """The address of `path`, which behaves so from now on."""
         if behaviours:
             self.paths[path] = list(behaviours)
-        return f"http://127.0.0.1:{self.port}{path}"
+        return f"https://localhost:{self.port}{path}" if self.tls else f"http://127.0.0.1:{self.port}{path}"
 
     def close(self) -> None:
         self.closing.set()
         for one in (self._listener, *self._open):
-            try:
+            with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             one.close()
 
     def _accept(self) -> None:
@@ -120,6 +121,8 @@ class Server:
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         try:
+            if self.tls:
+                connection = self.tls.wrap_socket(connection, server_side=True)
             with connection, connection.makefile("rb") as stream:
                 while (request := _read(stream, number)) is not None:
                     if not self._answer(connection, request):

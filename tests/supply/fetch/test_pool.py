@@ -1,0 +1,257 @@
+"""Many files, several processes, full disks, interruptions."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import EngineError, SourceError
+from reprokit.supply.fetch import partial as partials
+from reprokit.supply.fetch.failure import FetchFailed
+from reprokit.supply.fetch.pool import check_space, fetch_all
+from reprokit.supply.fetch.progress import Progress
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.want import Want
+
+from .conftest import QUICK, Fetch, Here, content, want
+from .server import Reply, Request, Server, cut, status, whole
+
+DATA = content(2_000_000)
+
+
+def small(server: Server, count: int) -> tuple[list[Want], list[bytes]]:
+    files = [content(500 + n, n) for n in range(count)]
+    return [want(data, server.url(f"/{n}", whole(data)), name=f"{n}") for n, data in enumerate(files)], files
+
+
+def test_many_small_files_share_a_few_connections(fetch: Fetch, server: Server):
+    wants, files = small(server, 300)
+    done = fetch(*wants)
+    assert all(map(fetch.has, files)) and fetch.left_over() == []
+    assert (done.files, done.bytes) == (300, sum(map(len, files)))
+    assert server.connections <= 6
+
+
+def test_connections_outlive_refusals(fetch: Fetch, server: Server):
+    wants, _ = small(server, 40)
+    missing = [Want(w.kind, w.name, w.sha256, w.size, {}, (server.url("/no"), *w.urls)) for w in wants]
+    fetch(*missing)
+    assert server.connections <= 6
+
+
+def test_one_that_fails_does_not_stop_the_others(fetch: Fetch, server: Server):
+    wants, files = small(server, 10)
+    lost = [want(content(9), server.url("/no"), name="lost"), want(content(8), server.url("/busy", status(503)))]
+    with pytest.raises(FetchFailed) as caught:
+        fetch(*wants, *lost)
+    assert all(map(fetch.has, files))
+    assert [(f.want.name, f.gone) for f in caught.value.failures] == [("file.bin", False), ("lost", True)]
+    assert f"lost: HTTP 404 ({server.url('/no')})" in caught.value.message
+    assert fetch.left_over() == []
+
+
+def test_a_file_without_any_address_is_named(fetch: Fetch):
+    with pytest.raises(FetchFailed, match=r"file\.bin: nobody is known to have it") as caught:
+        fetch(want(DATA))
+    assert not caught.value.failures[0].gone
+
+
+def test_offline_asks_nobody_and_names_what_is_missing(fetch: Fetch, server: Server):
+    wants, _ = small(server, 3)
+    fetch(wants[0])
+    server.requests.clear()
+    with pytest.raises(SourceError, match="2 files are not in the store: 1, 2"):
+        fetch(*wants, offline=True)
+    assert fetch(wants[0], offline=True).bytes == 0 and not server.requests
+
+
+def test_a_damaged_file_of_the_store_is_fetched_again(fetch: Fetch, server: Server):
+    wanted = want(DATA, server.url("/f", whole(DATA)))
+    fetch(wanted)
+    fetch.store.path(wanted.sha256).write_bytes(b"short")
+    fetch(wanted)
+    assert fetch.has(DATA)
+
+
+def test_files_of_a_folder_are_copied(fetch: Fetch, tmp_path: Path):
+    (tmp_path / "a file").write_bytes(DATA)
+    fetch.partial(DATA[:1000], of=DATA)
+    fetch(want(DATA, (tmp_path / "gone").as_uri(), (tmp_path / "a file").as_uri()))
+    assert fetch.has(DATA) and (tmp_path / "a file").read_bytes() == DATA
+    assert fetch.places.reports[0][2] == "No such file or directory" and fetch.places.reports[1][1] == len(DATA) - 1000
+
+
+def test_a_folder_with_another_file_is_refused(fetch: Fetch, tmp_path: Path):
+    (tmp_path / "f").write_bytes(DATA[:-1] + b"!")
+    with pytest.raises(SourceError, match="has changed upstream"):
+        fetch(want(DATA, (tmp_path / "f").as_uri()))
+
+
+def test_what_is_missing_must_fit(fetch: Fetch, server: Server):
+    much = want(DATA, server.url("/f"))
+    much = Want(much.kind, much.name, much.sha256, 10**18, {}, much.urls)
+    with pytest.raises(EngineError, match=r"1000000000.0 GB are to be fetched, and [\d.]+ .?B are free") as caught:
+        fetch(much)
+    assert caught.value.where == str(fetch.store.root) and not server.requests
+
+
+def test_what_has_come_already_needs_no_room(fetch: Fetch):
+    free = shutil.disk_usage(fetch.store.root.parent).free
+    big = Want("files", "big", "0" * 64, free + (1 << 30))
+    with pytest.raises(EngineError):
+        check_space([big], fetch.store)
+    path = partials.folder(fetch.store) / big.sha256
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.truncate(2 << 30)  # sparse: takes no room
+    check_space([big], fetch.store)
+
+
+def test_a_full_disk_is_said_and_keeps_what_came(fetch: Fetch, server: Server, tmp_path: Path):
+    """A small disk of its own, which fills up after there was room enough."""
+    code = f"""
+import sys
+sys.path.insert(0, "tests")
+from supply.fetch.conftest import *
+from reprokit.errors import EngineError
+root = Path(sys.argv[1])
+class Filling(Here):
+    def urls(self, want):
+        (root / "other").write_bytes(bytes(2_500_000))
+        return super().urls(want)
+fetch = Fetch(Store(root))
+fetch.places = Filling()
+data = content({len(DATA)})
+try:
+    fetch(want(data, sys.argv[2]))
+except EngineError as error:
+    print(error.message)
+came = (root / "partial" / want(data).sha256).read_bytes()
+assert 1_000_000 < len(came) < len(data) and data.startswith(came)
+(root / "other").unlink()
+fetch.places = Here()
+fetch(want(data, sys.argv[2]))
+assert fetch.has(data)
+"""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    inside = f'mount -t tmpfs -o size=4m none "{disk}" && exec "$@"'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", inside, "sh", sys.executable, "-c", code]
+    if subprocess.run(["unshare", "--map-root-user", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("this user may not make a mount namespace")
+    run = [*command, str(disk), server.url("/f", whole(DATA))]
+    done = subprocess.run(run, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "the disk is full\n" and server.requests["/f"][1].start
+
+
+def test_two_processes_share_a_download(fetch: Fetch, server: Server):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(request: Request) -> Reply:
+        begun.set()
+        go_on.wait(30)
+        return whole(DATA)(request)
+
+    wanted = want(DATA, server.url("/f", slow))
+    first = threading.Thread(target=fetch, args=(wanted,), kwargs={"settings": Settings()})
+    first.start()
+    assert begun.wait(30)
+    second = Fetch(fetch.store)
+    waiting = threading.Thread(target=lambda: results.append(second(wanted)))
+    results: list[object] = []
+    waiting.start()
+    while not second.lines:
+        time.sleep(0.01)
+    go_on.set()
+    first.join(30)
+    waiting.join(30)
+    assert "another process fetches it" in second.lines[0] and len(server.requests["/f"]) == 1
+    assert results[0].bytes == 0 and results[0].stored_bytes == len(DATA)  # type: ignore[attr-defined]
+    assert fetch.has(DATA) and fetch.left_over() == []
+
+
+def test_a_partial_of_a_dead_process_is_nobodys(fetch: Fetch, server: Server):
+    path = fetch.partial(DATA[:1000], of=DATA)
+    with path.open("r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    fetch(want(DATA, server.url("/f", whole(DATA))))
+    assert server.requests["/f"][0].start == 1000
+
+
+def test_a_cut_sidecar_is_no_obstacle(fetch: Fetch, server: Server):
+    path = fetch.partial(DATA[:1000], of=DATA)
+    path.with_name(f"{path.name}.json").write_text('{"url": "htt')
+    fetch(want(DATA, server.url("/f", whole(DATA))))
+    assert fetch.has(DATA) and fetch.left_over() == []
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_fetch_ends_at_once_and_is_gone_on_with(fetch: Fetch, server: Server, sent: signal.Signals):
+    """The server is silent and the patience long: only the signal can end it."""
+    half, seen = DATA[: len(DATA) // 2], threading.Event()
+
+    def stall(request: Request) -> Reply:
+        return Reply(200, {"Content-Length": str(len(DATA))}, half, after=lambda: (seen.set(), server.closing.wait()))
+
+    url = server.url("/f", stall, whole(DATA))
+    code = f"""
+import signal, sys
+sys.path.insert(0, "tests")
+from supply.fetch.conftest import *
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+try:
+    Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(stall_s=3600))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    command = [sys.executable, "-c", code, str(fetch.store.root), url]
+    process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+    path = partials.folder(fetch.store) / want(DATA).sha256
+    assert seen.wait(30)
+    while path.stat().st_size < len(half):
+        time.sleep(0.01)
+    process.send_signal(sent)
+    assert process.wait(30) == (130 if sent == signal.SIGINT else 143)
+    assert path.read_bytes() == half
+    fetch(want(DATA, url))
+    assert fetch.has(DATA) and server.requests["/f"][1].start == len(half)
+
+
+def test_memory_does_not_grow_with_the_file(fetch: Fetch, server: Server):
+    """More would be refused by the kernel."""
+    size = 300_000_000
+
+    def much(request: Request) -> Reply:
+        return Reply(200, {"Content-Length": str(size)}, bytes(size))
+
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    code = f"""
+import resource, sys
+sys.path.insert(0, "tests")
+from supply.fetch.conftest import *
+before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_DATA, (before + 100_000_000, -1))
+Fetch(Store(Path(sys.argv[1])))(Want("files", "big", "{digest}", {size}, {{}}, (sys.argv[2],)))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    command = [sys.executable, "-c", code, str(fetch.store.root), server.url("/f", much)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 < 200_000_000 and fetch.store.path(digest).stat().st_size == size
+
+
+def test_progress_counts_what_earlier_runs_left(fetch: Fetch, server: Server):
+    fetch.partial(DATA[:500_000], of=DATA)
+    seen: list[Progress] = []
+    wanted = want(DATA, server.url("/f", cut(DATA, 400_000)))
+    fetch_all([wanted], fetch.store, Here(), seen.append, settings=QUICK)
+    assert (seen[-1].files_done, seen[-1].bytes_done) == (1, len(DATA)) == (seen[-1].files_total, seen[-1].bytes_total)
+    assert all(progress.bytes_done >= 500_000 for progress in seen if progress.names and progress.bytes_done)

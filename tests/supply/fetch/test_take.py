@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.supply.fetch.partial import Partial
+from reprokit.supply.fetch.take import take_from
+
+from .conftest import Fetch, content, want
+
+A, B = content(5000, 1), content(5000, 2)
+
+
+def test_files_are_found_by_content_whatever_their_names(fetch: Fetch, tmp_path: Path):
+    folder = tmp_path / "downloads"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "cudnn (1).tar.xz.download").write_bytes(A)
+    (folder / "same name.bin").write_bytes(content(5000, 3))
+    (folder / "link").symlink_to(folder / "nowhere")
+    fetch.partial(A[:100], of=A)
+    lines: list[str] = []
+    assert take_from(folder, [want(A), want(B)], fetch.store, lines.append) == 1
+    assert fetch.has(A) and not fetch.has(B) and fetch.left_over() == []
+    assert "cudnn (1).tar.xz.download" in lines[0]
+    assert take_from(folder, [want(A), want(B)], fetch.store) == 0
+
+
+def test_the_user_s_file_stays_theirs(fetch: Fetch, tmp_path: Path):
+    (tmp_path / "mine").write_bytes(A)
+    (tmp_path / "mine").chmod(0o600)
+    take_from(tmp_path, [want(A)], fetch.store)
+    (tmp_path / "mine").write_bytes(B)
+    assert fetch.has(A) and (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_another_process_fetches_is_left_to_it(fetch: Fetch, tmp_path: Path):
+    (tmp_path / "mine").write_bytes(A)
+    claimed = Partial.claim(fetch.store, want(A).sha256)
+    assert claimed is not None
+    with claimed:
+        assert take_from(tmp_path, [want(A)], fetch.store) == 0
+
+
+def test_a_folder_that_is_not_there_is_named(fetch: Fetch, tmp_path: Path):
+    with pytest.raises(UsageError, match="there is no such folder") as caught:
+        take_from(tmp_path / "no", [want(A)], fetch.store)
+    assert caught.value.where == str(tmp_path / "no")
