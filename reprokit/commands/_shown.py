@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from reprokit.engine import Engine
     from reprokit.image.build import BuildResult
     from reprokit.recipe.find import Target
+    from reprokit.supply.store import Store
+    from reprokit.supply.want import Want
 
 _LINE_EVERY_S = 5.0
 
@@ -60,6 +62,19 @@ def status(text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(escape(text)):
         yield
+
+
+def fetched(wants: Sequence[Want]) -> Store:
+    """The store, with these files in it."""
+    from reprokit.image.supplies import Supplier
+    from reprokit.supply.fetch.display import display
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    store = Store()
+    with display(sys.stderr) as shown:
+        Supplier(store, Mirrors(store), shown.say, shown.watch).files(list(wants))
+    return store
 
 
 def built(engine: Engine, target: Target) -> BuildResult:

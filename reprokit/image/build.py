@@ -103,8 +103,8 @@ class _Build:
             run.check_host(self.engine, self.target, self.say)
             self.store.used(lock_path(self.target.path))
             mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-            supplier = Supplier(self.engine, self.store, mirrors, self.say, self.watch, self.options.offline)
-            return self.run(supplier.inputs(self.target.label, rendered, lock, self.options.drift))
+            supplier = Supplier(self.store, mirrors, self.say, self.watch, self.options.offline)
+            return self.run(supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift))
 
     def unlocked(self, rendered: Rendered) -> BuildResult:
         base = resolve_base(self.engine, self.target.variant.base, self.say)

@@ -134,5 +134,6 @@ def title(step: Step, width: int = _WIDTH) -> str:
 
 
 def brief(instruction: str) -> str:
-    """An instruction without the shell options and functions that every RUN of ours begins with."""
-    return re.sub(r"^RUN set -eu; (\w+\(\) \{.*?; \}; )+", "RUN ", instruction)
+    """An instruction without what every RUN of ours begins with: shell options, functions, the choice of an archive."""
+    text = re.sub(r"^RUN set -eu; (\w+\(\) \{.*?; \}; )+", "RUN ", instruction)
+    return re.sub(r'sources="";.*?apt-get \$sources install -y --no-install-recommends', "apt-get install", text)

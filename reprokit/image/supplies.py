@@ -29,7 +29,6 @@ from reprokit.supply.wheels import WheelSet
 class Supplier:
     """Brings what locks name. `offline` asks no network; `watch` is told how far the downloads are."""
 
-    engine: Engine
     store: Store
     mirrors: Mirrors
     say: Callable[[str], None] = lambda line: None
@@ -47,12 +46,12 @@ class Supplier:
         """Every commit of a lock in the store; how many were not there. Raises SourceError."""
         return fetch_git(lock.git, self.store, self.mirrors, self.say, self.offline)
 
-    def base(self, lock: VariantLock) -> Base:
+    def base(self, engine: Engine, lock: VariantLock) -> Base:
         """The base on the engine; the files of a bootstrapped one are in the store. Raises SourceError, EngineError."""
-        return locked_base(self.engine, lock.base, self.store, self.say, self.offline)
+        return locked_base(engine, lock.base, self.store, self.say, self.offline)
 
-    def inputs(self, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
-        """All that a build of the variant `label` takes in.
+    def inputs(self, engine: Engine, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
+        """All that a build of the variant `label` takes in, its base on the engine.
 
         With `drift`, what is there now stands in for apt packages that no mirror has any more; without, they are an
         error that names the ways out.
@@ -67,20 +66,19 @@ class Supplier:
                 raise
             if not drift:
                 raise dropped(gone, label) from None
-            now, drifted = self.drifted(lock, rendered)
+            now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
         commits = tuple(Commit(c.url, c.commit) for c in now.git)
         offer = Offer(WheelSet(now.wheels), commits, now.apt, now.files, now.conda)
-        return Inputs(rendered, self.base(now), offer, lock, drifted)
+        return Inputs(rendered, self.base(engine, now), offer, lock, drifted)
 
-    def drifted(self, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
+    def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
         """The lock with today's apt packages, all of them in the store, and the differences."""
-        base, of_the_base = successor_base(self.engine, lock.base, self.store, self.say)
+        base, of_the_base = successor_base(engine, lock.base, self.store, self.say)
         now = lock.model_copy(update={"base": base})
         self.files(of_base(now.base))
-        apt, as_of, of_apt = successors(
-            self.engine, self.base(now), rendered.installs, lock.apt, self.store, self.say
-        )
+        here = self.base(engine, now)
+        apt, as_of, of_apt = successors(engine, here, rendered.installs, lock.apt, self.store, self.say)
         now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
         self.files(of_variant(now))
         drift = tuple(str(d) for d in (*of_the_base, *of_apt))

@@ -1,0 +1,70 @@
+"""`reprokit fetch`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprokit import completion
+
+
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME[:VARIANT]...", help="Recipes with a lock.", autocompletion=completion.targets),
+    ],
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="DIR", help="Take what this folder has first, by checksum, whatever its names."),
+    ] = None,
+    data: bool = typer.Option(False, "--data", help="Also the data of the recipes' benchmarks."),
+) -> None:
+    """Bring everything that locks name into the store, and the base images onto the engine."""
+    from reprokit.commands._shown import say
+    from reprokit.engine import Engine
+    from reprokit.errors import EngineError
+    from reprokit.figures import size
+    from reprokit.image.locks import needed_lock, recipe_lock
+    from reprokit.image.render import render
+    from reprokit.image.supplies import Supplier
+    from reprokit.recipe.find import target as find_target
+    from reprokit.supply.fetch.display import display
+    from reprokit.supply.fetch.take import take_from
+    from reprokit.supply.lock.file import lock_path
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+    from reprokit.supply.want import of_data, of_variant
+
+    targets = [find_target(name) for name in names]
+    locks = [needed_lock(target, render(target)) for target in targets]
+    wants = [want for lock in locks for want in of_variant(lock)]
+    if data:
+        wants += [want for target in targets for want in of_data(recipe_lock(target))]
+    store = Store()
+    mirrors = Mirrors(store, indexes=[i for target in targets for i in target.variant.wheel_indexes])
+    for target in targets:
+        store.used(lock_path(target.path))
+    engine, absent = None, ""
+    try:
+        engine = Engine.connect()
+    except EngineError as error:
+        absent = error.message
+    if source:
+        taken = take_from(source, wants, store)
+        say(f"{taken} files taken from {source}")
+    with display(sys.stderr) as shown:
+        supplier = Supplier(store, mirrors, shown.say, shown.watch)
+        found = supplier.files(wants)
+        commits = sum(supplier.commits(lock) for lock in locks)
+        if engine:
+            for lock in locks:
+                supplier.base(engine, lock)
+    if engine is None and any(lock.base.digest for lock in locks):
+        say(f"base images stay where they are: {absent}")
+    typer.echo(
+        f"{size(found.bytes)} from outside ({found.files} files, {commits} git commits); "
+        f"{size(found.stored_bytes)} were in the store ({found.stored_files} files)"
+    )

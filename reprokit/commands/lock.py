@@ -1,0 +1,113 @@
+"""`reprokit lock`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
+    from reprokit.supply.lock.model import VariantLock
+
+
+def lock(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME[:VARIANT]", help="Every variant of NAME.", autocompletion=completion.targets),
+    ] = None,
+    update: Annotated[
+        list[str] | None,
+        typer.Option("--update", metavar="PIN", help="Resolve it anew: a wheel, a source, a section such as apt, all."),
+    ] = None,
+    check: bool = typer.Option(False, "--check", help="Write nothing; exit with 1 where a lock is stale or missing."),
+    data: bool = typer.Option(
+        False, "--data", help="Also the benchmarks' data of unknown checksum, which is downloaded for that."
+    ),
+) -> None:
+    """Resolve everything that recipes take in, and write it beside them."""
+    from reprokit.errors import UsageError
+    from reprokit.recipe.find import recipe_names, targets
+
+    names = names or []
+    if not names and not check:
+        raise UsageError("name what to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes")
+    wanted = [t for name in names or recipe_names() for t in targets(name)]
+    # The authors' own stacks are there to be checked: nothing of them is built, so nothing is locked unasked.
+    wanted = [t for t in wanted if not t.variant.historic or t.label in names]
+    if check:
+        _check(wanted, bool(names))
+    else:
+        _lock(wanted, update or [], data)
+
+
+def _check(wanted: list[Target], named: bool) -> None:
+    """Where no recipe is named, those without any lock are left out: nobody promised one."""
+    from reprokit.image.locks import recipe_lock, variant_lock
+    from reprokit.image.render import render
+    from reprokit.image.sections import stale
+
+    bad = False
+    for target in wanted:
+        locked = variant_lock(target)
+        if locked is None:
+            if named or recipe_lock(target).variants:
+                typer.echo(f"{target.label}: no lock")
+                bad |= named
+            continue
+        changed = stale(target, render(target), locked)
+        typer.echo(f"{target.label}: " + (f"stale: {', '.join(changed)}" if changed else "up to date"))
+        bad |= bool(changed)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
+    """Each variant that can be locked is, and written at once, whatever comes of the others."""
+    from reprokit.commands._shown import say
+    from reprokit.engine import Engine
+    from reprokit.errors import ReprokitError
+    from reprokit.image.locking import Locker, data_of, update_of
+    from reprokit.image.locks import recipe_lock
+    from reprokit.supply.lock.file import lock_path, write
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    engine, store = Engine.connect(), Store()
+    failed: list[tuple[Target, ReprokitError]] = []
+    for target in wanted:
+        whole = recipe_lock(target)
+        old = whole.variants.get(target.variant_name)
+        freed = update_of(update, target, old)
+        mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+        say(f"locking {target.label}")
+        try:
+            found = Locker(engine, target, store, mirrors, old, freed, say).lock()
+            files = data_of(target.recipe, whole.data, data, store, mirrors, say)
+        except ReprokitError as error:
+            if len(wanted) == 1:
+                raise
+            say(f"{target.label}: {error.message}")
+            failed.append((target, error))
+            continue
+        variants = {**whole.variants, target.variant_name: found}
+        order = {name: variants[name] for name in target.recipe.variants if name in variants}
+        path = lock_path(target.path)
+        write(path, whole.model_copy(update={"variants": order, "data": files}))
+        typer.echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")
+    if failed:
+        _, first = failed[0]
+        first.message = f"{len(failed)} of {len(wanted)} variants could not be locked; the first: {first.message}"
+        raise first
+
+
+def _counted(lock: VariantLock) -> str:
+    from reprokit.image.progress import size
+    from reprokit.supply.want import of_variant
+
+    total = sum(want.size for want in of_variant(lock))
+    kinds = ("apt", "wheels", "git", "files", "conda")
+    counts = ", ".join(f"{len(getattr(lock, kind))} {kind}" for kind in kinds if getattr(lock, kind))
+    return f"locked {counts or 'the base alone'}, {size(total)}"
