@@ -44,11 +44,12 @@ class IndexFile:
 
 @dataclass(frozen=True)
 class Package:
-    """One package of a resolution: the wheels of it that fit the platform, or its sdist."""
+    """One package of a resolution: the wheels of it that fit the platform, or its sdist; `yanked` by its publisher."""
 
     name: str
     version: str
     files: tuple[IndexFile, ...]
+    yanked: bool = False
 
 
 class Unsatisfied(SourceError):
@@ -95,7 +96,9 @@ def resolve(
         )
         if done.returncode:
             raise explain(redact(done.stderr), platform)
-        return _packages(tomli.loads(output.read_text(encoding="utf-8")), [*settings.indexes, *settings.find_links])
+        yanked = set(re.findall(r"^warning: `(\S+)` is yanked", done.stderr, re.MULTILINE))
+        pylock = tomli.loads(output.read_text(encoding="utf-8"))
+        return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
 
 
 def python_platform(platform: Platform) -> str:
@@ -168,12 +171,13 @@ def _text(value: str) -> str:
     return f'"{escaped}"'
 
 
-def _packages(pylock: dict[str, Any], indexes: Sequence[str]) -> list[Package]:
+def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) -> list[Package]:
     """The packages of a pylock.toml (PEP 751)."""
     found = []
     for entry in pylock.get("packages", []):
-        files = entry.get("wheels") or [entry["sdist"]]
-        found.append(Package(entry["name"], entry["version"], tuple(_file(file, indexes) for file in files)))
+        name, version = entry["name"], entry["version"]
+        files = tuple(_file(file, indexes) for file in entry.get("wheels") or [entry["sdist"]])
+        found.append(Package(name, version, files, f"{name}=={version}" in yanked))
     return found
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from reprokit.recipe.model import Source
 from reprokit.supply.fetch.git import GitPlaces, ensure
 from reprokit.supply.git import Commit, submodules_of, tree_of
+from reprokit.supply.gitcommand import GitFailed, git
 from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store, key_of
+
+_AT_ONCE = 8
 
 
 def lock_git(source: Source, store: Store, say: Callable[[str], None], places: GitPlaces) -> tuple[GitCommit, ...]:
@@ -40,3 +47,55 @@ def _resolved(source: Source, store: Store, say: Callable[[str], None], places: 
 
 def _locked(commit: Commit, store: Store) -> GitCommit:
     return GitCommit(url=commit.url, commit=commit.commit, tree=tree_of(commit, store))
+
+
+def moved_git(
+    sources: Sequence[Source], locked: Sequence[GitCommit], say: Callable[[str], None] = lambda line: None
+) -> list[Moved]:
+    """Commits that their repositories no longer have, and refs of the recipe that lead elsewhere now, sorted.
+
+    The repositories themselves are asked, not their mirrors. Those that do not answer are told of by `say`.
+    """
+
+    def asked(question: Callable[[], Moved | None]) -> Moved | None:
+        try:
+            return question()
+        except GitFailed as error:
+            say(f"git: {error}")
+            return None
+
+    questions = [lambda source=source: _moved_ref(source) for source in sources if source.ref.strip()]
+    questions += [lambda commit=commit: _vanished(commit) for commit in _each(locked)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return sorted(moved for moved in pool.map(asked, questions) if moved)
+
+
+def _each(locked: Iterable[GitCommit]) -> list[GitCommit]:
+    return list({(commit.url, commit.commit): commit for commit in locked}.values())
+
+
+def _moved_ref(source: Source) -> Moved | None:
+    """What became of the branch or tag that the recipe says its commit was."""
+    branch, tag = f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"
+    lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}").splitlines()
+    refs = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+    now = refs.get(f"{tag}^{{}}", refs.get(tag, refs.get(branch, "")))
+    if now == source.commit:
+        return None
+    if not now:
+        return Moved("git", f"{source.name} {source.ref}", source.commit, "", "vanished")
+    return Moved("git", f"{source.name} {source.ref}", source.commit, now, "changed" if tag in refs else "newer")
+
+
+def _vanished(locked: GitCommit) -> Moved | None:
+    """Whether the repository still gives the commit, asked for without what it holds."""
+    with TemporaryDirectory(prefix="reprokit-git-") as folder:
+        git("init", "--quiet", "--bare", folder)
+        try:
+            options = ("--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=tree:0")
+            git("fetch", "--quiet", *options, locked.url, locked.commit, folder=Path(folder))
+        except GitFailed as error:
+            if "not our ref" not in str(error):
+                raise GitFailed(f"{locked.url}: {error}") from None
+            return Moved("git", Commit(locked.url, locked.commit).name, locked.commit, "", "vanished")
+    return None

@@ -16,6 +16,7 @@ from reprokit.recipe.model import Sdist
 from reprokit.supply import uv
 from reprokit.supply.lock.measure import Measure
 from reprokit.supply.lock.model import Distribution
+from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.nearest import nearest_versions
 from reprokit.supply.pip import versions
@@ -62,6 +63,47 @@ def lock_wheels(
             return _measured(package, best(package, tags, platform), measure)
 
         return tuple(sorted(pool.map(locked, packages), key=lambda found: found.name))
+
+
+def moved_wheels(
+    locked: Sequence[Distribution],
+    requirements: Sequence[str],
+    sdists: Sequence[Sdist],
+    platform: Platform,
+    indexes: Sequence[str],
+    mirrors: Mirrors,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Moved]:
+    """What indexes no longer have as it is locked, and what locking anew would take in its place, sorted.
+
+    A newer version that the recipe's own pins forbid is none. Raises SourceError where an index fails.
+    """
+    found: set[Moved] = set()
+    kept = {wheel.name: wheel.version for wheel in locked}
+    try:
+        same = _Question(requirements, sdists, platform, kept, say).answered(mirrors.pip, indexes)
+        fresh = _Question(requirements, sdists, platform, {}, say).answered(mirrors.pip, indexes)
+    except uv.Unsatisfied as error:
+        name = canonicalize_name(error.where.partition("==")[0])
+        if name not in kept:
+            raise
+        return [Moved("wheels", name, kept[name], "", "vanished")]
+    there: dict[str, uv.Package] = {canonicalize_name(package.name): package for package in same}
+    newest: dict[str, str] = {canonicalize_name(package.name): package.version for package in fresh}
+    for wheel in locked:
+        if wheel.name not in there:
+            continue  # what the recipe needed it for is gone: the lock is stale
+        package, version = there[wheel.name], newest.get(wheel.name, wheel.version)
+        checksums = {file.sha256 for file in package.files if file.file == wheel.file}
+        if package.version != wheel.version or not checksums:
+            found.add(Moved("wheels", wheel.name, wheel.version, package.version, "vanished"))
+        elif not {wheel.sha256, ""} & checksums:
+            found.add(Moved("wheels", wheel.name, wheel.sha256, checksums.pop(), "changed"))
+        elif package.yanked:
+            found.add(Moved("wheels", wheel.name, wheel.version, version, "yanked"))
+        elif version != wheel.version:
+            found.add(Moved("wheels", wheel.name, wheel.version, version, "newer"))
+    return sorted(found)
 
 
 class _Question:

@@ -7,8 +7,9 @@ import pytest
 
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, File
-from reprokit.supply.lock.files import lock_file
+from reprokit.supply.lock.files import lock_file, moved_files
 from reprokit.supply.lock.model import PlainFile
+from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
@@ -89,3 +90,26 @@ def test_the_users_mirrors_come_first(upstream: Upstream, store: Store, tmp_path
     assert lock(wanted(upstream), store, mirror).sha256 == SHA256
     assert lock(wanted(upstream, SHA256), store, mirror).size == len(BYTES)
     assert methods(upstream) == []
+
+
+def test_what_moved(upstream: Upstream, store: Store):
+    for path in ("/same", "/grown", "/gone"):
+        upstream.answers[path] = (200, {}, BYTES)
+    locked = [lock(wanted(upstream, path=p).model_copy(update={"name": p[1:]}), store) for p in upstream.answers]
+    settings = Mirrors(store, Configuration()).settings
+    assert moved_files(locked, settings) == []
+    upstream.answers["/grown"] = (200, {}, BYTES + b"!")
+    del upstream.answers["/gone"]
+    assert moved_files(locked, settings) == [
+        Moved("files", "gone", SHA256, "", "vanished"),
+        Moved("files", "grown", "7 bytes", "8 bytes", "changed"),
+    ]
+
+
+def test_an_address_that_does_not_answer_says_nothing_of_its_file(upstream: Upstream, store: Store):
+    upstream.answers["/a/model.bin"] = (200, {}, BYTES)
+    locked = lock(wanted(upstream), store)
+    upstream.answers["/a/model.bin"] = (503, {}, b"")
+    said: list[str] = []
+    assert moved_files([locked], Mirrors(store, Configuration()).settings, said.append) == []
+    assert said == [f"model.bin: {locked.urls[0]}: HTTP 503"]

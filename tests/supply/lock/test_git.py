@@ -4,8 +4,9 @@ import pytest
 
 from reprokit.recipe.model import Source
 from reprokit.supply.git import Commit, folder_of
-from reprokit.supply.lock.git import lock_git
+from reprokit.supply.lock.git import lock_git, moved_git
 from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
@@ -51,3 +52,40 @@ def test_what_left_the_store_is_fetched_again(repositories: Repositories, store:
     folder.rename(folder.with_name("away"))
     assert lock(source("team/tool", head), store) == first
     assert folder.is_dir()
+
+
+def test_what_moved(repositories: Repositories, store: Store):
+    one = repositories.make("team/tool", {"a": "1"})
+    repositories.git("team/tool", "tag", "-a", "-m", "one", "v1")
+    repositories.git("team/tool", "tag", "v2")
+    named = [source("team/tool", one, ref=ref) for ref in ("main", "v1", "v2", "")]
+    locked = lock(named[0], store)
+    assert moved_git(named, locked) == []
+    two = repositories.commit("team/tool", {"a": "2"})
+    repositories.git("team/tool", "tag", "-f", "v1")
+    repositories.git("team/tool", "tag", "-d", "v2")
+    assert moved_git(named, locked) == [
+        Moved("git", "s main", one, two, "newer"),
+        Moved("git", "s v1", one, two, "changed"),
+        Moved("git", "s v2", one, "", "vanished"),
+    ]
+
+
+def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, store: Store):
+    old = repositories.make("team/tool", {"a": "1"})
+    locked = lock(source("team/tool", old), store)
+    repositories.git(
+        "team/tool", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--amend", "-m", "b"
+    )
+    repositories.git("team/tool", "reflog", "expire", "--expire=now", "--all")
+    repositories.git("team/tool", "gc", "-q", "--prune=now")
+    assert moved_git([], locked) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
+
+
+def test_a_repository_that_does_not_answer_is_told_of(repositories: Repositories, store: Store):
+    head = repositories.make("team/tool", {"a": "1"})
+    locked = lock(source("team/tool", head), store)
+    (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
+    said: list[str] = []
+    assert moved_git([source("team/tool", head, ref="main")], locked, said.append) == []
+    assert len(said) == 2 and all("tool" in line for line in said)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.lock.wheels import best, lock_wheels, supported
+from reprokit.supply.lock.moved import Moved
+from reprokit.supply.lock.wheels import best, lock_wheels, moved_wheels, supported
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
@@ -298,3 +299,36 @@ def test_old_stacks(lock: Lock, requirements: list[str], platform: Platform, sdi
     found = lock(requirements, platform, sdists)
     assert expected in [w.file for w in found]
     assert all(w.size > 0 for w in found)
+
+
+def test_what_moved(index: Path, lock: Lock, store: Store, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
+    elsewhere = index.parent / "elsewhere"
+    wheels = [make_wheel(elsewhere, name, "1.0") for name in ("same", "newer", "yanked", "gone", "changed")]
+    names = [wheel.name.split("-")[0] for wheel in wheels]
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", serve(upstream, "mine", *wheels, hashes=True))
+    monkeypatch.setenv("UV_CACHE_DIR", str(index.parent / "cache"))
+    mirrors = Mirrors(store, Configuration())
+    locked = lock(names)
+    assert moved_wheels(locked, names, (), PYTHON_311, (), mirrors) == []
+
+    newer = make_wheel(elsewhere, "newer", "2.0")
+    other = make_wheel(elsewhere, "changed", "1.0", ("same",))
+    serve(upstream, "mine", wheels[1], newer, hashes=True)
+    serve(upstream, "mine", other, hashes=True)
+    serve(upstream, "mine", make_wheel(elsewhere, "gone", "1.1"), hashes=True)
+    status, headers, page = upstream.answers["/mine/yanked/"]
+    page = page.replace(b"<a ", b'<a data-yanked="broken" ')
+    upstream.answers["/mine/yanked/"] = (status, headers, page)
+    wanted = [name if name != "yanked" else "yanked==1.0" for name in names]
+    monkeypatch.setenv("UV_CACHE_DIR", str(index.parent / "empty"))
+    by_name = {wheel.name: wheel for wheel in locked}
+    assert moved_wheels(locked, wanted, (), PYTHON_311, (), mirrors) == [
+        Moved("wheels", "changed", by_name["changed"].sha256, sha256_of(other), "changed"),
+        Moved("wheels", "gone", "1.0", "1.1", "vanished"),
+        Moved("wheels", "newer", "1.0", "2.0", "newer"),
+        Moved("wheels", "yanked", "1.0", "1.0", "yanked"),
+    ]
+    # A pin that nothing meets any more.
+    pinned = ["same", "gone==1.0"]
+    assert moved_wheels(locked, pinned, (), PYTHON_311, (), mirrors) == [Moved("wheels", "gone", "1.0", "", "vanished")]
