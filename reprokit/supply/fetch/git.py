@@ -39,8 +39,7 @@ _FOR_GOOD = (
 # A server that prepares a pack says so every few seconds: only a dead line is silent for so long. Packs stay packs,
 # which git syncs to the disk, however small.
 _SETTINGS = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", "-c", "fetch.unpackLimit=1"]
-# As git itself fetches what a filter left out: else it looks for ancestors of what are no commits.
-_PIECEMEAL = ["-c", "fetch.negotiationAlgorithm=noop"]
+_NAME = "reprokit"
 _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
@@ -193,7 +192,7 @@ class _Fetch:
         git("init", "--quiet", "--bare", str(self.folder))
         into = f"+{self.commit.commit}:refs/heads/reprokit"
         try:
-            self._run(self.folder, address, [*_QUIETLY, "--depth=1"], [into])
+            self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), "--depth=1", address, into])
         except GitFailed as error:
             if not error.refused_by_commit:
                 raise
@@ -203,7 +202,7 @@ class _Fetch:
 
     def _history(self, address: str) -> None:
         self.say(f"{self.commit.name}: the server gives no single commits; fetching its whole history")
-        self._run(self.folder, address, _QUIETLY, ["+refs/*:refs/remotes/all/*"])
+        self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), address, "+refs/*:refs/remotes/all/*"])
         if not has_commit(self.folder, self.commit.commit):
             raise GitFailed(f"no branch or tag of the repository holds {self.commit.commit}: not found")
         git("update-ref", "refs/heads/reprokit", self.commit.commit, folder=self.folder)
@@ -213,16 +212,19 @@ class _Fetch:
         for lock in self.pieces.rglob("*.lock"):
             lock.unlink()  # of a git that was killed: nobody else works here
         git("init", "--quiet", "--bare", str(self.pieces))
-        git("config", "uploadpack.allowAnySHA1InWant", "true", folder=self.pieces)
-        into = f"+{self.commit.commit}:refs/heads/reprokit"
+        # git notes in its configuration whom it fetched in part from: a name, as the address may hold a password.
+        # Without noop it looks for ancestors of what are no commits.
+        settings = ["-c", f"remote.{_NAME}.url={address}", "-c", "fetch.negotiationAlgorithm=noop"]
+        options = [*_QUIETLY, *_trusting(address), "--filter=blob:none"]
         try:
             if not has_commit(self.pieces, self.commit.commit):
-                self._run(self.pieces, address, [*_QUIETLY, "--depth=1", "--filter=blob:none"], [into])
+                into = f"+{self.commit.commit}:refs/heads/reprokit"
+                self._git(self.pieces, [*settings, "fetch", *options, "--depth=1", _NAME, into])
             missing = self._missing()
             for start in range(0, len(missing), _BATCH):
                 self.say(f"{self.commit.name}: in pieces, {start} of {len(missing)} files are here")
                 batch = missing[start : start + _BATCH]
-                self._run(self.pieces, address, [*_QUIETLY, "--filter=blob:none"], batch, _PIECEMEAL)
+                self._git(self.pieces, [*settings, "fetch", *options, _NAME, *batch])
         except GitFailed as error:
             if error.refused_by_commit:
                 return False
@@ -233,17 +235,16 @@ class _Fetch:
         listed = git("rev-list", "--objects", "--missing=print", self.commit.commit, folder=self.pieces)
         return [line.removeprefix("?") for line in listed.splitlines() if line.startswith("?")]
 
-    def _run(
-        self, folder: Path, address: str, options: list[str], wanted: list[str], settings: Sequence[str] = ()
-    ) -> None:
-        # A mirror in a folder may belong to another user, whom git does not trust unless told that we do.
-        if address.startswith("file://"):
-            options = [*options, "--upload-pack=git -c safe.directory=* upload-pack"]
-
+    def _git(self, folder: Path, arguments: list[str]) -> None:
         def say(step: str) -> None:
             self.say(f"{self.commit.name}: {step}")
 
-        git_with_progress(folder, [*_SETTINGS, *settings, "fetch", *options, address, *wanted], say, self.begun)
+        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.begun)
+
+
+def _trusting(address: str) -> list[str]:
+    """A mirror in a folder may belong to another user, whom git does not trust unless told that we do."""
+    return ["--upload-pack=git -c safe.directory=* upload-pack"] if address.startswith("file://") else []
 
 
 def _size(folder: Path) -> int:

@@ -131,6 +131,27 @@ def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
     git("fsck", "--full", folder=folder_of(top, store))
 
 
+@pytest.mark.usefixtures("no_waiting")
+def test_the_password_of_a_mirror_stays_out_of_the_store(
+    repositories: Repositories, server: GitServer, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", big_files(2)))
+    allow_filters(repositories, "team/tool")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "url.http://127.0.0.1:9/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://elsewhere.test/")
+    server.cuts, server.cut_after = 10**6, 1_000
+    said: list[str] = []
+    places = Mirrors(store, mirror(server.url.replace("//", "//me:secret@") + "/{path}.git"))
+    with pytest.raises(SourceError) as error:
+        ensure([top], store, places, said.append)
+    # What its folders hold came, the files did not.
+    assert any("in pieces, 0 of 2 files" in line for line in said)
+    left = [path for path in store.root.rglob("*") if path.is_file()]
+    assert [path for path in left if path.suffix == ".pack"]
+    assert not [path for path in left if b"secret" in path.read_bytes()]
+    assert "secret" not in f"{said} {error.value.message} {error.value.where}"
+
+
 def test_a_killed_fetch_goes_on_from_what_it_had(
     repositories: Repositories, server: GitServer, store: Store, places: Mirrors
 ):
