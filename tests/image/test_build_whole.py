@@ -27,7 +27,9 @@ variants:
     base: debian:12
     pins: {{distro: "debian:12", python: "3.11"}}
     blocks: [python, wheels, git]
-    wheels: ["six==1.16.0"]
+    wheels: ["six==1.16.0", "setuptools==68.2.2", "wheel==0.41.3"]
+    # On the index as source only.
+    sdists: [{{package: "GPUtil==1.4.0", requires: ["six"]}}]
     sources:
       - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
 """
@@ -53,7 +55,8 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
     builders = ["classic", "buildkit"] if can_buildkit() else ["classic"]
     image = f"reprokit/{recipe}:v"
     look = (
-        "cat /opt/top/top.txt /opt/top/3rd/leaf.txt; ls /opt/top; python3 -c 'import six; print(six.__version__)';"
+        "cat /opt/top/top.txt /opt/top/3rd/leaf.txt; ls /opt/top;"
+        "python3 -c 'import six, GPUtil; print(six.__version__, GPUtil.__version__)';"
         "find / -xdev -name '*.whl' -not -path '*/ensurepip/*' -not -path '/usr/share/python-wheels/*'; env | sort;"
         "ls -A /root /tmp /var/lib/apt/lists"
     )
@@ -71,7 +74,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
             text = json.dumps([engine.image(image), engine.history(image)])
             assert "127.0.0.1" not in text and "_proxy" not in text.lower()
         assert _without_host(seen[0]) == _without_host(seen[-1])
-        assert seen[0].startswith("top.txtleaf.txt") and "1.16.0" in seen[0]
+        assert seen[0].startswith("top.txtleaf.txt") and "1.16.0 1.4.0" in seen[0]
         assert "new.txt" not in seen[0] and ".whl" not in seen[0] and "proxy" not in seen[0].lower()
         assert len(inputs) == 1
         # Unchanged: no pip, no git, no network.
@@ -86,7 +89,10 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
     assert records[0]["hosts_asked"] and records[0]["bytes_through_gateway"] > 1_000_000
     for record in records:
         assert record["asked_in_vain"] == {}
-        assert [w["file"] for w in record["wheels"]] == ["six-1.16.0-py2.py3-none-any.whl"]
+        assert [w["file"] for w in record["wheels"]] == [
+            "GPUtil-1.4.0.tar.gz", "setuptools-68.2.2-py3-none-any.whl", "six-1.16.0-py2.py3-none-any.whl",
+            "wheel-0.41.3-py3-none-any.whl",
+        ]  # fmt: skip
         assert {c["url"] for c in record["commits"]} == {"https://forge.test/team/top", "https://forge.test/lib/leaf"}
 
 
