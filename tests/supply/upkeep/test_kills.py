@@ -1,0 +1,144 @@
+"""What works on the store is killed at random moments; REPROKIT_KILLS says how often (20)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.store import Store
+from reprokit.supply.transfer.exporting import export
+from reprokit.supply.transfer.importing import take_in
+from reprokit.supply.upkeep.collect import free, plan
+from reprokit.supply.upkeep.verify import verify
+
+from ..transfer.conftest import no_engine, with_trees
+from .conftest import a_lock, plain, put, write_recipe
+
+KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
+CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
+# Forks a process for each line that it reads, which does its work over and over.
+SERVER = """
+import os, shutil, sys
+from pathlib import Path
+from reprokit.engine import Engine
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep.collect import free, plan
+from reprokit.supply.transfer.exporting import export
+from reprokit.supply.transfer.importing import take_in
+from tests.supply.upkeep.conftest import put
+
+def collect(store):
+    with store.alone():
+        free(store, plan(store, everything=True))
+
+{work}
+
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        os.setsid()
+        print(os.getpid(), flush=True)
+        while True:
+            work()
+    print("ended with", os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+def killed(work: str, folder: Path) -> Iterator[None]:
+    """Yields as often as the work, the body of a function, was killed at a random moment."""
+    program = SERVER.replace("{work}", "def work():" + textwrap.indent(textwrap.dedent(work), "    "))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=folder, env=environment, stdin=PIPE, stdout=PIPE, text=True
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        for _ in range(KILLS):
+            print("go", file=server.stdin, flush=True)
+            child = int(server.stdout.readline())
+            time.sleep(random.uniform(0, 0.2))  # only the moment is random; what is judged is what was left
+            os.killpg(child, signal.SIGKILL)
+            assert server.stdout.readline() == f"ended with {int(signal.SIGKILL)}\n"
+            yield
+        server.stdin.close()
+
+
+def collect(store: Store) -> None:
+    with store.alone():
+        free(store, plan(store, everything=True))
+
+
+@pytest.fixture
+def recipe(store: Store, recipes: Path, commit: Commit) -> Path:
+    for content in CONTENTS:
+        put(store, content)
+    files = [plain(content, f"f{number}.bin") for number, content in enumerate(CONTENTS)]
+    return write_recipe(recipes, with_trees(a_lock("x", files, [commit]), store))
+
+
+def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_path: Path):
+    named = {path.name for path in (store.root / "sha256").glob("*/*")}
+    garbage = f"""
+        store = Store(Path({str(store.root)!r}))
+        repository = Path({str(folder_of(commit, store))!r})
+        for number in range(40):
+            put(store, b"%d" % number * 5000)
+        for number in range(3):
+            copy = repository.parent.parent / f"other{{number}}" / repository.name
+            with store.scratch() as scratch:
+                shutil.copytree(repository, Path(scratch) / "r")
+                copy.parent.mkdir(exist_ok=True)
+                (Path(scratch) / "r").replace(copy)
+        collect(store)
+    """
+    for _ in killed(garbage, tmp_path):
+        assert verify(store).bad == ()
+        collect(store)
+        assert {path.name for path in (store.root / "sha256").glob("*/*")} == named
+        assert folder_of(commit, store).is_dir() and not list((store.root / "tmp").iterdir())
+    assert verify(store).bad == ()
+
+
+def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path):
+    target = tmp_path / "x.tar.zst"
+    exporting = f"""
+        store = Store(Path({str(store.root)!r}))
+        with store.in_use():
+            export(["x"], Path({str(target)!r}), store, Engine.connect)
+    """
+    export(["x"], target, store, no_engine)
+    whole = target.read_bytes()
+    for _ in killed(exporting, tmp_path):
+        assert target.read_bytes() == whole
+        export(["x"], target, store, no_engine)
+        assert not list(tmp_path.glob(".x.tar.zst*"))
+    collect(store)
+    assert verify(store).bad == () and not list((store.root / "tmp").iterdir())
+
+
+def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp_path: Path):
+    archive, node = tmp_path / "x.tar.zst", Store(tmp_path / "node")
+    export(["x"], archive, store, no_engine)
+    for path in recipe.parent.iterdir():
+        path.unlink()  # so that nothing names what was imported, and it can be freed for the next round
+    importing = f"""
+        node = Store(Path({str(node.root)!r}))
+        with node.in_use():
+            take_in(Path({str(archive)!r}), node, Engine.connect)
+        collect(node)
+    """
+    for _ in killed(importing, tmp_path):
+        assert verify(node).bad == ()
+        take_in(archive, node, no_engine)
+        assert len(list((node.root / "sha256").glob("*/*"))) == len(CONTENTS) and folder_of(commit, node).is_dir()
+        assert verify(node).bad == ()
