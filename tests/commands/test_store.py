@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import UsageError
+from reprokit.errors import SourceError, UsageError
 from reprokit.supply.store import Store
 from tests.supply.upkeep.conftest import a_lock, overwrite, plain, put, write_recipe
 
@@ -59,3 +59,34 @@ def test_gc_keeps_what_is_named_or_young(call, held):
     freed = json.loads(call("store", "gc", "--all", "--json").stdout)
     assert freed == {"freed": True, "bytes": 5, "goes": [{"path": str(other), "bytes": 5}]}
     assert not other.exists() and held.path(plain(b"named").sha256).exists()
+
+
+def test_export_and_import_carry_everything_to_another_node(call, held, tmp_path, monkeypatch):
+    put(held, b"missing")
+    result = call("store", "export", "mine", "-o", "mine.tar.zst")
+    assert result.exit_code == 0 and result.stdout.startswith("mine.tar.zst: mine:cpu: 4 entries, ")
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "node"))
+    (tmp_path / "node").mkdir()
+    monkeypatch.chdir(tmp_path / "node")
+    result = call("store", "import", "../mine.tar.zst", "--recipes", "recipes")
+    assert result.stdout == "mine:cpu: new are 2 files, 0 repositories, 0 base images\n"
+    assert call("store", "ls", "mine").stderr == "files: 2, 12 B\n"
+    assert call("store", "gc", "--all").stdout == "freed: 0, 0 B\n"
+
+
+def test_import_says_which_recipes_are_not_here(call, held, tmp_path):
+    put(held, b"missing")
+    call("store", "export", "mine", "-o", "mine.tar.zst")
+    for path in (tmp_path / "recipes").iterdir():
+        path.unlink()
+    result = call("store", "import", "mine.tar.zst")
+    assert result.exit_code == 0
+    assert (
+        result.stderr
+        == "mine is no recipe here\nhint: --recipes DIR puts the archive's recipes and locks into a folder\n"
+    )
+
+
+def test_export_of_what_is_not_fetched(call, held):
+    error = call("store", "export", "mine", "-o", "mine.tar.zst").exception
+    assert isinstance(error, SourceError) and "b.bin" in error.message
