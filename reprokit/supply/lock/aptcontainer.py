@@ -19,12 +19,13 @@ from reprokit.supply.store import Store
 if TYPE_CHECKING:
     from reprokit.image.base import Base
 
-# An image may forbid apt to keep its cache, which is then made anew by every call. A part of an update that fails is a
-# failure; an archive of long ago is no longer signed anew. What an image already downloaded is named all the same.
+# A part of an update that fails is a failure. apt 2.6 can wait for ever where it retries one of two archives of a host.
+# What an image has downloaded is named all the same, and apt keeps its cache where the image forbids it: otherwise each
+# call makes it anew.
 _CONFIGURATION = """
 Acquire::ForceHash "SHA256";
 Acquire::Languages "none";
-Acquire::Retries "3";
+Acquire::Retries "0";
 APT::Update::Error-Mode "any";
 Dir::Cache::Archives "/tmp/archives";
 Dir::Cache::pkgcache "pkgcache.bin";
@@ -34,6 +35,7 @@ Dir::Cache::srcpkgcache "srcpkgcache.bin";
 WITHOUT_VENDOR = "rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list"
 # What a killed process leaves ends by itself.
 _LONGEST_S = 3600
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,12 @@ class BaseApt:
 
         with ExitStack() as stack:
             stack.enter_context(self._gateway)
-            self._name = f"reprokit-resolve-{secrets.token_hex(4)}"
+            self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
             host = {"NetworkMode": "host", "AutoRemove": True}
             command = {"Entrypoint": ["sleep"], "Cmd": [str(_LONGEST_S)], "User": "0:0"}
-            self.engine.create_container(self._name, {"Image": self.base.image_id, **command, "HostConfig": host})
-            stack.callback(self.engine.remove, self._name, force=True)
-            self.engine.start(self._name)
+            self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
+            stack.callback(self.engine.remove, self.name, force=True)
+            self.engine.start(self.name)
             self.ask(["sh", "-ec", f"mkdir -p /tmp/archives/partial; echo '{_CONFIGURATION}' >/tmp/apt.conf"])
             if is_vendors(self.base.reference):
                 self.ask(["sh", "-c", WITHOUT_VENDOR])
@@ -82,7 +84,7 @@ class BaseApt:
         """Run a command as root."""
         environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
         environment["DEBIAN_FRONTEND"] = "noninteractive"
-        started = self.engine.exec_create(self._name, list(command), environment=environment, user="0:0")
+        started = self.engine.exec_create(self.name, list(command), environment=environment, user="0:0")
         output, errors = [], []
         for out, err in self.engine.exec_stream(started):
             output.append(out or b"")
@@ -94,10 +96,12 @@ class BaseApt:
     def update(self) -> None:
         """Get today's package lists. Raises SourceError."""
         self.say(f"reading the package lists of {self.base.reference}")
-        answer = self.ask(["apt-get", "update"])
-        failed = re.search(r"^(?:E|W|Err)(?::|\S* ).*", answer.errors, re.MULTILINE)
-        if answer.code:
-            raise SourceError(
-                f"the package lists of {self.base.reference} cannot be had: {failed[0] if failed else answer.errors}",
-                hint="mirrors: `reprokit config`; a proxy: http_proxy",
-            )
+        for _ in range(_TRIES):
+            answer = self.ask(["apt-get", "update"])
+            if answer.code == 0:
+                return
+        failed = re.search(r"^E: .*", answer.errors, re.MULTILINE)
+        raise SourceError(
+            f"the package lists of {self.base.reference} cannot be had: {failed[0] if failed else answer.errors}",
+            hint="`reprokit config` shows the mirrors and proxies that are used",
+        )

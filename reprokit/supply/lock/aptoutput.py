@@ -21,7 +21,7 @@ _URI = re.compile(r"^'(\S+)' ([^\s_]+)_([^\s_]+)_([^\s_]+)\.deb (\d+) SHA256:([0
 # apt-cache madison: NAME | VERSION | ADDRESS SUITE/COMPONENT ARCHITECTURE Packages
 _LISTED = re.compile(r"^ *(\S+) \| *(\S+) \| (\S+) (\S+)/[^/\s]+ \S+ Packages$", re.MULTILINE)
 # grep -H ^Date: of the Release files, whose names say their address
-_DATE = re.compile(r"^(?:.*/)?([^/:\s]+)_(?:In)?Release:Date: (.+)$", re.MULTILINE)
+_DATE = re.compile(r"^(?:.*/)?([^/\s]+)_(?:In)?Release:Date: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def packages_of(text: str) -> tuple[AptPackage, ...]:
             path=path,
             sha256=sha256,
             size=int(size),
-            url=address if archive == _UNNAMED else None,
+            url=redact(address) if archive == _UNNAMED else None,
         )
     return in_order(found.values())
 
