@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -136,7 +137,12 @@ def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: 
         pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
         with store.scratch() as scratch:
             fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, running.begun)
-            _try(fetch, list(dict.fromkeys([*places.git(commit.url), commit.url])), places, running)
+            try:
+                _try(fetch, list(dict.fromkeys([*places.git(commit.url), commit.url])), places, running)
+            except SourceError:
+                if not any(pieces.glob("objects/pack/*.pack")):
+                    shutil.rmtree(pieces, ignore_errors=True)
+                raise
             fetch.folder.replace(published)
         shutil.rmtree(pieces, ignore_errors=True)
 
@@ -184,9 +190,19 @@ class _Fetch:
             self.pieces.mkdir(parents=True)  # found by whoever comes after a fetch that was cut off
             self._whole(address)
         elif self._in_pieces(address):
-            self._whole(str(self.pieces))
+            with self._kept():
+                self._whole(str(self.pieces))
         else:
             self._whole(address)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Work on the pieces alone: where that fails they are spoilt, as by a power cut, and no use to anybody."""
+        try:
+            yield
+        except GitFailed:
+            shutil.rmtree(self.pieces)
+            raise GitFailed("what was kept of an earlier fetch is spoilt, and thrown away") from None
 
     def _whole(self, address: str) -> None:
         git("init", "--quiet", "--bare", str(self.folder))
@@ -211,7 +227,10 @@ class _Fetch:
         """Whether all pieces are here now; false where the server would not give single files."""
         for lock in self.pieces.rglob("*.lock"):
             lock.unlink()  # of a git that was killed: nobody else works here
-        git("init", "--quiet", "--bare", str(self.pieces))
+        with self._kept():
+            git("init", "--quiet", "--bare", str(self.pieces))
+            for index in self.pieces.glob("objects/pack/*.idx"):
+                git("verify-pack", str(index))
         # git notes in its configuration whom it fetched in part from: a name, as the address may hold a password.
         # Without noop it looks for ancestors of what are no commits.
         settings = ["-c", f"remote.{_NAME}.url={address}", "-c", "fetch.negotiationAlgorithm=noop"]
@@ -232,7 +251,8 @@ class _Fetch:
         return True
 
     def _missing(self) -> list[str]:
-        listed = git("rev-list", "--objects", "--missing=print", self.commit.commit, folder=self.pieces)
+        with self._kept():
+            listed = git("rev-list", "--objects", "--missing=print", self.commit.commit, folder=self.pieces)
         return [line.removeprefix("?") for line in listed.splitlines() if line.startswith("?")]
 
     def _git(self, folder: Path, arguments: list[str]) -> None:

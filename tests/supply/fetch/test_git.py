@@ -183,6 +183,21 @@ def test_a_killed_fetch_goes_on_from_what_it_had(
 
 
 @pytest.mark.usefixtures("no_waiting")
+def test_spoilt_pieces_are_thrown_away(repositories: Repositories, server: GitServer, store: Store, places: Mirrors):
+    top = Commit(TOOL, repositories.make("team/tool", big_files(2)))
+    allow_filters(repositories, "team/tool")
+    server.cuts, server.cut_after = 10**6, 1_000
+    with pytest.raises(SourceError):
+        ensure([top], store, places)
+    server.cuts = 0
+    (pack,) = (store.root / "partial").rglob("*.pack")
+    pack.chmod(0o644)
+    pack.write_bytes(pack.read_bytes()[:-30] + b"x" * 30)
+    ensure([top], store, places)
+    assert show(top, "file1", store) == big_files(2)["file1"]
+
+
+@pytest.mark.usefixtures("no_waiting")
 def test_flaky_networks_are_tried_again(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
     top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
     fetch, failures = fetch_git_module.git_with_progress, ["gnutls_handshake() failed", "early EOF"]
@@ -224,6 +239,7 @@ def test_a_repository_that_is_not_there(repositories: Repositories, store: Store
         ensure([Commit("https://forge.test/team/gone", "1" * 40)], store, places)
     assert error.value.where == "https://forge.test/team/gone"
     assert "111111111111" in error.value.message
+    assert not list((store.root / "partial").iterdir())
 
 
 def test_a_commit_that_nobody_has(repositories: Repositories, store: Store, places: Mirrors):
