@@ -91,7 +91,7 @@ class BaseApt:
             errors.append(err or b"")
         code = self.engine.exec_exit_code(started)
         texts = (b"".join(parts).decode("utf-8", "replace") for parts in (output, errors))
-        return Answer(1 if code is None else code, *(self._gateway.hide(redact(text)) for text in texts))
+        return Answer(1 if code is None else code, *(redact(text) for text in texts))
 
     def update(self) -> None:
         """Get today's package lists. Raises SourceError."""

@@ -143,7 +143,7 @@ def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store):
     archive.publish(EARLY)
     with BaseApt(engine, base, store, quiet) as apt:
         assert "proxy" not in str(engine.container(apt.name)["Config"]).lower()
-        assert "http_proxy=http://reprokit:***@127.0.0.1" in apt.ask(["env"]).output
+        assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
     assert engine.container(apt.name) is None
 
 
