@@ -64,7 +64,7 @@ class Client:
         """`connections` is how many are kept to one host."""
         self.settings = settings or Settings()
         self._connections = connections
-        self._pools: dict[tuple[str, bool], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[str, bool, bool], urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._netrc = _netrc()
 
@@ -116,26 +116,28 @@ class Client:
     def _pool(self, address: SplitResult) -> urllib3.PoolManager:
         proxy = self.settings.proxy(address)
         trusted = {address.hostname, address.netloc.rpartition("@")[2]} & self.settings.trusted_hosts
-        key = (proxy.geturl() if proxy else "", bool(trusted))
+        secure = "https" in (address.scheme, proxy.scheme if proxy else "")
+        key = (proxy.geturl() if proxy else "", secure, bool(trusted))
         with self._lock:
             if key not in self._pools:
-                self._pools[key] = self._new_pool(proxy, bool(trusted))
+                # Reading the certificates takes longer than a small file does.
+                context = tls_context(self.settings, bool(trusted)) if secure else None
+                self._pools[key] = self._new_pool(proxy, context)
             return self._pools[key]
 
-    def _new_pool(self, proxy: SplitResult | None, trusted: bool) -> urllib3.PoolManager:
+    def _new_pool(self, proxy: SplitResult | None, context: ssl.SSLContext | None) -> urllib3.PoolManager:
         options: dict[str, Any] = {
             "maxsize": self._connections,
             "retries": False,
             "timeout": urllib3.Timeout(connect=self.settings.connect_s, read=self.settings.stall_s),
-            "ssl_context": tls_context(self.settings, trusted),
+            "ssl_context": context,
         }
-        if trusted:  # the user's own choice, which urllib3 would warn of at each request
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         if proxy is None:
             return urllib3.PoolManager(**options)
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
+        headers = urllib3.make_headers(proxy_basic_auth=login)
         bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
-        return urllib3.ProxyManager(bare, proxy_headers=urllib3.make_headers(proxy_basic_auth=login), **options)
+        return urllib3.ProxyManager(bare, proxy_headers=headers, proxy_ssl_context=context, **options)
 
     def _authorization(self, address: SplitResult) -> dict[str, str]:
         if address.username is not None:
@@ -172,7 +174,8 @@ def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
             context.load_cert_chain(settings.client_cert)
     except OSError as error:
         raise SourceError(f"the certificates cannot be read: {error}", chosen or settings.client_cert or "") from None
-    if trusted:
+    if trusted:  # the user's own choice, which urllib3 would warn of at each request
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

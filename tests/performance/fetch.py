@@ -1,0 +1,171 @@
+"""What downloads cost, measured beside curl: `make bench`.
+
+Whole processes in interleaved pairs, against a server on this machine that sends from the page cache. The disk is left
+to settle before each, so that none pays for what another one wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from measure import Measure, in_pairs
+
+GIB = 1 << 30
+GIGABIT = 125_000_000  # bytes a second
+SMALL, SMALL_FILES = 4096, 20_000
+SO_MAX_PACING_RATE = 47
+PARALLEL = 6
+
+
+def serve(file: Path, listener: socket.socket, connections: multiprocessing.sharedctypes.Synchronized[int]) -> None:
+    """Answer `/RATE/OFFSET/LENGTH`: that part of the file, at RATE bytes a second or, with 0, as fast as it goes."""
+    source = os.open(file, os.O_RDONLY)
+
+    def answer(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection, connection.makefile("rb") as stream:
+            while request := stream.readline():
+                while stream.readline().strip():
+                    pass
+                rate, offset, length = map(int, request.split()[1].strip(b"/").split(b"/"))
+                if rate:
+                    connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, rate)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % length)
+                end = offset + length
+                while offset < end:
+                    offset += os.sendfile(connection.fileno(), source, offset, end - offset)
+
+    while True:
+        connection, _ = listener.accept()
+        with connections.get_lock():
+            connections.value += 1
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+def fetch(wanted: str, store: str) -> None:
+    """Be a process that fetches: `wanted` is a file of JSON lists of address, sha256 and size."""
+    from reprokit.supply.fetch.pool import fetch_all
+    from reprokit.supply.store import Store
+    from reprokit.supply.want import Want
+
+    class Here:
+        def urls(self, want: Want) -> Iterator[str]:
+            return iter(want.urls)
+
+        def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
+            pass
+
+    lists = json.loads(Path(wanted).read_text())
+    wants = [Want("files", str(n), sha256, size, {}, (url,)) for n, (url, sha256, size) in enumerate(lists)]
+    assert fetch_all(wants, Store(Path(store)), Here(), parallel=PARALLEL).files == len(wants)
+
+
+class Bench:
+    """Processes started in `home`, which holds the file that is served."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.peak_mb = 0.0
+        self.connections = multiprocessing.Value("i", 0)
+        self.file = home / "served"
+        with self.file.open("wb") as file:
+            for _ in range(GIB >> 20):
+                file.write(os.urandom(1 << 20))
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.server = multiprocessing.Process(target=serve, args=(self.file, listener, self.connections), daemon=True)
+        self.server.start()
+
+    def want(self, name: str, parts: list[tuple[int, int, int]]) -> list[list[object]]:
+        """Write down `(rate, offset, length)` as what a fetching process is to bring."""
+        wanted: list[list[object]] = []
+        with self.file.open("rb") as file:
+            for rate, offset, length in parts:
+                file.seek(offset)
+                digest = hashlib.sha256()
+                for at in range(0, length, 1 << 20):
+                    digest.update(file.read(min(1 << 20, length - at)))
+                wanted.append([f"{self.address}/{rate}/{offset}/{length}", digest.hexdigest(), length])
+        (self.home / name).write_text(json.dumps(wanted))
+        return wanted
+
+    def ours(self, name: str) -> float:
+        return self.seconds(sys.executable, str(Path(__file__).resolve()), "--fetch", name, "store")
+
+    def theirs(self, command: str) -> float:
+        return self.seconds("sh", "-ec", command)
+
+    def seconds(self, *command: str) -> float:
+        """Wall time of a process that starts with a settled disk and an empty output."""
+        for folder in ("store", "out"):
+            shutil.rmtree(self.home / folder, ignore_errors=True)
+        (self.home / "out").mkdir()
+        os.sync()
+        started = time.monotonic()
+        process = subprocess.Popen(command, cwd=self.home, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        taken = time.monotonic() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, command)
+        if command[0] == sys.executable:
+            self.peak_mb = max(self.peak_mb, usage.ru_maxrss / 1024)
+        return taken
+
+
+def measures(bench: Bench, pairs: int) -> Iterator[Measure]:
+    def beside(name: str, limit: float, wanted: str, command: str, count: int) -> Measure:
+        ours: Callable[[], float] = lambda: bench.ours(wanted)  # noqa: E731
+        return Measure(name, "x", limit, in_pairs(ours, lambda: bench.theirs(command), count))
+
+    for name, limit, rate, after in (
+        ("1 GiB at 1 Gbit/s / curl -o F", 1.05, GIGABIT, ""),
+        ("1 GiB / curl -o F && sha256sum F", 1.5, 0, " && sha256sum out/F"),
+    ):
+        ((url, _, _),) = bench.want("one", [(rate, 0, GIB)])
+        yield beside(name, limit, "one", f"curl --fail --silent -o out/F {url}{after}", pairs)
+    wanted = bench.want("many", [(0, n * SMALL, SMALL) for n in range(SMALL_FILES)])
+    lines = [f'url = "{url}"\noutput = "out/{sha256}"\n' for url, sha256, _ in wanted]
+    (bench.home / "curl").write_text("".join(lines))
+    (bench.home / "sums").write_text("".join(f"{sha256}  out/{sha256}\n" for _, sha256, _ in wanted))
+    command = "curl --fail --silent -K curl && sha256sum -c --quiet sums && sync"
+    yield beside(f"{SMALL_FILES} files of 4 KiB / one curl, sha256sum, sync", 2.0, "many", command, max(1, pairs // 2))
+    before = bench.connections.value
+    bench.ours("many")
+    yield Measure(f"connections of {SMALL_FILES} files", "", PARALLEL, [bench.connections.value - before])
+    yield Measure("peak memory of a fetch", "MB", 200, [bench.peak_mb])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what downloads cost.")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of downloads of 1 GiB")
+    parser.add_argument("--fetch", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.fetch:
+        fetch(*options.fetch)
+        return
+    if shutil.which("curl") is None:
+        print("downloads are not measured: there is no curl")
+        return
+    with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
+        bench = Bench(Path(folder))
+        for measure in measures(bench, options.pairs):
+            print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
