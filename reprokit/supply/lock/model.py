@@ -132,8 +132,9 @@ class VariantLock(Model):
     @property
     def hash(self) -> str:
         """Names all inputs by their content: it does not change with the version of reprokit that resolved them."""
-        dates = {"apt_as_of": True, "base": {"bootstrap": {"as_of"}}}
-        return key_of(self.model_dump(mode="json", exclude={"reprokit": True, "inputs": True, **dates}))
+        base = {"bootstrap": {"as_of"}}
+        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "base": base}
+        return key_of(self.model_dump(mode="json", exclude=other))  # type: ignore[arg-type]  # IncEx is recursive
 
 
 class Lock(Model):

@@ -1,0 +1,72 @@
+"""`reprokit outdated`."""
+
+from __future__ import annotations
+
+import json as json_format
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.supply.lock.moved import Moved
+
+_SHORT = 40
+
+
+def outdated(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME[:VARIANT]...", help="Recipes with a lock.", autocompletion=completion.targets),
+    ],
+    json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Say what upstream has changed, dropped or replaced since it was locked.
+
+    Exit 1 where something is gone, withdrawn or other than locked; that there is something newer is no failure.
+    """
+    from reprokit.commands._shown import say
+    from reprokit.engine import Engine
+    from reprokit.image.locks import needed_lock
+    from reprokit.image.outdated import outdated as find_moved
+    from reprokit.image.render import render
+    from reprokit.recipe.find import target as find_target
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    targets = [find_target(name) for name in names]
+    locks = [needed_lock(target, render(target)) for target in targets]
+    engine, store = Engine.connect(), Store()
+    moved: dict[str, list[Moved]] = {}
+    errors = []
+    for target, lock in zip(targets, locks, strict=True):
+        mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+        moved[target.label], failed = find_moved(engine, target, lock, store, mirrors, say)
+        errors += failed
+    if json:
+        typer.echo(json_format.dumps({label: [asdict(m) for m in found] for label, found in moved.items()}, indent=2))
+    else:
+        for label, found in moved.items():
+            _print(label, found)
+    if errors:
+        raise errors[0]
+    if any(m.what != "newer" for found in moved.values() for m in found):
+        raise typer.Exit(1)
+
+
+def _print(label: str, found: list[Moved]) -> None:
+    if not found:
+        typer.echo(f"{label}: all is upstream as it was locked")
+    for m in found:
+        upstream = f", upstream has {m.upstream[:_SHORT]}" if m.upstream else ""
+        typer.echo(f"{label}: {m.kind}: {m.name} {m.locked[:_SHORT]} {_WORDS[m.what]}{upstream}")
+
+
+_WORDS = {
+    "newer": "is no longer the newest",
+    "vanished": "has vanished",
+    "changed": "has changed under the same name",
+    "yanked": "was withdrawn by its publisher",
+}

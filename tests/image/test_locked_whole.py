@@ -1,0 +1,163 @@
+"""A recipe locked, fetched, and built with the network cut, as a user does it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from hashlib import sha256
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+
+from .forge import Forge
+from .other_engine import OtherEngine
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root"),
+]
+
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2020, licence: MIT}}
+variants:
+  v:
+    base: debian:12
+    pins: {{distro: "debian:12", python: "3.11"}}
+    blocks: [apt, python, wheels, git, files]
+    apt: [tree]
+    wheels: ["six==1.16.0"]
+    sources:
+      - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
+    files:
+      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes.txt}}
+"""
+LOOK = """
+cat /opt/top/top.txt /opt/top/3rd/leaf.txt /opt/notes.txt; tree --version
+python3 -c "import six; print(six.__version__)"
+find / -xdev \\( -name '*.whl' -o -name '*.deb' \\) -not -path '*/ensurepip/*' -not -path '/usr/share/python-wheels/*'
+grep -rl reprokit.invalid /etc /root /opt /var /usr/local 2>/dev/null
+ls -A /tmp /var/lib/apt/lists; cat /etc/apt/sources.list.d/* /etc/apt/sources.list 2>/dev/null | grep -c reprokit || true
+"""
+
+
+class Desk:
+    """A folder with a recipe, a home of its own, and what the recipe takes in."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root = root
+        self.forge = Forge(root / "forge")
+        self.forge.commit("lib/leaf", "leaf.txt")
+        commit = self.forge.commit("team/top", "top.txt", submodule="lib/leaf")
+        for name in ("lib/leaf", "team/top"):  # from here on neither commit is the head of a branch
+            self.forge.commit(name, "new.txt")
+        self.recipe = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
+        self.image = f"reprokit/{self.recipe}:v"
+        (root / "recipes").mkdir()
+        self.file = root / "recipes" / f"{self.recipe}.yaml"
+        self.file.write_text(RECIPE.format(name=self.recipe, commit=commit, port=port))
+        self.lock = self.file.with_suffix(".lock.yaml")
+        self.environment = {**os.environ, **self.forge.settings, "REPROKIT_HOME": str(root / "home")}
+
+    def run(self, *words: str, code: int = 0, inside: OtherEngine | None = None, **more: str) -> str:
+        """`reprokit WORDS`; its output and errors."""
+        command = [sys.executable, "-m", "reprokit", *words]
+        options = {"cwd": self.root, "env": {**self.environment, **more}}
+        if inside:
+            options["env"]["DOCKER_HOST"] = inside.address
+            done = inside.inside(command, **options)
+        else:
+            done = subprocess.run(command, capture_output=True, text=True, **options)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[tuple[Path, int]]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "notes.txt").write_text("notes of the paper\n")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, server.server_port
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def desk(engine: Engine, served, tmp_path_factory) -> Iterator[Desk]:
+    made = Desk(tmp_path_factory.mktemp("desk"), served[1])
+    made.run("lock", made.recipe)
+    yield made
+    with contextlib.suppress(ReprokitError):
+        engine.remove_image(made.image, force=True)
+
+
+def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
+    first = desk.lock.read_bytes()
+    assert "unchanged" in desk.run("lock", desk.recipe)
+    desk.run("lock", desk.recipe, "--update", "all")
+    assert desk.lock.read_bytes() == first
+    text = first.decode()
+    assert sha256(b"notes of the paper\n").hexdigest() in text and "six-1.16.0-py2.py3-none-any.whl" in text
+    assert text.count("forge.test") == 2
+    hosts = {line.split("//")[1].split("/")[0] for line in text.split("'") if "//" in line}
+    assert hosts <= {"forge.test", f"127.0.0.1:{served[1]}"}
+    assert f"{desk.recipe}:v: up to date" in desk.run("lock", "--check", desk.recipe)
+
+
+def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_path: Path):
+    desk.run("fetch", desk.recipe)
+    assert "0 B from outside" in desk.run("fetch", desk.recipe)
+    other = OtherEngine(short_path, short_path / "data", storage="overlay2")
+    try:
+        route = other.inside(["cat", "/proc/net/route"]).stdout.splitlines()
+        assert len(route) == 1, "the engine's network has a way out"
+        said = desk.run("build", "--offline", desk.recipe, inside=other, http_proxy="", https_proxy="")
+        assert f"{desk.image} built in" in said
+        labels = other.connect().image(desk.image)["Config"]["Labels"]
+        assert len(labels["reprokit.lock"]) == 64 and "reprokit.drift" not in labels
+        seen = desk.run("run", desk.recipe, "--", "sh", "-c", LOOK, inside=other)
+    finally:
+        other.stop()
+    assert seen.startswith("top.txtleaf.txtnotes of the paper\n") and "1.16.0" in seen and "tree v" in seen
+    assert seen.splitlines()[-1] == "0" and ".deb" not in seen and ".whl" not in seen and "invalid" not in seen
+
+
+def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, engine: Engine):
+    desk.run("fetch", desk.recipe)
+    desk.run("build", desk.recipe)
+    records = sorted((desk.root / "home" / "state" / "builds").iterdir())
+    record = json.loads(records[-1].read_text())
+    assert record["hosts_asked"] == {} and record["asked_in_vain"] == {}
+    assert "is up to date" in desk.run("build", desk.recipe)
+
+
+def test_other_bytes_at_the_same_address_are_refused(desk: Desk, served, tmp_path: Path):
+    folder, _ = served
+    (folder / "notes.txt").write_text("another text is there today\n")
+    try:
+        said = desk.run("fetch", desk.recipe, code=4, REPROKIT_HOME=str(tmp_path))
+        assert "notes.txt" in said and "expected" in said and sha256(b"another text is there today\n").hexdigest()[:12] in said
+        assert "changed" in desk.run("outdated", desk.recipe, code=1)
+    finally:
+        (folder / "notes.txt").write_text("notes of the paper\n")
+
+
+def test_a_stale_lock_is_refused(desk: Desk):
+    text = desk.file.read_text()
+    desk.file.write_text(text.replace("apt: [tree]", "apt: [tree, file]"))
+    try:
+        assert "stale: apt" in desk.run("lock", "--check", desk.recipe, code=1)
+        assert "reprokit lock" in desk.run("build", desk.recipe, code=1)
+    finally:
+        desk.file.write_text(text)
