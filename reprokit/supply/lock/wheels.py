@@ -128,12 +128,17 @@ class _Question:
             if not indexes:
                 raise _with_neighbours(error, self.platform, indexes) from None
             self.say(f"{error.message}; asking the recipe's own indexes too")
+            lacking = error.message
         try:
             return self._asked(settings, indexes)
         except uv.Unsatisfied as error:
             raise _with_neighbours(error, self.platform, indexes) from None
         except uv.Unreachable as error:
-            raise self._only_there(error, indexes) from None
+            for index in indexes:
+                if _belongs(error.where, index):
+                    why = error.message.removeprefix("a package index ")
+                    raise SourceError(f"{lacking}, and the recipe's own index {why}", index) from None
+            raise
 
     def _asked(self, settings: PipSettings, indexes: Sequence[str]) -> list[uv.Package]:
         """As pip does, without those of the user's indexes that cannot be reached, if it can be."""
@@ -152,23 +157,16 @@ class _Question:
                 skipped, settings = skipped or error, rest
                 self.say(f"{error.message} ({error.where}); going on without it")
 
-    def _only_there(self, error: uv.Unreachable, indexes: Sequence[str]) -> SourceError:
-        """An index of the recipe failed: named with the requirements that only such an index has."""
-        local = [text for text in self.requirements if "+" in text]
-        if not local or not any(_below(error.where, index) for index in indexes):
-            return error
-        return SourceError(f"{', '.join(local)}: {error.message}", error.where, "the recipe names this index for them")
-
 
 def _without(settings: PipSettings, address: str) -> PipSettings:
     """The settings without the index that this address belongs to."""
-    if settings.index and _below(address, settings.index):
+    if settings.index and _belongs(address, settings.index):
         return replace(settings, index="", own_index=False)
-    return replace(settings, extra_indexes=tuple(i for i in settings.extra_indexes if not _below(address, i)))
+    return replace(settings, extra_indexes=tuple(i for i in settings.extra_indexes if not _belongs(address, i)))
 
 
-def _below(address: str, index: str) -> bool:
-    return address.startswith(redact(index).rstrip("/") + "/")
+def _belongs(address: str, index: str) -> bool:
+    return f"{address.rstrip('/')}/".startswith(f"{redact(index).rstrip('/')}/")
 
 
 def _with_neighbours(error: uv.Unsatisfied, platform: Platform, indexes: Sequence[str]) -> uv.Unsatisfied:
