@@ -29,7 +29,7 @@ def enable(components: Sequence[str]) -> list[str]:
     """Shell lines that ask the distribution's main archive for these components too, in sources of either format."""
     more = " ".join(components)
     line = rf"s/^(deb .* $suite main)$/\1 {more}/"
-    stanza = rf"/^Suites: $suite\b/,/^Components:/ s/^(Components: main)$/\1 {more}/"
+    stanza = rf"/^Suites: $suite( |$)/,/^Components:/ s/^(Components: main)$/\1 {more}/"
     return [
         'suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"',
         "for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \\\n"
