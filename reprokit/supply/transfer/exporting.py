@@ -68,7 +68,7 @@ def export(
     """
     chosen = [locked(name) for name in names]
     _all_here(chosen, store)
-    with _beside(target) as out, store.scratch() as scratch:
+    with _beside(target, say) as out, store.scratch() as scratch:
         content = _Content()
         for each in chosen:
             _add_texts(content, each)
@@ -175,23 +175,15 @@ def _add_image(content: _Content, base: Base, engine: Engine, store: Store, scra
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[IO[bytes]]:
+def _beside(target: Path, say: Say) -> Iterator[IO[bytes]]:
     """A file that takes the target's place once it is whole. What a killed process left of one is written over."""
     partial = target.with_name(f".{target.name}.partial")
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        file = partial.open("ab")
+        file = _claimed(partial, say)
     except OSError as error:
         raise UsageError(f"the archive cannot be written: {error.strerror}", str(target)) from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = partial.stat().st_ino == os.fstat(file.fileno()).st_ino
-        except (BlockingIOError, FileNotFoundError):
-            same = False
-        if not same:  # it would be written over, or was just renamed into place
-            raise UsageError("another export writes this archive", str(target), "wait for it to end")
-        file.truncate(0)
         try:
             yield file
             file.flush()
@@ -202,3 +194,18 @@ def _beside(target: Path) -> Iterator[IO[bytes]]:
             if isinstance(error, OSError):
                 raise SourceError(f"the archive cannot be written: {error.strerror}", str(target)) from None
             raise
+
+
+def _claimed(partial: Path, say: Say) -> IO[bytes]:
+    """The file, empty, for as long as it is open nobody else's."""
+    while True:
+        file = partial.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps by a child of a killed process, which has not died yet
+            say("another export writes this archive; waiting for it to end")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if partial.exists() and partial.stat().st_ino == os.fstat(file.fileno()).st_ino:
+            file.truncate(0)
+            return file
+        file.close()  # meanwhile it was renamed into place
