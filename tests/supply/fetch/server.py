@@ -42,7 +42,8 @@ class Reply:
     body: bytes = b""
     end: str = "keep"  # keep, close, reset
     after: Callable[[], object] = lambda: None
-    drip: Callable[[], object] | None = None  # called before each byte of the body
+    piece: int = 0  # bytes of the body that are sent at once, all of them if 0
+    pause: Callable[[], object] = lambda: None  # called before each piece
 
 
 Behaviour = Callable[[Request], Reply]
@@ -141,12 +142,10 @@ class Server:
         connection.sendall(f"HTTP/1.1 {reply.status} Told\r\n{head}\r\n".encode())
         if request.method == "HEAD":
             return True
-        if reply.drip is None:
-            connection.sendall(reply.body)
-        else:
-            for at in range(len(reply.body)):
-                reply.drip()
-                connection.sendall(reply.body[at : at + 1])
+        piece = reply.piece or len(reply.body) or 1
+        for at in range(0, len(reply.body), piece):
+            reply.pause()
+            connection.sendall(reply.body[at : at + piece])
         reply.after()
         if reply.end == "reset":
             while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:

@@ -218,7 +218,7 @@ def test_a_server_that_stays_busy_is_given_up(fetch: Fetch, server: Server):
 
 def test_an_endless_drip_is_left(fetch: Fetch, server: Server):
     def drip(request: Request) -> Reply:
-        return Reply(200, {"Content-Length": str(len(DATA))}, DATA, drip=lambda: time.sleep(0.02))
+        return Reply(200, {"Content-Length": str(len(DATA))}, DATA, piece=1, pause=lambda: time.sleep(0.02))
 
     fetch(want(DATA, server.url("/drip", drip), server.url("/f", whole(DATA))))
     assert fetch.has(DATA) and server.requests["/f"][0].start

@@ -1,0 +1,103 @@
+"""A fetching process killed at random moments. REPROKIT_KILLS=200 kills more often than CI does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reprokit.supply.want import Want
+
+from .conftest import Fetch, content, want
+from .server import Behaviour, Reply, Request, Server, whole
+
+KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
+PIECE = 1 << 16
+# Forks a fetching process for each line, and kills it after so many seconds; at 0 it is left to end. Prints its status.
+DRIVER = """
+import os, signal, sys, time, traceback
+sys.path.insert(0, "tests")
+from supply.fetch.conftest import *
+wants = eval(sys.stdin.readline())
+fetch = Fetch(Store(Path(sys.argv[1])))
+for line in sys.stdin:
+    process = os.fork()
+    if not process:
+        try:
+            fetch(*wants)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if float(line):
+        time.sleep(float(line))
+        os.kill(process, signal.SIGKILL)
+    print(os.waitpid(process, 0)[1], flush=True)
+"""
+
+
+def slowly(data: bytes) -> Behaviour:
+    """A good server on a line of 20 MB/s."""
+
+    def reply(request: Request) -> Reply:
+        good = whole(data)(request)
+        return Reply(good.status, good.headers, good.body, piece=PIECE, pause=lambda: time.sleep(PIECE / 20e6))
+
+    return reply
+
+
+@contextmanager
+def driver(fetch: Fetch, wants: list[Want]) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-c", DRIVER, str(fetch.store.root)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{wants!r}\n")
+        yield process
+        process.stdin.close()
+
+
+def verify(fetch: Fetch) -> int:
+    """How many files are published, each of which must be what its name says."""
+    published = list((fetch.store.root / "sha256").glob("*/*"))
+    for path in published:
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    return len(published)
+
+
+def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server):
+    chance = random.Random(KILLS)
+    big = [content(6_000_000, seed) for seed in (1, 2)]
+    files = [*big, *(content(3000 + seed, seed) for seed in range(3, 303))]
+    wants = [want(data, server.url(f"/{n}", slowly(data)), name=f"{n}") for n, data in enumerate(files)]
+    kept, dead = dict.fromkeys(big, 0), 0
+    with driver(fetch, wants) as process:
+        assert process.stdin is not None and process.stdout is not None
+        while dead < KILLS:
+            process.stdin.write(f"{chance.uniform(0.001, 0.1)}\n")
+            process.stdin.flush()
+            status = int(process.stdout.readline())
+            assert status in (0, 9)
+            verify(fetch)
+            for data in big:
+                partial = fetch.store.root / "partial" / want(data).sha256
+                size = len(data) if fetch.has(data) else partial.stat().st_size if partial.exists() else 0
+                assert size >= kept[data], "a kill lost what was written"
+                kept[data] = size
+            if status == 9:
+                dead += 1
+            else:  # it was quicker: all over again
+                shutil.rmtree(fetch.store.root / "sha256")
+                kept = dict.fromkeys(big, 0)
+        process.stdin.write("0\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "0\n"
+    assert verify(fetch) == len(files) and fetch.left_over() == []
+    assert any(request.start for path in ("/0", "/1") for request in server.requests[path])
