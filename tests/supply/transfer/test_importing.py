@@ -92,13 +92,17 @@ def test_recipes_here_that_differ_or_lack_are_named(bring: Bring, recipe: Path):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_flipped_bit_anywhere_is_refused_and_nothing_is_taken(seed: int, bring: Bring, archive: Path, node: Store):
+    before = plain_bytes(archive)
     content = bytearray(archive.read_bytes())
     chosen = random.Random(seed)
     content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
     archive.write_bytes(content)
-    with pytest.raises(ReprokitError):
+    try:
         bring()
-    assert is_empty(node)
+    except UsageError:
+        assert is_empty(node)
+    else:  # zstd has bits without a meaning, such as the size of a window that is large enough
+        assert plain_bytes(archive) == before
 
 
 def test_a_flipped_bit_of_each_entry_names_it(archive: Path, node: Store, tmp_path: Path):
