@@ -8,6 +8,9 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from reprokit.figures import Meter, clock, size
 from reprokit.image.events import Cached, Event, Note, Output, Step
+from reprokit.supply.fetch.display import Plain as PlainDownloads
+from reprokit.supply.fetch.display import summary
+from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -31,10 +34,11 @@ def display(stream: IO[str]) -> Display:
 
 
 class Plain:
-    """A line for each step and note."""
+    """A line for each step and note, and now and then one for the downloads."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
+        self.downloads = PlainDownloads(stream)
 
     def __enter__(self) -> Plain:
         return self
@@ -49,6 +53,8 @@ class Plain:
             self._line(title(event))
         elif isinstance(event, Cached):
             self._line("  cached")
+        elif isinstance(event, Progress):
+            self.downloads.watch(event)
 
     def traffic(self, gateway: Gateway) -> None:
         pass
@@ -93,6 +99,8 @@ class Live:
             self.cached = True
         elif isinstance(event, Output):
             self.last = event.line
+        elif isinstance(event, Progress):
+            self.last = summary(event)
         else:
             self._done()
             self.step = None

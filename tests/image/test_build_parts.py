@@ -26,6 +26,7 @@ from reprokit.image.instructions import Instructions
 from reprokit.image.labels import labels, minimum_driver
 from reprokit.image.platform import platform_of
 from reprokit.image.progress import Live, Plain, brief, title
+from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.offer import Offer
@@ -340,6 +341,18 @@ def test_the_live_display_fits_its_terminal(monkeypatch):
     assert first.startswith("[1/2] apt: RUN long") and "12 MB" in first and "0:00 of 0:00" in first
     assert max(len(first), len(second)) <= 60
     assert "0.0 s" in out.getvalue()
+
+
+def test_downloads_are_shown_in_their_own_words():
+    out, half = io.StringIO(), Progress(1, 2, 500, 1000, 0.0, None, ("torch.whl",))
+    plain = Plain(out)
+    plain.downloads.next = 0.0
+    plain.watch(half)
+    plain.watch(half)
+    assert out.getvalue() == "1 of 2 files, 500 B of 1 kB\n"
+    with Live(io.StringIO()) as shown:
+        shown.watch(half)
+        assert shown._render().plain.endswith("\n  1 of 2 files, 500 B of 1 kB")
 
 
 def test_small_words():

@@ -78,6 +78,7 @@ class Partial:
             self._digest.update(block)
             self.offset += len(block)
             going_on()
+        self._flushed = self.offset
         try:
             known = json.loads(self._sidecar.read_text())
             self.came_from(str(known["url"]), known["etag"])

@@ -66,7 +66,7 @@ class Transfer:
             body = judge(answer.status, answer.headers, partial.offset, self.size, time.time())
             if body.do == "ask":
                 return False
-            if body.do == "start":
+            if body.do == "start" and partial.offset:
                 partial.restart()
             partial.came_from(self.url, strong_etag(answer.headers))
             self._read(answer, body)
