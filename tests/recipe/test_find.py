@@ -52,4 +52,9 @@ def test_a_misspelt_variant_names_the_right_one():
 
 def test_a_name_alone_means_the_default_variant_or_all():
     assert find.target("featgraph").label == "featgraph:cpu"
-    assert [t.label for t in find.targets("featgraph")] == ["featgraph:cpu", "featgraph:cuda-debian", "featgraph:cuda"]
+    assert [t.label for t in find.targets("featgraph")] == [
+        "featgraph:cpu",
+        "featgraph:cuda-debian",
+        "featgraph:cuda",
+        "featgraph:as-published",
+    ]

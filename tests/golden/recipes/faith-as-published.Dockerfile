@@ -1,0 +1,277 @@
+# faith, variant as-published
+ARG BASE=nvidia/cuda:10.2-cudnn7-devel-ubuntu18.04
+ARG REPROKIT_GIT=https://
+ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
+FROM ${BASE} AS base
+ARG REPROKIT_APT
+
+ENV LANG=C.UTF-8
+# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
+# older images. The image holds what is needed of them already.
+# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates bash; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect distribution ubuntu:18.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+# pitfall readme-prints-nothing: os.system("cmd &> log") empties the log and runs cmd in the background under dash.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    ln -sf bash /bin/sh; \
+    expect sh bash "$(sh -c 'echo "${BASH:+bash}"')"
+
+FROM base AS git
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /home/boyuan/verification_tianqi; cd /home/boyuan/verification_tianqi; \
+    git init -q; git remote add origin https://github.com/BoyuanFeng/Faith; \
+    git fetch -q --depth 1 origin a5b894ff13014b02209e429933bd6ac027005fda || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q a5b894ff13014b02209e429933bd6ac027005fda; \
+    expect 'commit of faith' a5b894ff13014b02209e429933bd6ac027005fda "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +; \
+    chmod -R a+rwX .
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /home/boyuan/verification_tianqi/cutlass; cd /home/boyuan/verification_tianqi/cutlass; \
+    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
+    git fetch -q --depth 1 origin a01feb93d9ea1d081e39f0fae3710288c325e3c1 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q a01feb93d9ea1d081e39f0fae3710288c325e3c1 -- CMakeLists.txt include tools/util/include examples/common; \
+    expect 'commit of cutlass' a01feb93d9ea1d081e39f0fae3710288c325e3c1 "$(git rev-parse 'a01feb93d9ea1d081e39f0fae3710288c325e3c1^{commit}')"; \
+    for path in CMakeLists.txt include tools/util/include examples/common; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/tvm; cd /opt/tvm; \
+    git init -q; git remote add origin https://github.com/apache/tvm; \
+    git fetch -q --depth 1 origin 7b3a22e465dd6aca4729504a19beb4bc23312755 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 7b3a22e465dd6aca4729504a19beb4bc23312755; \
+    expect 'commit of tvm' 7b3a22e465dd6aca4729504a19beb4bc23312755 "$(git rev-parse HEAD)"; \
+    git submodule -q update --init --recursive --depth 1 || { \
+        git submodule -q deinit --all --force; rm -rf .git/modules; git submodule -q update --init --recursive; \
+    }; \
+    expect 'submodules away from their commits' 0 "$(git submodule status --recursive | grep -c '^[^ ]')"; \
+    find . -name .git -prune -exec rm -rf {} +
+
+FROM base AS image
+ARG REPROKIT_APT
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    python3.8 -m venv /opt/venv
+# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+ENV CUDA_HOME=/usr/local/cuda
+# Not every image of the vendor tells the loader where its libraries are.
+RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
+# than it knows, and is no use without one.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect nvcc 10.2 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
+    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
+    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
+    rm -r "$probe"
+
+# pitfall cudnn-header: the version is read where compilers read it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \
+    expect 'header of cudnn' present "${header:+present}"; \
+    expect cudnn 7.6.5 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
+    expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cu102; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        torch==1.8.0+cu102 \
+        attrs==21.2.0 \
+        cloudpickle==2.0.0 \
+        xgboost==1.5.2 \
+        decorator==5.1.0 \
+        ninja==1.10.2.3 \
+        nltk==3.6.7 \
+        numpy==1.19.5 \
+        pandas==1.1.5 \
+        psutil==5.8.0 \
+        scikit-learn==1.0.2 \
+        scipy==1.5.4 \
+        synr==0.5.0 \
+        tornado==6.1 \
+        tqdm==4.62.3; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect torch 1.8.0+cu102 "$(found torch)"; \
+    expect attrs 21.2.0 "$(found attrs)"; \
+    expect cloudpickle 2.0.0 "$(found cloudpickle)"; \
+    expect xgboost 1.5.2 "$(found xgboost)"; \
+    expect decorator 5.1.0 "$(found decorator)"; \
+    expect ninja 1.10.2.3 "$(found ninja)"; \
+    expect nltk 3.6.7 "$(found nltk)"; \
+    expect numpy 1.19.5 "$(found numpy)"; \
+    expect pandas 1.1.5 "$(found pandas)"; \
+    expect psutil 5.8.0 "$(found psutil)"; \
+    expect scikit-learn 1.0.2 "$(found scikit-learn)"; \
+    expect scipy 1.5.4 "$(found scipy)"; \
+    expect synr 0.5.0 "$(found synr)"; \
+    expect tornado 6.1 "$(found tornado)"; \
+    expect tqdm 4.62.3 "$(found tqdm)"; \
+    python3 -m pip check --disable-pip-version-check
+
+# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 1.8.0+cu102 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 10.2 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-7 g++-7 libc6-dev python3.8-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"7 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
+# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
+# pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect gcc 7 "$(gcc -dumpfullversion)"; \
+    expect g++ 7 "$(c++ -dumpfullversion)"; \
+    expect ninja runnable "$(ninja --version >&2 && echo runnable)"; \
+    expect Python.h present "$(test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" && echo present)"; \
+    expect nvcc 10.2 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
+
+# pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libllvm10; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect llvm 10 "$(dpkg-query -W -f '${Version}' libllvm10 | sed 's/^[0-9]*://')"
+
+COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
+# COPY gives the folder itself a mode of its own.
+RUN chmod a+rwx /home/boyuan/verification_tianqi
+
+# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
+# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    cd /home/boyuan/verification_tianqi/cutlass; \
+    expect cutlass/cutlass.h present "$(test -s include/cutlass/cutlass.h && echo present)"; \
+    if [ -e include/cutlass/version.h ]; then \
+        version="$(sed -n 's/^#define CUTLASS_\(MAJOR\|MINOR\|PATCH\) *\([0-9][0-9]*\).*/\2/p' include/cutlass/version.h | paste -sd .)"; \
+    else \
+        version="$(sed -n 's/^project(CUTLASS VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"; \
+    fi; \
+    expect cutlass 2.6.0 "$version"
+
+FROM image AS tvm
+ARG REPROKIT_APT
+COPY --from=git /opt/tvm /opt/tvm
+# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build g++-7 llvm-10-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
+    expect cmake 3.16 "$cmake"; \
+    expect 'cmake below 4, that is' 3 "$cmake"; \
+    expect gcc 7 "$(g++-7 -dumpfullversion)"; \
+    expect llvm 10 "$(/usr/bin/llvm-config-10 --version)"
+# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
+# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
+# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
+# build of its own, for nicer traces only.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \
+    printf 'set(%s)\n' 'USE_LLVM /usr/bin/llvm-config-10' 'USE_LIBBACKTRACE OFF' 'USE_CUDA ON' 'USE_CUBLAS ON' 'USE_CUDNN ON' >> config.cmake; \
+    cmake -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_SKIP_RPATH=ON -DCMAKE_C_COMPILER=gcc-7 -DCMAKE_CXX_COMPILER=g++-7 ..; \
+    ninja tvm tvm_runtime; \
+    mkdir -p /product/opt/tvm/build; cp libtvm.so libtvm_runtime.so /product/opt/tvm/build; \
+    cp -r ../python /product/opt/tvm; \
+    expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
+
+FROM image AS with-tvm
+ARG REPROKIT_APT
+COPY --from=tvm /product/ /
+# pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was
+# compiled calls nothing of it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    expect 'libraries that libtvm.so does not find' 0 "$(ldd /opt/tvm/build/libtvm.so | grep -c 'not found')"; \
+    expect tvm 0.8.0 "$(python3 -c 'import tvm; print(tvm.__version__)')"; \
+    expect numpy 1.19.5 "$(python3 -c 'import numpy; print(numpy.__version__)')"; \
+    expect 'libcublas in libtvm.so' 1 "$(ldd /opt/tvm/build/libtvm.so | grep -c libcublas.so)"; \
+    expect 'libcudnn in libtvm.so' 1 "$(ldd /opt/tvm/build/libtvm.so | grep -c libcudnn.so)"; \
+    for backend in llvm cuda; do \
+        expect "tvm.runtime.enabled $backend" 1 "$(python3 -c 'import sys, tvm; print(int(tvm.runtime.enabled(sys.argv[1])))' "$backend")"; \
+    done
+
+# pitfall missing-python-package
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    for module in cloudpickle nltk pandas scipy sklearn xgboost tvm.relay tvm.auto_scheduler tvm.contrib.graph_executor; do \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+    done
+
+ENV TORCH_CUDA_ARCH_LIST="8.0;8.6"
+WORKDIR /workspace

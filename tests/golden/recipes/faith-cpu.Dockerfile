@@ -1,0 +1,109 @@
+# faith, variant cpu
+ARG BASE=debian:11
+ARG REPROKIT_GIT=https://
+ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
+FROM ${BASE} AS base
+ARG REPROKIT_APT
+
+ENV LANG=C.UTF-8
+# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect distribution debian:11 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+
+FROM base AS git
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /home/boyuan/verification_tianqi; cd /home/boyuan/verification_tianqi; \
+    git init -q; git remote add origin https://github.com/BoyuanFeng/Faith; \
+    git fetch -q --depth 1 origin a5b894ff13014b02209e429933bd6ac027005fda || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q a5b894ff13014b02209e429933bd6ac027005fda; \
+    expect 'commit of faith' a5b894ff13014b02209e429933bd6ac027005fda "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+
+FROM base AS image
+ARG REPROKIT_APT
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block apt: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libgomp1; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for package in libgomp1; do \
+        expect "$package" installed "$(dpkg-query -W -f '${db:Status-Status}' "${package%%=*}")"; \
+    done
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.9 python3.9-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    python3.9 -m venv /opt/venv
+# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.9 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set --; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        numpy==1.19.5 \
+        scikit-learn==1.0.2 \
+        scipy==1.5.4 \
+        xgboost==1.5.2; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect numpy 1.19.5 "$(found numpy)"; \
+    expect scikit-learn 1.0.2 "$(found scikit-learn)"; \
+    expect scipy 1.5.4 "$(found scipy)"; \
+    expect xgboost 1.5.2 "$(found xgboost)"; \
+    python3 -m pip check --disable-pip-version-check
+
+COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    printf '%s\n' /home/boyuan/verification_tianqi/autotuner > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"; \
+    for path in /home/boyuan/verification_tianqi/autotuner; do \
+        expect "$path" 'on sys.path' "$(python3 -c 'import sys; print("on sys.path" if sys.argv[1] in sys.path else "not on sys.path")' "$path")"; \
+    done
+
+# pitfall missing-python-package
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for module in sklearn xgboost cost_model code_generator expert_knowledge_metafile; do \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+    done
+
+WORKDIR /workspace

@@ -1,0 +1,195 @@
+# faith, variant cuda-debian
+ARG BASE=debian:12
+ARG REPROKIT_GIT=https://
+ARG REPROKIT_WHEELS=
+ARG REPROKIT_APT=
+FROM ${BASE} AS base
+ARG REPROKIT_APT
+
+ENV LANG=C.UTF-8
+# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates bash; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect distribution debian:12 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+# pitfall readme-prints-nothing: os.system("cmd &> log") empties the log and runs cmd in the background under dash.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    ln -sf bash /bin/sh; \
+    expect sh bash "$(sh -c 'echo "${BASH:+bash}"')"
+
+FROM base AS git
+ARG REPROKIT_APT
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
+# the locked commits.
+ARG REPROKIT_GIT
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
+# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /home/boyuan/verification_tianqi; cd /home/boyuan/verification_tianqi; \
+    git init -q; git remote add origin https://github.com/BoyuanFeng/Faith; \
+    git fetch -q --depth 1 origin a5b894ff13014b02209e429933bd6ac027005fda || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q a5b894ff13014b02209e429933bd6ac027005fda; \
+    expect 'commit of faith' a5b894ff13014b02209e429933bd6ac027005fda "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +; \
+    chmod -R a+rwX .
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /home/boyuan/verification_tianqi/cutlass; cd /home/boyuan/verification_tianqi/cutlass; \
+    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
+    git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include tools/util/include examples/common; \
+    expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
+    for path in CMakeLists.txt include tools/util/include examples/common; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    find . -name .git -prune -exec rm -rf {} +
+
+FROM base AS image
+ARG REPROKIT_APT
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    python3.11 -m venv /opt/venv
+# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+# contrib and non-free are asked of the main archive only: the security archive lists a libcuda1 there that cannot be
+# downloaded. The links to Debian's own driver are taken away: a container gets the driver of its host, and a second
+# libcuda.so.1 of another version beside it would fail to initialise. The pinned compiler is what nvcc finds on PATH.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
+        [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite( |$)/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
+    done; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-11; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
+    ldconfig
+ENV CUDA_HOME=/usr
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
+# than it knows, and is no use without one.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
+    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
+    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
+    rm -r "$probe"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+ARG REPROKIT_WHEELS
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set --; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        torch==1.13.1 \
+        ninja==1.11.1 \
+        numpy==1.23.5 \
+        scikit-learn==1.2.2 \
+        scipy==1.10.1 \
+        setuptools==65.7.0 \
+        xgboost==1.7.6; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect torch 1.13.1 "$(found torch)"; \
+    expect ninja 1.11.1 "$(found ninja)"; \
+    expect numpy 1.23.5 "$(found numpy)"; \
+    expect scikit-learn 1.2.2 "$(found scikit-learn)"; \
+    expect scipy 1.10.1 "$(found scipy)"; \
+    expect setuptools 65.7.0 "$(found setuptools)"; \
+    expect xgboost 1.7.6 "$(found xgboost)"; \
+    python3 -m pip check --disable-pip-version-check
+
+# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 1.13.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 11.7 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-11 g++-11 libc6-dev python3.11-dev; \
+    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
+# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
+# pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect gcc 11 "$(gcc -dumpfullversion)"; \
+    expect g++ 11 "$(c++ -dumpfullversion)"; \
+    expect ninja runnable "$(ninja --version >&2 && echo runnable)"; \
+    expect Python.h present "$(test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" && echo present)"; \
+    expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
+
+COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
+# COPY gives the folder itself a mode of its own.
+RUN chmod a+rwx /home/boyuan/verification_tianqi
+
+# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
+# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    cd /home/boyuan/verification_tianqi/cutlass; \
+    expect cutlass/cutlass.h present "$(test -s include/cutlass/cutlass.h && echo present)"; \
+    if [ -e include/cutlass/version.h ]; then \
+        version="$(sed -n 's/^#define CUTLASS_\(MAJOR\|MINOR\|PATCH\) *\([0-9][0-9]*\).*/\2/p' include/cutlass/version.h | paste -sd .)"; \
+    else \
+        version="$(sed -n 's/^project(CUTLASS VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"; \
+    fi; \
+    expect cutlass 2.9.0 "$version"
+
+# pitfall missing-python-package
+# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    stubs="$(mktemp -d)"; \
+    [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
+    export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
+    for module in scipy sklearn torch.utils.cpp_extension xgboost; do \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+    done
+
+ENV TORCH_CUDA_ARCH_LIST="8.0;8.6"
+WORKDIR /workspace
