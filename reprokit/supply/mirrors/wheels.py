@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from urllib.parse import SplitResult, urlsplit
 
-from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.mirrors.lookup import ACCEPT, Lookup, NotThere
 from reprokit.supply.mirrors.measured import Measures
@@ -16,7 +16,8 @@ from reprokit.supply.redact import redact
 from reprokit.supply.want import Want
 
 _ATTEMPTS = 3
-_PAUSE_S = 1.0  # before the second attempt, doubled before the third
+_PAUSE_S = 1.0  # before the second attempt, twice that before the third
+_NOT_THERE = (403, 404, 410)  # object stores that hold an index say 403 of what they have not
 _MOST = 64 << 20  # bytes; the largest page of a public index has some 10 MB
 
 
@@ -67,22 +68,22 @@ class WheelPlaces:
     def _get(self, url: str) -> tuple[bytes, str]:
         with self._lock:
             self._client = self._client or self._new_client()
-        for attempt in range(_ATTEMPTS):
+        attempt = 1
+        while True:
             try:
                 return _page(self._client, url)
             except Refusal as refusal:
-                if not refusal.again or attempt == _ATTEMPTS - 1:
+                if not refusal.again or attempt == _ATTEMPTS:
                     raise OSError(refusal.why) from None
-                time.sleep(_PAUSE_S * 2**attempt)
-        raise AssertionError("unreachable")
+            time.sleep(_PAUSE_S * attempt)
+            attempt += 1
 
 
 def _page(client: Client, url: str) -> tuple[bytes, str]:
     with client.ask(url, {"Accept": ACCEPT}) as answer:
-        if answer.status in (404, 410):
+        if answer.status in _NOT_THERE:
             raise NotThere(url)
-        if answer.status != 200:
-            raise Refusal(f"HTTP {answer.status}", again=answer.status >= 500)
+        judge(answer.status, answer.headers, 0, None, time.time())
         body = bytearray()
         while block := answer.read():
             body += block

@@ -175,6 +175,16 @@ def test_an_index_that_fails_is_left_for_this_run_and_named(
     assert (error.value.message, error.value.where) == (f"{WHEEL.name}: HTTP 500", f"{root}/broken")
 
 
+@pytest.mark.parametrize("status", [403, 404, 410])
+def test_an_index_without_the_project_is_asked_for_the_next_one(host: Host, upstream: Upstream, status: int):
+    upstream.answers |= {"/simple/p/": (status, {}, b""), "/simple/q/": (200, {}, page("q-1-py3-none-any.whl"))}
+    places = host(f"http://127.0.0.1:{upstream.port}/simple")
+    other = Want("wheels", "q-1-py3-none-any.whl", A, 1, {"name": "q", "version": "1", "file": "q-1-py3-none-any.whl"})
+    assert list(places.urls(WHEEL)) == []
+    assert len(list(places.urls(other))) == 1
+    assert not places.silent(WHEEL)
+
+
 def test_an_index_with_credentials(host: Host, upstream: Upstream):
     upstream.answers["/simple/p/"] = (200, {}, page(WHEEL.name))
     host.pip = PipSettings(f"http://me:p%40ss@127.0.0.1:{upstream.port}/simple")
