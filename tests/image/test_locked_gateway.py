@@ -6,9 +6,12 @@ import hashlib
 import io
 import json
 import tarfile
+import threading
 import uuid
 import zipfile
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,7 +27,7 @@ from reprokit.image.render import Rendered, render
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import AptPackage, PlainFile
 from reprokit.supply.offer import Offer
-from reprokit.supply.policy import locked
+from reprokit.supply.policy import Policy, locked, pass_all
 from reprokit.supply.store import Store
 
 from .conftest import can_buildkit, rendered
@@ -33,6 +36,7 @@ pytestmark = pytest.mark.engine
 
 # What the blocks of these builds install.
 PACKAGES = "ca-certificates curl tree unzip xz-utils"
+LOCKED = locked("paper:v")
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +115,8 @@ class Builds:
         self.engine, self.base, self.store, self.offer = engine, base, store, offer
         self.name = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
 
-    def __call__(self, made: Rendered, kind: str = "classic") -> tuple[list[Event], Gateway]:
-        with Gateway(self.store, self.offer, locked("paper:v")) as gateway:
+    def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
+        with Gateway(self.store, self.offer, policy) as gateway:
             plan = Plan(
                 self.name, made, self.base.image_id, self.base.name, self.offer.arguments(),
                 gateway.build_arguments(), {"org.example.test": "1"},
@@ -205,3 +209,28 @@ def test_other_bytes_than_the_recipe_names_stop_the_build(builds: Builds, files,
     assert isinstance(events[-1], Failed) and events[-1].block == "files"
     wanted = f"reprokit: block files: expected sha256 of weights.bin {'0' * 64}, found {files[0].sha256}"
     assert any(wanted in line for line in said)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The address of a server that has one file, `weights.bin`."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/weights.bin").write_text("of the authors' server")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_without_a_lock_the_files_addresses_are_tried_in_order(builds: Builds, served: str, tmp_path: Path, inside):
+    builds.offer = Offer(apt=builds.offer.apt)
+    urls = [f"{served}/gone/weights.bin", f"{served}/weights.bin"]
+    made = render(
+        target(tmp_path, files=[{"name": "weights.bin", "urls": urls, "path": "/opt/w.bin"}], blocks=["files"])
+    )
+    events, gateway = builds(made, policy=pass_all)
+    assert isinstance(events[-1], Built), events[-10:]
+    assert inside(builds.name, "cat /opt/w.bin") == "of the authors' server"
+    assert gateway.hosts == {"127.0.0.1": 2}
