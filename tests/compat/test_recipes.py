@@ -88,15 +88,6 @@ def test_old_projects_with_a_new_cmake() -> None:
         assert found(stack_of(variant(pins={"cmake": cmake}, sources=[source]))) == severity
 
 
-def test_a_project_that_newer_compilers_refuse() -> None:
-    source = {"name": "taco", "git": "https://github.com/tensor-compiler/taco", "commit": "0" * 40, "path": "/src/taco"}
-    for gcc, severity in (("10", None), ("12", "error"), ("14.2", "error")):
-        stack = stack_of(variant(pins={"gcc": gcc}, sources=[{**source, "submodules": True}]))
-        assert found(stack).get("project-gcc") == severity
-    (clash,) = [f for f in evaluate(bundled(), stack) if f.rule == "project-gcc"]
-    assert clash.nearest == ("gcc=11",)
-
-
 def test_wheels_must_be_exact_in_a_recipe() -> None:
     assert found(stack_of(variant(pins={"torch": "2.1"}, purpose="import"))) == {"unpinned": "warning"}
     assert found(stack_of(variant(pins={"torch": "2.1.0"}, purpose="import"))) == {}

@@ -85,7 +85,6 @@ RULES: tuple[Rule, ...] = (
     Rule("flash-attn-same-cuda", flash_attn.same_cuda, ("flash_attn", "torch", "cuda"), COMPILE),
     Rule("flash-attn-python", flash_attn.python, ("flash_attn", "python")),
     Rule("flash-attn-gpu", flash_attn.gpu, ("flash_attn", "cuda"), CODE),
-    Rule("project-gcc", projects.gcc, ("gcc",), COMPILE),
     Rule("submodules", projects.submodules, (), COMPILE),
     Rule("memory", host.memory),
     Rule("disk", host.disk),
