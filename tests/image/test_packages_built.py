@@ -168,10 +168,12 @@ def test_atoffer_without_a_gpu(forge: Forge, build: Build, inside):
     files = {
         "script/eva_C_search_script/search3_ours.py": SEARCH,
         "script/eva_D_cost_analysis_script/D2_search_cost.py": OVERHEAD,
+        "src/syncfree_attention.cu": "// a kernel\n",
     }
     commit = forge.publish("anonymousforAD-pap534/AE-SC24-AToffer", files)
-    variant = yaml.safe_load(recipe_file("atoffer").read_text(encoding="utf-8"))["variants"]["cpu"]
-    variant["sources"][0]["commit"] = commit
+    variants = yaml.safe_load(recipe_file("atoffer").read_text(encoding="utf-8"))["variants"]
+    # With the sources of the variant cuda: one repository at two places, one inside the other.
+    variant = {**variants["cpu"], "sources": [{**s, "commit": commit} for s in variants["cuda"]["sources"]]}
     # torch, pandas and matplotlib are 1 GB, and what is run here needs none of them.
     variant["pins"].pop("torch")
     variant["wheels"] = [wheel for wheel in variant["wheels"] if wheel.startswith("numpy")]
@@ -179,6 +181,9 @@ def test_atoffer_without_a_gpu(forge: Forge, build: Build, inside):
     done = build({"variants": {"v": variant}})
     assert done.returncode == 0, done.stderr
     image = f"reprokit/{done.args[-1]}:v"
+
+    kernels = "/opt/atoffer/src/syncfree_attention.cu /opt/atoffer/artifact/src/syncfree_attention.cu"
+    assert inside(image, f"cat {kernels}; ls /opt/atoffer") == "// a kernel\n// a kernel\nartifact\nsrc\n"
 
     recipe = load_recipe("atoffer")
     encoder, search = recipe.smoke[0], recipe.smoke[2]
