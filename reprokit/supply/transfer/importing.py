@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from reprokit.supply.transfer.repository import unpack
 from reprokit.supply.transfer.stream import Reader, Watch
 
 Say = Callable[[str], None]
+_PUBLISHERS = 8  # each waits for the disk to sync its file
 
 
 @dataclass
@@ -67,10 +69,9 @@ def take_in(
         refuse_foreign_names(images, archive)
 
         found = Imported(manifest)
-        for entry, path in staged.items():
-            if isinstance(entry, File):
-                store.publish(path, entry.sha256)
-                found.files += 1
+        files = [(path, entry.sha256) for entry, path in staged.items() if isinstance(entry, File)]
+        with ThreadPoolExecutor(_PUBLISHERS) as pool:
+            found.files = sum(1 for _ in pool.map(lambda each: store.publish(*each), files))
         for commit, folder in folders.items():
             found.repositories += _publish(folder, commit, store)
         found.strange = carried.put(recipes, store) if recipes else carried.compare(store)
