@@ -215,7 +215,7 @@ def test_other_bytes_than_the_recipe_names_stop_the_build(builds: Builds, files,
 def served(tmp_path: Path) -> Iterator[str]:
     """The address of a server that has one file, `weights.bin`."""
     (tmp_path / "served").mkdir()
-    (tmp_path / "served/weights.bin").write_text("of the authors' server")
+    (tmp_path / "served/weights.bin").write_text("of the authors' server\n")
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -232,5 +232,5 @@ def test_without_a_lock_the_files_addresses_are_tried_in_order(builds: Builds, s
     )
     events, gateway = builds(made, policy=pass_all)
     assert isinstance(events[-1], Built), events[-10:]
-    assert inside(builds.name, "cat /opt/w.bin") == "of the authors' server"
+    assert inside(builds.name, "cat /opt/w.bin") == "of the authors' server\n"
     assert gateway.hosts == {"127.0.0.1": 2}
