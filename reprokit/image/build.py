@@ -140,6 +140,8 @@ class _Build:
         with Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder) as gateway:
             self.traffic(gateway)
             end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch).go()
+            if gateway.refused:
+                self.say(f"refused, and built all the same: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
         seconds = time.monotonic() - self.started
         return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, tuple(found))

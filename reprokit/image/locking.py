@@ -173,7 +173,8 @@ class Locker:
             return ()
         from reprokit.supply.lock.conda import lock_conda  # its solver is an extra that few recipes need
 
-        return lock_conda(variant.conda, variant.conda_channels, self.mirrors, platform, self.say)
+        cuda = variant.pins.get("cuda", "")
+        return lock_conda(variant.conda, variant.conda_channels, self.mirrors, platform, self.say, cuda)
 
 
 def data_of(

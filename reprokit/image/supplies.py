@@ -16,6 +16,7 @@ from reprokit.supply.fetch.pool import Fetched, fetch_all, is_here
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.apt import successors
+from reprokit.supply.lock.conda import require_rattler
 from reprokit.supply.lock.drift import dropped
 from reprokit.supply.lock.model import AptPackage, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
@@ -57,6 +58,8 @@ class Supplier:
         With `drift`, what is there now stands in for apt packages that no mirror has any more; without, they are an
         error that names the ways out.
         """
+        if lock.conda:
+            require_rattler()
         now: VariantLock = lock
         drifted: tuple[str, ...] = ()
         try:
