@@ -23,9 +23,10 @@ lint: ## Run ruff, mypy and shellcheck
 	$(PYTHON_ENV) -m mypy
 	.venv/bin/shellcheck .ci/setup.sh .ci/run
 
-bench: ## Measure reprokit's own start-up, check and build times as ratios
+bench: ## Measure reprokit's own start-up, check, build and download times as ratios
 	@$(SETUP) demo
 	$(PYTHON_ENV) tests/performance/measure.py
+	$(PYTHON_ENV) tests/performance/fetch.py
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
