@@ -26,6 +26,8 @@ from .registry import Registry
 from .test_base import NoRegistry
 
 engine_test = pytest.mark.engine
+# What is measured of registries is kept in the user's store.
+pytestmark = pytest.mark.usefixtures("home")
 BOOKWORM = Release("debian", "12", "bookworm")
 
 
@@ -113,7 +115,7 @@ def test_a_debian_by_digest_is_never_the_bootstrapped_one(store):
         locked_base(engine, Base(reference="debian:12", digest=f"sha256:{'0' * 64}"), store, lambda line: None)
 
 
-def test_two_locks_have_two_images(store, monkeypatch, home):
+def test_two_locks_have_two_images(store, monkeypatch):
     engine = NoRegistry()
 
     def make(_engine, release, locked, _store, say):
@@ -193,7 +195,7 @@ def test_the_locked_base_is_as_old_as_its_packages(engine, bookworm):
     assert [m.name for m in members if m.mtime > newest and m.name != "etc"] == []
 
 
-def test_a_package_that_is_not_in_the_store(store, home, engine):
+def test_a_package_that_is_not_in_the_store(store, engine):
     with pytest.raises(SourceError, match="liba 1 is not in the store"):
         bootstrap_locked(engine, BOOKWORM, bootstrap(package("liba")), store, lambda line: None)
 
