@@ -19,7 +19,6 @@ from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
-from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.want import Want
 
 from .conftest import QUICK, Fetch, Here, content, want
@@ -161,21 +160,24 @@ def test_two_processes_share_a_download(fetch: Fetch, server: Server):
         go_on.wait(30)
         return whole(DATA)(request)
 
-    wanted = want(DATA, server.url("/f", slow))
-    first = threading.Thread(target=fetch, args=(wanted,), kwargs={"settings": Settings()})
-    first.start()
-    assert begun.wait(30)
-    second = Fetch(fetch.store)
-    waiting = threading.Thread(target=lambda: results.append(second(wanted)))
-    results: list[object] = []
-    waiting.start()
-    while not second.lines:
-        time.sleep(0.01)
-    go_on.set()
-    first.join(30)
-    waiting.join(30)
-    assert "another process fetches it" in second.lines[0] and len(server.requests["/f"]) == 1
-    assert results[0].bytes == 0 and results[0].stored_bytes == len(DATA)  # type: ignore[attr-defined]
+    url = server.url("/f", slow)
+    code = f"""
+import sys
+sys.path.insert(0, "tests")
+from supply.fetch.conftest import *
+Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings())
+"""
+    command = [sys.executable, "-c", code, str(fetch.store.root), url]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as other:
+        assert begun.wait(30)
+
+        def told(line: str) -> None:
+            assert "another process fetches it" in line
+            go_on.set()
+
+        done = fetch_all([want(DATA, url)], fetch.store, fetch.places, say=told)
+    assert other.returncode == 0 and len(server.requests["/f"]) == 1
+    assert (done.bytes, done.stored_bytes) == (0, len(DATA))
     assert fetch.has(DATA) and fetch.left_over() == []
 
 
