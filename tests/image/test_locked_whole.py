@@ -118,15 +118,20 @@ def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
 def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_path: Path):
     desk.run("fetch", desk.recipe)
     assert "0 B from outside" in desk.run("fetch", desk.recipe)
+    # Built from what was carried to another store, as on a node that never reached anything.
+    desk.run("store", "export", desk.recipe, "-o", "carried.tar.zst")
+    node = {"REPROKIT_HOME": str(desk.root / "node"), "http_proxy": "", "https_proxy": ""}
     other = OtherEngine(short_path, short_path / "data", storage="overlay2")
     try:
         route = other.inside(["cat", "/proc/net/route"]).stdout.splitlines()
         assert len(route) == 1, "the engine's network has a way out"
-        said = desk.run("build", "--offline", desk.recipe, inside=other, http_proxy="", https_proxy="")
+        assert " 2 repositories" in desk.run("store", "import", "carried.tar.zst", inside=other, **node)
+        said = desk.run("build", "--offline", desk.recipe, inside=other, **node)
         assert f"{desk.image} built in" in said
         labels = other.connect().image(desk.image)["Config"]["Labels"]
         assert len(labels["reprokit.lock"]) == 64 and "reprokit.drift" not in labels
-        seen = desk.run("run", desk.recipe, "--", "sh", "-c", LOOK, inside=other)
+        seen = desk.run("run", desk.recipe, "--", "sh", "-c", LOOK, inside=other, **node)
+        assert "all good" in desk.run("store", "verify", inside=other, **node)
     finally:
         other.stop()
     assert seen.startswith("top.txtleaf.txtnotes of the paper\n") and "1.16.0" in seen and "tree v" in seen
