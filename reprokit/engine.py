@@ -156,6 +156,17 @@ class Engine:
         with _translated():
             return self.api.containers(all=True, filters={"label": labels})
 
+    def create_closed_network(self, name: str) -> str:
+        """A network without a way out; returns the address that this host has in it. One of this name is replaced."""
+        with _translated(where=name):
+            self.remove_network(name)
+            self.api.create_network(name, driver="bridge", internal=True, labels={LABEL: "build"})
+            return self.api.inspect_network(name)["IPAM"]["Config"][0]["Gateway"]
+
+    def remove_network(self, name: str) -> None:
+        with _translated(where=name), contextlib.suppress(docker.errors.NotFound):
+            self.api.remove_network(name)
+
     def container(self, name: str) -> dict[str, Any] | None:
         """The container as the engine describes it, or None where it has none of that name."""
         with _translated():

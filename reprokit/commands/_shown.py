@@ -28,7 +28,7 @@ def say(*lines: str) -> None:
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """Tell what is yielded the bytes done and to be done: a bar, or a line every few seconds without a terminal."""
-    from reprokit.image.progress import size
+    from reprokit.figures import size
 
     if not sys.stderr.isatty():
         told = [time.monotonic()]

@@ -29,14 +29,13 @@ def lock(
 ) -> None:
     """Resolve everything that recipes take in, and write it beside them."""
     from reprokit.errors import UsageError
-    from reprokit.recipe.find import recipe_names, targets
+    from reprokit.recipe.find import current_targets, recipe_names
 
     names = names or []
     if not names and not check:
         raise UsageError("name what to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes")
-    wanted = [t for name in names or recipe_names() for t in targets(name)]
     # The authors' own stacks are there to be checked: nothing of them is built, so nothing is locked unasked.
-    wanted = [t for t in wanted if not t.variant.historic or t.label in names]
+    wanted = current_targets(names or recipe_names())
     if check:
         _check(wanted, bool(names))
     else:
@@ -104,7 +103,7 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
 
 
 def _counted(lock: VariantLock) -> str:
-    from reprokit.image.progress import size
+    from reprokit.figures import size
     from reprokit.supply.want import of_variant
 
     total = sum(want.size for want in of_variant(lock))

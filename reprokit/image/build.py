@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image import run
 from reprokit.image.base import resolve_base
+from reprokit.image.enclosure import HOST, Network, enclosure
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
@@ -131,15 +133,25 @@ class _Build:
         fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
         return inputs
 
+    def network(self, inputs: Inputs, closed: bool) -> AbstractContextManager[Network]:
+        """Where the build runs. BuildKit knows no network but the host's and none."""
+        if closed and self.options.builder == "classic":
+            return enclosure(self.engine, self.target.label, inputs.base.image_id, self.say)
+        return nullcontext(HOST)
+
     def run(self, inputs: Inputs) -> BuildResult:
         self.say(f"base {inputs.base.described}")
         if inputs.described:
             self.say(f"from the store: {inputs.described}")
         recorder = Recorder() if self.options.record else None
-        policy = locked(self.target.label) if inputs.lock and not recorder else pass_all
-        with Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder) as gateway:
+        closed = inputs.lock is not None and recorder is None
+        policy = locked(self.target.label) if closed else pass_all
+        with (
+            self.network(inputs, closed) as network,
+            Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder, network.address) as gateway,
+        ):
             self.traffic(gateway)
-            end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch).go()
+            end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch, network.name).go()
             if gateway.refused:
                 self.say(f"refused, and built all the same: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()

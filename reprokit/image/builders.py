@@ -20,7 +20,7 @@ class Plan:
     """A build: the Dockerfile, what the image is called, and what it is built with.
 
     `proxies` are the predefined arguments that lead to the gateway; they hold its password. `base_id` and `base_name`
-    are the same image: the classic builder takes ids, BuildKit only names.
+    are the same image: the classic builder takes ids, BuildKit only names. `network` is the engine's name of it.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Plan:
     proxies: Mapping[str, str]
     labels: Mapping[str, str]
     no_cache: bool = False
+    network: str = "host"
 
 
 def base_argument(plan: Plan, base: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ class Classic:
             context,
             tag=plan.name,
             buildargs={**plan.arguments, **plan.proxies, **base_argument(plan, plan.base_id)},
-            network_mode="host",
+            network_mode=plan.network,
             nocache=plan.no_cache,
             rm=True,
             forcerm=True,

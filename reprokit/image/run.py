@@ -91,10 +91,18 @@ class Run:
     """One build by one builder."""
 
     def __init__(
-        self, engine: Engine, target: Target, options: Options, inputs: Inputs, gateway: Gateway, watch: Watch
+        self,
+        engine: Engine,
+        target: Target,
+        options: Options,
+        inputs: Inputs,
+        gateway: Gateway,
+        watch: Watch,
+        network: str = "host",
     ) -> None:
         self.engine, self.target, self.options = engine, target, options
         self.inputs, self.gateway, self.watch = inputs, gateway, watch
+        self.network = network
         self.log = Log(target)
         self.extractors: dict[int, Extractor] = {}
         self.step = 0
@@ -131,6 +139,7 @@ class Run:
             proxies=self.gateway.build_arguments(),
             labels=self.labels,
             no_cache=self.options.no_cache,
+            network=self.network,
         )
         events = builder(self.options.builder, self.engine).run(plan)
         try:

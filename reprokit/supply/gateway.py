@@ -45,16 +45,18 @@ class Gateway:
         policy: Policy = pass_all,
         archives: Container[str] = (),
         recorder: Recorder | None = None,
+        address: str = "127.0.0.1",
     ) -> None:
         """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
 
-        `recorder` is told of every file that passes over plain HTTP.
+        `recorder` is told of every file that passes over plain HTTP; `address` is this host's, where it listens.
         """
         self.store = store
         self.offer = offer
         self.policy = policy
         self.archives = archives
         self.recorder = recorder
+        self.address = address
         self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
@@ -84,7 +86,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address for `http_proxy`. It holds the password: keep it out of logs (see `hide`)."""
-        return f"http://reprokit:{self._token}@127.0.0.1:{self._server.server_port}"
+        return f"http://reprokit:{self._token}@{self.address}:{self._server.server_port}"
 
     def hide(self, text: str) -> str:
         """`text` without the gateway's password."""
@@ -146,7 +148,7 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__((gateway.address, 0), Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is not worth a traceback on the user's terminal."""

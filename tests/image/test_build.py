@@ -75,9 +75,9 @@ def test_the_gateway_is_there_in_a_build_and_nowhere_after(builds, engine, insid
 
 
 def _noting(init, urls: list[str]):
-    def noting(self, engine, target, options, inputs, gateway: Gateway, watch) -> None:
+    def noting(self, engine, target, options, inputs, gateway: Gateway, *more) -> None:
         urls.append(gateway.url)
-        init(self, engine, target, options, inputs, gateway, watch)
+        init(self, engine, target, options, inputs, gateway, *more)
 
     return noting
 
