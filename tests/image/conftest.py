@@ -9,8 +9,11 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -168,3 +171,13 @@ def short_path() -> Iterator[Path]:
     # A socket's path has room for 107 characters; pytest's own folders are longer.
     with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory) -> Iterator[tuple[Path, int]]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "notes.txt").write_text("notes of the paper\n")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, server.server_port
+    server.shutdown()

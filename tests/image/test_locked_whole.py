@@ -5,14 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-import sys
-import threading
-import uuid
 from collections.abc import Iterator
-from functools import partial
 from hashlib import sha256
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -20,7 +14,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 
-from .forge import Forge
+from .desk import Desk
 from .other_engine import OtherEngine
 
 pytestmark = [
@@ -28,21 +22,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root"),
 ]
 
-RECIPE = """\
-name: {name}
-paper: {{title: T, venue: V, year: 2020, licence: MIT}}
-variants:
-  v:
-    base: debian:12
-    pins: {{distro: "debian:12", python: "3.11"}}
-    blocks: [apt, python, wheels, git, files]
-    apt: [tree]
-    wheels: ["six==1.16.0"]
-    sources:
-      - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
-    files:
-      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes.txt}}
-"""
 LOOK = """
 cat /opt/top/top.txt /opt/top/3rd/leaf.txt /opt/notes.txt; tree --version
 python3 -c "import six; print(six.__version__)"
@@ -51,47 +30,6 @@ grep -rl reprokit.invalid /etc /root /opt /var /usr/local 2>/dev/null
 ls -A /tmp /var/lib/apt/lists
 cat /etc/apt/sources.list.d/* /etc/apt/sources.list 2>/dev/null | grep -c reprokit || true
 """
-
-
-class Desk:
-    """A folder with a recipe, a home of its own, and what the recipe takes in."""
-
-    def __init__(self, root: Path, port: int) -> None:
-        self.root = root
-        self.forge = Forge(root / "forge")
-        self.forge.commit("lib/leaf", "leaf.txt")
-        commit = self.forge.commit("team/top", "top.txt", submodule="lib/leaf")
-        for name in ("lib/leaf", "team/top"):  # from here on neither commit is the head of a branch
-            self.forge.commit(name, "new.txt")
-        self.recipe = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
-        self.image = f"reprokit/{self.recipe}:v"
-        (root / "recipes").mkdir()
-        self.file = root / "recipes" / f"{self.recipe}.yaml"
-        self.file.write_text(RECIPE.format(name=self.recipe, commit=commit, port=port))
-        self.lock = self.file.with_suffix(".lock.yaml")
-        self.environment = {**os.environ, **self.forge.settings, "REPROKIT_HOME": str(root / "home")}
-
-    def run(self, *words: str, code: int = 0, inside: OtherEngine | None = None, **more: str) -> str:
-        """`reprokit WORDS`; its output and errors."""
-        command = [sys.executable, "-m", "reprokit", *words]
-        options = {"cwd": self.root, "env": {**self.environment, **more}}
-        if inside:
-            options["env"]["DOCKER_HOST"] = inside.address
-            done = inside.inside(command, **options)
-        else:
-            done = subprocess.run(command, capture_output=True, text=True, **options)
-        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Iterator[tuple[Path, int]]:
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "notes.txt").write_text("notes of the paper\n")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield folder, server.server_port
-    server.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,59 @@
+"""A recipe that takes in something of each kind, and the folder that its user works in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from .forge import Forge
+from .other_engine import OtherEngine
+
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2020, licence: MIT}}
+variants:
+  v:
+    base: debian:12
+    pins: {{distro: "debian:12", python: "3.11"}}
+    blocks: [apt, python, wheels, git, files]
+    apt: [tree]
+    wheels: ["six==1.16.0"]
+    sources:
+      - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
+    files:
+      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes.txt}}
+"""
+
+
+class Desk:
+    """A folder with a recipe, a home of its own, and what the recipe takes in."""
+
+    def __init__(self, root: Path, port: int) -> None:
+        self.root = root
+        self.forge = Forge(root / "forge")
+        self.forge.commit("lib/leaf", "leaf.txt")
+        commit = self.forge.commit("team/top", "top.txt", submodule="lib/leaf")
+        for name in ("lib/leaf", "team/top"):  # from here on neither commit is the head of a branch
+            self.forge.commit(name, "new.txt")
+        self.recipe = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
+        self.image = f"reprokit/{self.recipe}:v"
+        (root / "recipes").mkdir()
+        self.file = root / "recipes" / f"{self.recipe}.yaml"
+        self.file.write_text(RECIPE.format(name=self.recipe, commit=commit, port=port))
+        self.lock = self.file.with_suffix(".lock.yaml")
+        self.environment = {**os.environ, **self.forge.settings, "REPROKIT_HOME": str(root / "home")}
+
+    def run(self, *words: str, code: int = 0, inside: OtherEngine | None = None, **more: str) -> str:
+        """`reprokit WORDS`; its output and errors."""
+        command = [sys.executable, "-m", "reprokit", *words]
+        options = {"cwd": self.root, "env": {**self.environment, **more}}
+        if inside:
+            options["env"]["DOCKER_HOST"] = inside.address
+            done = inside.inside(command, **options)
+        else:
+            done = subprocess.run(command, capture_output=True, text=True, **options)
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr

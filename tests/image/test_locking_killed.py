@@ -1,0 +1,43 @@
+"""`reprokit lock`, killed at random moments; REPROKIT_KILLS says how often (4)."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from reprokit.supply.lock.file import read
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep.verify import verify
+
+from .desk import Desk
+
+pytestmark = pytest.mark.engine
+
+QUIETLY = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+KILLS = int(os.environ.get("REPROKIT_KILLS", "4"))
+
+
+def test_no_half_lock_and_no_half_file_is_left(engine, served, tmp_path):
+    desk = Desk(tmp_path, served[1])
+    started = time.monotonic()
+    desk.run("lock", desk.recipe)
+    takes = time.monotonic() - started
+    whole = desk.lock.read_bytes()
+    command = [sys.executable, "-m", "reprokit", "lock", desk.recipe, "--update", "all"]
+    for _ in range(KILLS):
+        if random.random() < 0.5:
+            desk.lock.unlink(missing_ok=True)
+        with subprocess.Popen(command, cwd=desk.root, env=desk.environment, **QUIETLY) as process:
+            time.sleep(random.uniform(0, takes))  # only the moment is random; what is judged is what was left
+            os.killpg(process.pid, signal.SIGKILL)
+        if desk.lock.exists():
+            assert read(desk.lock).variants and desk.lock.read_bytes() == whole
+        assert verify(Store(desk.root / "home" / "store")).bad == ()
+    desk.run("lock", desk.recipe)
+    assert desk.lock.read_bytes() == whole
