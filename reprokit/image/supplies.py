@@ -91,7 +91,7 @@ class Supplier:
 
 
 def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
-    """The apt packages that no mirror has any more."""
-    missing = {failure.want.sha256 for failure in failed.failures if failure.gone}
+    """The apt packages that a mirror has dropped and no other gave. Not every public place answers everywhere."""
+    missing = {f.want.sha256 for f in failed.failures if any(refusal.gone for refusal in f.refusals.values())}
     bootstrap = lock.base.bootstrap.packages if lock.base.bootstrap else ()
     return [package for package in (*bootstrap, *lock.apt) if package.sha256 in missing]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
 
+from reprokit.figures import size
 from reprokit.supply.redact import redact
 
 # Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
@@ -111,8 +112,8 @@ def recipe_lines(downloads: Iterable[Download], hosts: Iterable[str], missing: I
 def _file(file: Download) -> str:
     name = _name(file.url)
     known = f', sha256: "{file.sha256}"' if file.sha256 else ""
-    size = "" if file.size is None else f"  # {file.size / 1e6:.1f} MB"
-    return f'  - {{name: {name}, urls: ["{file.url}"]{known}, path: /opt/{name}}}{size}'
+    about = "" if file.size is None else f"  # {size(file.size)}"
+    return f'  - {{name: {name}, urls: ["{file.url}"]{known}, path: /opt/{name}}}{about}'
 
 
 def _name(url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +13,8 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.supply.lock.file import read, write
+from reprokit.supply.lock.model import VariantLock
 
 from .desk import Desk
 from .other_engine import OtherEngine
@@ -109,3 +111,43 @@ def test_a_stale_lock_is_refused(desk: Desk):
         assert "reprokit lock" in desk.run("build", desk.recipe, code=1)
     finally:
         desk.file.write_text(text)
+
+
+@pytest.fixture
+def changed_lock(desk: Desk) -> Iterator[Callable[[VariantLock], None]]:
+    """Writes the lock with another variant, and the old one again at the end."""
+    whole = read(desk.lock)
+
+    def change(variant: VariantLock) -> None:
+        write(desk.lock, whole.model_copy(update={"variants": {"v": variant}}))
+
+    yield change
+    write(desk.lock, whole)
+
+
+def test_what_every_mirror_has_dropped_is_named_and_drift_takes_what_follows(desk: Desk, engine: Engine, changed_lock):
+    now = read(desk.lock).variants["v"]
+    (tree,) = [package for package in now.apt if package.name == "tree"]
+    old = tree.model_copy(
+        update={"version": "1.0-0", "path": tree.path.replace(tree.version, "1.0-0"), "sha256": "0" * 64}
+    )
+    changed_lock(now.model_copy(update={"apt": tuple(old if p is tree else p for p in now.apt)}))
+    said = desk.run("build", desk.recipe, code=4)
+    assert "apt package tree 1.0-0 is on no mirror any more" in said
+    assert "--update apt" in said and "--drift" in said
+    said = desk.run("build", "--drift", desk.recipe)
+    assert f"tree 1.0-0 -> {tree.version}" in said
+    labels = engine.image(desk.image)["Config"]["Labels"]
+    assert json.loads(labels["reprokit.drift"]) == [f"tree 1.0-0 -> {tree.version}"]
+    assert "is up to date" in desk.run("build", desk.recipe)
+
+
+def test_what_the_lock_does_not_name_is_refused_by_name_and_recorded_on_demand(desk: Desk, served, changed_lock):
+    changed_lock(read(desk.lock).variants["v"].model_copy(update={"files": ()}))
+    address = f"http://127.0.0.1:{served[1]}/notes.txt"
+    said = desk.run("build", desk.recipe, code=1)
+    assert f"undeclared download: {address}" in said and "--record" in said
+    said = desk.run("build", "--record", desk.recipe)
+    found = sha256(b"notes of the paper\n").hexdigest()
+    line = next(line for line in said.splitlines() if "name: notes.txt" in line)
+    assert f'- {{name: notes.txt, urls: ["{address}"], sha256: "{found}"' in line

@@ -111,7 +111,7 @@ def test_the_lines_are_a_recipes():
         "apt: [curl]",
         "files:",
         '  - {name: a_b-1.0.tar.gz, urls: ["http://example.org/releases/a%20b-1.0.tar.gz?x=1"], '
-        f'sha256: "{digest}", path: /opt/a_b-1.0.tar.gz}}  # 2.5 MB',
+        f'sha256: "{digest}", path: /opt/a_b-1.0.tar.gz}}  # 2 MB',
         '  - {name: moved, urls: ["http://example.org/moved/"], path: /opt/moved}',
         "# over TLS, which cannot be read here: `files` with an https:// address, or `sources` where it was git",
         "#   forge.test",
