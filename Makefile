@@ -10,7 +10,7 @@ help: ## Show these targets
 
 demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
 	@$(SETUP) demo
-	.venv/bin/reprokit build fused-attention:cpu
+	.venv/bin/reprokit build --drift fused-attention:cpu
 	.venv/bin/reprokit bench fused-attention:cpu
 
 test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
