@@ -51,7 +51,7 @@ def changed(tmp_path: Path, **fields: object) -> list[str]:
         ({"apt": ["curl", "jq"]}, ["apt"]),
         ({"wheels": ["numpy==1.26.3"]}, ["wheels"]),
         ({"wheel_indexes": ["https://wheels.test/simple"]}, ["wheels"]),
-        ({"sdists": [{"package": "six==1.16.0"}]}, ["wheels"]),
+        ({"wheels": ["numpy==1.26.4", "setuptools==68.2.2"], "sdists": [{"package": "six==1.16.0"}]}, ["wheels"]),
         ({"sources": [source("code", "/opt/code", submodules=True)]}, ["git"]),
         ({"sources": [source("code", "/opt/code", commit="f" * 40)]}, ["git"]),
         ({"sources": [source("code", "/opt/elsewhere")]}, []),

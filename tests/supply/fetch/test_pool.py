@@ -243,7 +243,8 @@ from supply.fetch.conftest import *
 before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (before + 100_000_000, -1))
 Fetch(Store(Path(sys.argv[1])))(Want("files", "big", "{digest}", {size}, {{}}, (sys.argv[2],)))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not ru_maxrss, which counts the process that forked this one.
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), server.url("/f", much)]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
