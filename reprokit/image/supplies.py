@@ -12,7 +12,7 @@ from reprokit.image.locked_base import locked_base, successor_base
 from reprokit.image.render import Rendered
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.git import fetch_git
-from reprokit.supply.fetch.pool import Fetched, fetch_all, is_here
+from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.apt import successors
@@ -39,10 +39,16 @@ class Supplier:
     def files(self, wants: list[Want]) -> Fetched:
         """These files in the store. Raises FetchFailed, EngineError."""
         parallel = self.mirrors.configuration.fetch.parallel
-        # Reading them asks pip for its configuration, which is time that a warm build need not spend.
-        missing = any(not is_here(want, self.store) for want in wants)
-        settings = self.mirrors.settings if missing else None
-        return fetch_all(wants, self.store, self.mirrors, self.watch, self.say, parallel, self.offline, settings)
+        return fetch_all(
+            wants,
+            self.store,
+            self.mirrors,
+            self.watch,
+            self.say,
+            parallel,
+            self.offline,
+            settings=lambda: self.mirrors.settings,
+        )
 
     def commits(self, lock: VariantLock) -> int:
         """Every commit of a lock in the store; how many were not there. Raises SourceError."""

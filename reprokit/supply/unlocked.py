@@ -45,4 +45,5 @@ def fetch_wheels(
     """Have their files in the store. Raises SourceError where one cannot be had any more."""
     from reprokit.supply.fetch.pool import fetch_all
 
-    fetch_all([of_distribution(wheel) for wheel in wheels.wheels], store, mirrors, say=say, settings=mirrors.settings)
+    wants = [of_distribution(wheel) for wheel in wheels.wheels]
+    fetch_all(wants, store, mirrors, say=say, settings=lambda: mirrors.settings)

@@ -49,9 +49,11 @@ def fetch_all(
     say: Callable[[str], None] = lambda line: None,
     parallel: int = 6,
     offline: bool = False,
-    settings: Settings | None = None,
+    settings: Settings | Callable[[], Settings] | None = None,
 ) -> Fetched:
     """Have every file in the store. `watch` and `say` are called in the caller's thread.
+
+    Reading the host's settings takes time: a function that gives them is called only where something is missing.
 
     What can be had is had before an error is raised: FetchFailed (a SourceError) naming what no address gave, or what
     is not here while `offline`; EngineError where the store's file system has no room. Partial files are kept, also on
@@ -62,9 +64,11 @@ def fetch_all(
         missing = [want for want in unique if not is_here(want, store)]
         if missing and offline:
             raise not_here(missing)
-        if missing:
-            check_space(missing, store)
-        pool = _Pool(missing, store, places, say, parallel, settings or Settings())
+        if not missing:
+            return Fetched(0, 0, len(unique), sum(want.size for want in unique))
+        check_space(missing, store)
+        chosen = settings() if callable(settings) else settings or Settings()
+        pool = _Pool(missing, store, places, say, parallel, chosen)
         pool.run(watch)
     asked = {want.sha256 for want in missing} - {want.sha256 for want in pool.found}
     here = [want.size for want in unique if want.sha256 not in asked]
