@@ -38,6 +38,10 @@ variants:
     #     submodules: true
     apt: [g++-12, make]
     # wheels: ["numpy==1.26.4"]   # exact versions; the index is that of your own pip
+    # What is on the index as source only, built inside the image; `wheels` must pin setuptools then.
+    # sdists: [{package: "GPUtil==1.4.0", requires: []}]
+    # Plain files, for the block files. `reprokit lock` learns a checksum that you do not know.
+    # files: [{name: tool.tar.gz, urls: ["https://HOST/tool.tar.gz"], path: /opt/tool, unpack: true}]
     # What is built, in order. Others: BLOCKS.
     # Options stand behind a block: `- python: {system_site_packages: true}`.
     blocks:
@@ -60,11 +64,15 @@ smoke:
   - command: python3 --version
     expect: ^Python 3\\.11
 
+# Files that benchmarks read: fetched for those that name one in `inputs`, and part of no image.
+# data: [{name: graph.zip, urls: ["https://HOST/graph.zip"]}]
+
 # Commands whose output carries figures: run by `reprokit bench`.
 benchmarks:
   example:
     command: python3 -m timeit -n 1000 -r 3 'sum(range(1000))'
     # gpu: true                   # left out where there is no GPU
+    # inputs: [{path: data/graph.zip, data: graph.zip}, {path: data/graph.npz, make: "python3 convert.py"}]
     parse:
       # A line that matches gives one figure, the group `value`. Named groups of `context` lines describe it.
       values:
