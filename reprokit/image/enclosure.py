@@ -6,6 +6,7 @@ network.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -30,12 +31,12 @@ HOST = Network("host", "127.0.0.1")
 
 @contextmanager
 def enclosure(engine: Engine, label: str, image: str, say: Callable[[str], None]) -> Iterator[Network]:
-    """A closed network for the build of `label` (`NAME:VARIANT`), of which one runs at a time.
+    """A closed network for the build of `label` (`NAME:VARIANT`), of which each user runs one at a time.
 
     A firewall may keep containers from this host. So a container of `image` knocks first, and where none is heard the
     build gets the host's network, and its user a line.
     """
-    name = f"reprokit-build-{label.replace(':', '-')}"
+    name = f"reprokit-build-{label.replace(':', '-')}-{os.getuid()}"
     try:
         address = engine.create_closed_network(name)
     except EngineError as error:
