@@ -50,7 +50,8 @@ def enclosure(engine: Engine, label: str, image: str, say: Callable[[str], None]
             say("the build is on the host's network, as containers of a closed one do not reach this host: a firewall?")
             yield HOST
     finally:
-        engine.remove_network(name)
+        with suppress(ReprokitError):  # what stays is replaced by the next build
+            engine.remove_network(name)
 
 
 def _is_heard(engine: Engine, network: str, address: str, image: str) -> bool:
