@@ -16,6 +16,7 @@ SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 COMMON_SOURCES = (
     "ops.cpp",
     "checks.cpp",
+    "structure.cpp",
     "cpu/op.cpp",
     "cpu/select.cpp",
     "cpu/attention_default.cpp",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mask.h"
+#include "structure.h"
 
 namespace fused_attention {
 
@@ -12,6 +13,9 @@ struct Strides {
   int64_t batch, head, row;
 };
 
+// Packed sequences (cu_q not null): q, k, v and out are [1, heads, all rows, head_dim], and sequence b has the rows
+// cu_q[b] to cu_q[b + 1] of q and out, and cu_k[b] to cu_k[b + 1] of k and v. `batch` is then the number of sequences,
+// q_len and k_len are upper bounds of their lengths, and batch strides are zero.
 struct AttentionParams {
   const void* q;  // [batch, heads, q_len, head_dim]
   const void* k;  // [batch, kv_heads, k_len, head_dim]
@@ -23,6 +27,9 @@ struct AttentionParams {
   int head_dim;
   float scale;
   DataType dtype;
+  const int32_t *cu_q, *cu_k;  // [batch + 1], on the device of q; null: not packed
+  Structure structure;         // goes together with `mask`: a key must pass both. In the host's memory
+  const float* alibi;          // [heads] slopes, on the device of q: slope * -|key - row| is added; null: none
 
   // Grouped queries: consecutive query heads share a key/value head.
   FA_HOST_DEVICE int64_t kv_head(int64_t head) const { return head / (heads / kv_heads); }
