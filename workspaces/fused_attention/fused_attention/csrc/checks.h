@@ -1,15 +1,20 @@
 #pragma once
 
-#include "compat.h"
+#include "ops.h"
 
 namespace fused_attention {
 
 // Raises TypeError, ValueError or RuntimeError that names the argument, what it is and what is allowed.
-void check_inputs(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Optional<at::Tensor>& mask,
-                  const Optional<double>& scale);
+// Everything but the values of cu_seqlens, which may lie on another device.
+template <class Sizes>
+void check_arguments(const Arguments& arguments);
+
+// The values of one cu_seqlens, [0, ..., total], in the host's memory. `max_seqlen` zero: not given.
+// Returns the largest length. Raises ValueError.
+int64_t check_offsets(const char* name, const int32_t* offsets, int64_t sequences, int64_t total,
+                      const char* max_name, int64_t max_seqlen);
 
 // Raises RuntimeError where a gradient would be asked for: this version computes the forward pass only.
-void check_no_gradient(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const Optional<at::Tensor>& mask);
+void check_no_gradient(const Arguments& arguments);
 
 }  // namespace fused_attention

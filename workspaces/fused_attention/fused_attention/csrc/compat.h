@@ -32,17 +32,22 @@ template <class T>
 using Optional = c10::optional<T>;
 #endif
 
-// Sizes that may be symbols, so that one set of checks serves tensors and the compiler's traces of them.
+// How the shared code reads a tensor's sizes: of a real tensor as integers, which is fast...
+struct PlainSizes {
+  using Size = int64_t;
+  static Size size(const at::Tensor& t, int64_t dim) { return t.sizes()[dim]; }
+  static Size stride(const at::Tensor& t, int64_t dim) { return t.strides()[dim]; }
+  static at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty(t.sizes(), t.options()); }
+};
+
+// ... and in a compiler's trace as symbols. Older torch traces nothing by meta tensors.
 #if FUSED_ATTENTION_TORCH >= 200
-using Size = c10::SymInt;
-inline Size size_of(const at::Tensor& t, int64_t dim) { return t.sym_sizes()[dim]; }
-inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.sym_strides()[dim]; }
-inline at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty_symint(t.sym_sizes(), t.options()); }
-#else
-using Size = int64_t;
-inline Size size_of(const at::Tensor& t, int64_t dim) { return t.size(dim); }
-inline Size stride_of(const at::Tensor& t, int64_t dim) { return t.stride(dim); }
-inline at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty(t.sizes(), t.options()); }
+struct SymbolicSizes {
+  using Size = c10::SymInt;
+  static Size size(const at::Tensor& t, int64_t dim) { return t.sym_sizes()[dim]; }
+  static Size stride(const at::Tensor& t, int64_t dim) { return t.sym_strides()[dim]; }
+  static at::Tensor empty_contiguous(const at::Tensor& t) { return at::empty_symint(t.sym_sizes(), t.options()); }
+};
 #endif
 
 #if FUSED_ATTENTION_TORCH >= 110

@@ -11,14 +11,16 @@ namespace fused_attention {
 
 namespace {
 
+template <class Sizes>
 at::Tensor with_contiguous_dim(const at::Tensor& t) {
-  return size_of(t, 3) == 1 || stride_of(t, 3) == 1 ? t : t.contiguous();
+  return Sizes::size(t, 3) == 1 || Sizes::stride(t, 3) == 1 ? t : t.contiguous();
 }
 
 // The memory order of q, so that a caller's [batch, seq, heads, dim] behind a transpose comes back as such.
+template <class Sizes>
 at::Tensor allocate_out(const at::Tensor& q) {
   const auto out = at::empty_like(q);
-  return size_of(q, 3) == 1 || stride_of(out, 3) == 1 ? out : empty_contiguous(q);
+  return Sizes::size(q, 3) == 1 || Sizes::stride(out, 3) == 1 ? out : Sizes::empty_contiguous(q);
 }
 
 Strides strides_of(const at::Tensor& t) {
@@ -38,32 +40,90 @@ MaskKind mask_kind(at::ScalarType type) {
   }
 }
 
-at::Tensor forward_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const Optional<at::Tensor>& mask, bool, Optional<double> scale) {
-  check_inputs(q, k, v, mask, scale);
-  return allocate_out(with_contiguous_dim(q));
+void set_mask(AttentionParams& params, const Arguments& a) {
+  params.mask.causal = a.is_causal;
+  params.mask.kind = MaskKind::kNone;
+  if (!a.mask.has_value()) return;
+  const auto mask = a.mask->expand({params.batch, params.heads, params.q_len, params.k_len});
+  params.mask.data = mask.data_ptr();
+  params.mask.kind = mask_kind(mask.scalar_type());
+  params.mask.batch_stride = mask.stride(0);
+  params.mask.head_stride = mask.stride(1);
+  params.mask.row_stride = mask.stride(2);
+  params.mask.key_stride = mask.stride(3);
 }
+
+// One cu_seqlens, checked by value where the host can read it without waiting: on the CPU, and where the longest
+// sequence must be found. Returns the bound of the lengths.
+int64_t longest_sequence(const char* name, const at::Tensor& offsets, int64_t total, const char* max_name,
+                         int64_t max_seqlen) {
+  if (max_seqlen && !offsets.device().is_cpu()) return max_seqlen;
+  const auto host = offsets.device().is_cpu() ? offsets : offsets.cpu();
+  const auto longest = check_offsets(name, host.data_ptr<int32_t>(), host.size(0) - 1, total, max_name, max_seqlen);
+  return max_seqlen ? max_seqlen : longest;
+}
+
+// What a kernel points into besides q, k, v and mask, in the layout that it needs.
+struct Tables {
+  at::Tensor cu_seqlens_q, cu_seqlens_k, structure, alibi_slopes;
+
+  explicit Tables(const Arguments& a) {
+    if (a.is_packed()) {
+      cu_seqlens_q = a.cu_seqlens_q->contiguous();
+      cu_seqlens_k = a.cu_seqlens_k.has_value() ? a.cu_seqlens_k->contiguous() : cu_seqlens_q;
+    }
+    if (a.structure.has_value()) structure = a.structure->contiguous();
+    if (a.alibi_slopes.has_value()) alibi_slopes = a.alibi_slopes->contiguous();
+  }
+};
+
+void set_packed(AttentionParams& params, const Arguments& a, const Tables& tables) {
+  const bool same = !a.cu_seqlens_k.has_value();
+  params.batch = tables.cu_seqlens_q.size(0) - 1;
+  params.q_len = longest_sequence("cu_seqlens", tables.cu_seqlens_q, params.q_len, "max_seqlen", a.max_seqlen_q);
+  params.k_len = same && (!a.max_seqlen_k || a.max_seqlen_k == a.max_seqlen_q)
+                     ? params.q_len
+                     : longest_sequence(same ? "cu_seqlens" : "cu_seqlens_k", tables.cu_seqlens_k, params.k_len,
+                                        "max_seqlen_k", a.max_seqlen_k);
+  params.cu_q = tables.cu_seqlens_q.data_ptr<int32_t>();
+  params.cu_k = tables.cu_seqlens_k.data_ptr<int32_t>();
+  params.q_strides.batch = params.k_strides.batch = params.v_strides.batch = params.out_strides.batch = 0;
+}
+
+#if FUSED_ATTENTION_TORCH >= 200
+at::Tensor forward_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Optional<at::Tensor>& mask,
+                        const Optional<at::Tensor>& structure, const Optional<at::Tensor>& alibi_slopes,
+                        const Optional<at::Tensor>& cu_seqlens_q, const Optional<at::Tensor>& cu_seqlens_k,
+                        int64_t max_seqlen_q, int64_t max_seqlen_k, bool is_causal, Optional<double> scale) {
+  check_arguments<SymbolicSizes>(Arguments{q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k,
+                                           max_seqlen_q, max_seqlen_k, is_causal, scale});
+  return allocate_out<SymbolicSizes>(with_contiguous_dim<SymbolicSizes>(q));
+}
+#endif
 
 // Without this, autograd would hand out a result that is silently cut off from its inputs.
 at::Tensor forward_autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const Optional<at::Tensor>& mask, bool is_causal, Optional<double> scale) {
-  check_no_gradient(q, k, v, mask);
+                            const Optional<at::Tensor>& mask, const Optional<at::Tensor>& structure,
+                            const Optional<at::Tensor>& alibi_slopes, const Optional<at::Tensor>& cu_seqlens_q,
+                            const Optional<at::Tensor>& cu_seqlens_k, int64_t max_seqlen_q, int64_t max_seqlen_k,
+                            bool is_causal, Optional<double> scale) {
+  check_no_gradient(Arguments{q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
+                              max_seqlen_k, is_causal, scale});
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("fused_attention::forward", "")
                              .typed<decltype(forward_autograd)>();
   BelowAutograd guard;
-  return op.call(q, k, v, mask, is_causal, scale);
+  return op.call(q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
+                 is_causal, scale);
 }
 
 }  // namespace
 
-at::Tensor forward_with(Launch launch, const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-                        const Optional<at::Tensor>& mask_in, bool is_causal, Optional<double> scale) {
-  check_inputs(q_in, k_in, v_in, mask_in, scale);
-  const auto q = with_contiguous_dim(q_in), k = with_contiguous_dim(k_in), v = with_contiguous_dim(v_in);
-  auto out = allocate_out(q);
-  if (out.numel() == 0) return out;
-  if (k.size(2) == 0) return out.zero_();
+at::Tensor forward_with(Launch launch, const Arguments& a) {
+  check_arguments<PlainSizes>(a);
+  const auto q = with_contiguous_dim<PlainSizes>(a.q), k = with_contiguous_dim<PlainSizes>(a.k),
+             v = with_contiguous_dim<PlainSizes>(a.v);
+  auto out = allocate_out<PlainSizes>(q);
 
   AttentionParams params{};
   params.q = q.data_ptr();
@@ -80,19 +140,15 @@ at::Tensor forward_with(Launch launch, const at::Tensor& q_in, const at::Tensor&
   params.q_len = q.size(2);
   params.k_len = k.size(2);
   params.head_dim = static_cast<int>(q.size(3));
-  params.scale = static_cast<float>(scale.has_value() ? *scale : 1.0 / std::sqrt(static_cast<double>(q.size(3))));
+  params.scale = static_cast<float>(a.scale.has_value() ? *a.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3))));
   params.dtype = data_type(q.scalar_type());
-  params.mask.causal = is_causal;
-  params.mask.kind = MaskKind::kNone;
-  if (mask_in.has_value()) {
-    const auto mask = mask_in->expand({params.batch, params.heads, params.q_len, params.k_len});
-    params.mask.data = mask.data_ptr();
-    params.mask.kind = mask_kind(mask.scalar_type());
-    params.mask.batch_stride = mask.stride(0);
-    params.mask.head_stride = mask.stride(1);
-    params.mask.row_stride = mask.stride(2);
-    params.mask.key_stride = mask.stride(3);
-  }
+  const Tables tables(a);
+  if (a.is_packed()) set_packed(params, a, tables);
+  if (a.structure.has_value()) params.structure = Structure{tables.structure.data_ptr<int64_t>()};
+  if (a.alibi_slopes.has_value()) params.alibi = tables.alibi_slopes.data_ptr<float>();
+  set_mask(params, a);
+  if (out.numel() == 0) return out;
+  if (k.size(2) == 0 || params.batch == 0) return out.zero_();
   launch(params, q.device());
   return out;
 }
@@ -101,7 +157,9 @@ at::Tensor forward_with(Launch launch, const at::Tensor& q_in, const at::Tensor&
 
 TORCH_LIBRARY(fused_attention, m) {
   const char* schema =
-      "forward(Tensor q, Tensor k, Tensor v, Tensor? mask=None, bool is_causal=False, float? scale=None) -> Tensor";
+      "forward(Tensor q, Tensor k, Tensor v, Tensor? mask=None, Tensor? structure=None, Tensor? alibi_slopes=None, "
+      "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, int max_seqlen_q=0, int max_seqlen_k=0, "
+      "bool is_causal=False, float? scale=None) -> Tensor";
 #if FUSED_ATTENTION_TORCH >= 202
   m.def(schema, {at::Tag::pt2_compliant_tag});
 #else

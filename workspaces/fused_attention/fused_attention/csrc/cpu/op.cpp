@@ -31,11 +31,6 @@ void launch(const AttentionParams& params, at::Device) {
   });
 }
 
-at::Tensor forward_cpu(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const Optional<at::Tensor>& mask, bool is_causal, Optional<double> scale) {
-  return forward_with(launch, q, k, v, mask, is_causal, scale);
-}
-
 std::string cpu_capability() {
   return select_kernel().capability;
 }
@@ -50,5 +45,5 @@ TORCH_LIBRARY_FRAGMENT(fused_attention, m) {
 }
 
 TORCH_LIBRARY_IMPL(fused_attention, CPU, m) {
-  m.impl("forward", fused_attention::forward_cpu);
+  m.impl("forward", fused_attention::forward_on<fused_attention::launch>);
 }

@@ -16,15 +16,10 @@ void launch(const AttentionParams& params, at::Device device) {
   C10_CUDA_CHECK(launch_attention(params, c10::cuda::getCurrentCUDAStream()));
 }
 
-at::Tensor forward_cuda(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const Optional<at::Tensor>& mask, bool is_causal, Optional<double> scale) {
-  return forward_with(launch, q, k, v, mask, is_causal, scale);
-}
-
 }  // namespace
 
 }  // namespace fused_attention
 
 TORCH_LIBRARY_IMPL(fused_attention, CUDA, m) {
-  m.impl("forward", fused_attention::forward_cuda);
+  m.impl("forward", fused_attention::forward_on<fused_attention::launch>);
 }
