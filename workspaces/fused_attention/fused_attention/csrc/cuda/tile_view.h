@@ -1,0 +1,46 @@
+// A mask cut into tiles, as every CUDA kernel reads it: for each tile of query rows, the tiles of keys it meets.
+//
+// Rows and keys count from the start of their sequence, also where sequences are packed. A tile of keys that no row of
+// the query tile attends to is not listed; one that all of them attend to, all its keys being below k_len, is listed as
+// full; every other one comes with bits. Whatever masks a call has but additive ones (structure, boolean tensor,
+// causal) are all in the list, so that a kernel with a view looks at nothing else.
+#pragma once
+
+#include "../portable.h"
+
+namespace fused_attention {
+
+struct KeyTile {
+  int32_t index;  // the keys from index * view.keys on
+  int32_t bits;   // which block of view.bits tells its keys, or kFullTile
+};
+
+constexpr int32_t kFullTile = -1;
+
+struct KeyTileRange {
+  int32_t begin, end;  // in view.tiles
+};
+
+// All pointers are on the device of q; ranges is null where a call has no such mask.
+struct TileView {
+  const KeyTileRange* ranges;  // of query tile t: ranges[batch * batch_stride + head * head_stride + t]
+  const KeyTile* tiles;
+  // Bit key % 64 of word [block][row][key / 64] is set where the row attends to the key, both within the tile; keys
+  // beyond k_len have zeros.
+  const uint64_t* bits;
+  int64_t batch_stride, head_stride;  // in ranges; zero where the mask is the same for all
+  int32_t rows, keys;                 // of a tile; keys is a multiple of 64
+
+  FA_HOST_DEVICE bool exists() const { return ranges != nullptr; }
+
+  FA_HOST_DEVICE KeyTileRange range(int64_t batch, int64_t head, int64_t query_tile) const {
+    return ranges[batch * batch_stride + head * head_stride + query_tile];
+  }
+
+  // The words of one row of a block.
+  FA_HOST_DEVICE const uint64_t* row_bits(int32_t block, int32_t row) const {
+    return bits + (static_cast<int64_t>(block) * rows + row) * (keys / 64);
+  }
+};
+
+}  // namespace fused_attention
