@@ -139,6 +139,8 @@ at::Tensor forward_with(Launch launch, const Arguments& a) {
   params.kv_heads = k.size(1);
   params.q_len = q.size(2);
   params.k_len = k.size(2);
+  params.q_rows = q.size(2);
+  params.k_rows = k.size(2);
   params.head_dim = static_cast<int>(q.size(3));
   params.scale = static_cast<float>(a.scale.has_value() ? *a.scale : 1.0 / std::sqrt(static_cast<double>(q.size(3))));
   params.dtype = data_type(q.scalar_type());

@@ -24,6 +24,7 @@ struct AttentionParams {
   Strides q_strides, k_strides, v_strides, out_strides;
   Mask mask;
   int64_t batch, heads, kv_heads, q_len, k_len;
+  int64_t q_rows, k_rows;  // of the tensors' dimension 2: unlike the lengths only where sequences are packed
   int head_dim;
   float scale;
   DataType dtype;
