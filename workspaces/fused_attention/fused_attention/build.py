@@ -23,7 +23,7 @@ COMMON_SOURCES = (
     "cpu/attention_avx2.cpp",
     "cpu/attention_avx512.cpp",
 )
-CUDA_SOURCES = ("cuda/op.cpp", "cuda/launch.cu")
+CUDA_SOURCES = ("tiles.cpp", "cuda/op.cpp", "cuda/launch.cu")
 NO_CUDA_SOURCES = ("cuda/missing.cpp",)
 NAME = "fused_attention"
 

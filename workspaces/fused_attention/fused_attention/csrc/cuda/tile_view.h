@@ -30,11 +30,18 @@ struct TileView {
   const uint64_t* bits;
   int64_t batch_stride, head_stride;  // in ranges; zero where the mask is the same for all
   int32_t rows, keys;                 // of a tile; keys is a multiple of 64
+  const int32_t* order;               // of each batch, the query tiles by descending work; null: the last ones first
+  int64_t order_stride;               // from batch to batch in order
 
   FA_HOST_DEVICE bool exists() const { return ranges != nullptr; }
 
   FA_HOST_DEVICE KeyTileRange range(int64_t batch, int64_t head, int64_t query_tile) const {
     return ranges[batch * batch_stride + head * head_stride + query_tile];
+  }
+
+  // Which query tile to take as the rank-th, so that long lists begin before short ones.
+  FA_HOST_DEVICE int64_t ranked(int64_t batch, int64_t rank, int64_t query_tiles) const {
+    return order ? order[batch * order_stride + rank] : query_tiles - 1 - rank;
   }
 
   // The words of one row of a block.
