@@ -17,6 +17,7 @@ COMMON_SOURCES = (
     "ops.cpp",
     "checks.cpp",
     "structure.cpp",
+    "structure_check.cpp",
     "cpu/op.cpp",
     "cpu/select.cpp",
     "cpu/attention_default.cpp",

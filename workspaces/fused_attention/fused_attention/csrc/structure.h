@@ -6,6 +6,8 @@
 // where sequences are packed; `batch` is then the sequence.
 #pragma once
 
+#include <string>
+
 #include "portable.h"
 
 namespace fused_attention {
@@ -101,6 +103,11 @@ inline bool attends(const Structure& s, int64_t batch, int64_t row, int64_t key,
 constexpr int64_t words_for(int64_t bits) {
   return (bits + 63) / 64;
 }
+
+// What is wrong with a program of `size` words for calls of these lengths, as an error's text; empty if nothing is.
+// Everything else here trusts a program that passed: its offsets stay inside, its tables cover every row and key, no
+// sum overflows. Takes time in the number of instructions alone.
+std::string check_structure(const int64_t* words, int64_t size, int64_t batch, int64_t q_len, int64_t k_len);
 
 // Bit key % 64 of words[i * words_for(k_len) + key / 64] becomes attends(row + i, key), for i < rows and key < k_len;
 // bits beyond k_len become zero.
