@@ -1,0 +1,412 @@
+// Runs the kernel for Hopper on the CPU: the machine that kernel.h is written against, each thread a fiber.
+//
+// Shared memory is bytes, poisoned at first and again by every TMA load until it lands; mbarriers count arrivals and
+// bytes; wgmma reads its operands through its descriptors and the 128-byte swizzle, by the layouts of the PTX ISA.
+// Asynchronous work is done either as soon or as late as the rules allow (`late`), since a missing wait shows in one of
+// them: too early, it reads poison; too late, what came after. A block in which nothing moves is reported.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "cuda/hopper/tensor_map.h"
+#include "numeric.h"
+
+namespace emulation {
+
+using fused_attention::hopper::kPanel;
+using fused_attention::hopper::kRowBytes;
+using fused_attention::hopper::kStep;
+using fused_attention::hopper::kThreads;
+using fused_attention::hopper::kTileKeys;
+using fused_attention::hopper::kWarpgroup;
+using fused_attention::hopper::swizzle;
+
+constexpr size_t kStackBytes = 64 * 1024;
+constexpr uint32_t kBase = 3 * 1024;  // of shared memory: addresses and offsets shall not be taken for each other
+constexpr int kSharedBytes = 227 * 1024;
+
+inline void fail(const char* what) {
+  std::fprintf(stderr, "hopper emulation: %s\n", what);
+  std::abort();
+}
+
+struct Product {
+  uint64_t left, right;
+  const uint32_t* registers;  // of the left operand; null: it is in shared memory
+  float* accumulator;
+  int columns;
+  bool accumulate, right_is_transposed;
+  float (*to_float)(uint16_t);
+};
+
+struct Thread {
+  ucontext_t context;
+  bool finished;
+  uint32_t sent[2];  // what it shows to its neighbours, by the parity of how often
+  int64_t exchanges;
+  std::vector<Product> queued;
+  std::deque<std::vector<Product>> committed;
+  int64_t waits;  // for products, which a warpgroup does together
+};
+
+struct MemoryBarrier {
+  bool ready;
+  int64_t expected, pending, bytes, phases;
+};
+
+struct NamedBarrier {
+  int64_t arrived, generation;
+};
+
+struct Load {
+  fused_attention::hopper::TensorMap map;
+  int full;
+  int target;
+  int64_t at[4];
+  int delay;  // rounds of the scheduler
+};
+
+struct Block {
+  std::vector<Thread> threads;
+  std::vector<uint8_t> shared;
+  std::vector<MemoryBarrier> barriers;  // by offset / 8
+  NamedBarrier named[17];
+  std::vector<Load> loads;
+  ucontext_t scheduler;
+  void (*body)(const void*);
+  const void* argument;
+  int current, index, count;
+  int64_t progress, products_done[3], products_ready[3];
+  bool late;
+  uint32_t random;
+};
+
+static Block block;
+
+inline Thread& self() {
+  return block.threads[block.current];
+}
+
+inline void yield() {
+  swapcontext(&self().context, &block.scheduler);
+}
+
+template <class Condition>
+void wait_until(const Condition& condition) {
+  while (!condition()) yield();
+  ++block.progress;
+}
+
+inline float half_to_float(uint16_t bits) {
+  return fused_attention::to_float(fused_attention::Float16{bits});
+}
+
+inline float bfloat_to_float(uint16_t bits) {
+  return fused_attention::to_float(fused_attention::BFloat16{bits});
+}
+
+inline uint16_t element(uint32_t address) {
+  const int64_t offset = static_cast<int64_t>(swizzle(address)) - kBase;
+  if (offset < 0 || offset + 2 > kSharedBytes) fail("a matrix descriptor points out of shared memory");
+  uint16_t bits;
+  std::memcpy(&bits, &block.shared[offset], 2);
+  return bits;
+}
+
+struct Operand {
+  uint32_t start, leading, stride;
+
+  explicit Operand(uint64_t descriptor)
+      : start((descriptor & 0x3fff) << 4), leading((descriptor >> 16 & 0x3fff) << 4),
+        stride((descriptor >> 32 & 0x3fff) << 4) {
+    if (descriptor >> 62 != 1) fail("a matrix descriptor does not say 128-byte swizzle");
+  }
+
+  // Element `k` of row `i`, rows running over lines of memory.
+  uint16_t along_k(int i, int k) const { return element(start + i / 8 * stride + i % 8 * kRowBytes + k * 2); }
+
+  // The same where rows run along memory: panels of 64 rows, groups of eight elements.
+  uint16_t along_rows(int i, int k) const {
+    return element(start + i / kPanel * leading + i % kPanel * 2 + k / 8 * stride + k % 8 * kRowBytes);
+  }
+};
+
+// One wgmma of a warpgroup: threads[i] and its product number `which` of the oldest committed group.
+inline void multiply(int first_thread, size_t which) {
+  const Product& any = block.threads[first_thread].committed.front()[which];
+  float left[64][kStep];
+  std::vector<float> right(any.columns * kStep);
+  const Operand b(any.right);
+  for (int n = 0; n < any.columns; ++n) {
+    for (int k = 0; k < kStep; ++k) {
+      right[n * kStep + k] = any.to_float(any.right_is_transposed ? b.along_rows(n, k) : b.along_k(n, k));
+    }
+  }
+  for (int t = 0; t < kWarpgroup; ++t) {
+    const Product& product = block.threads[first_thread + t].committed.front()[which];
+    if (product.right != any.right || product.left != any.left) fail("threads of a wgmma differ in descriptors");
+    if (!product.registers) continue;
+    for (int i = 0; i < 4; ++i) {
+      for (int e = 0; e < 2; ++e) {
+        const int row = t / 32 * 16 + t % 32 / 4 + i % 2 * 8, k = t % 4 * 2 + i / 2 * 8 + e;
+        left[row][k] = any.to_float(static_cast<uint16_t>(product.registers[i] >> (16 * e)));
+      }
+    }
+  }
+  if (!any.registers) {
+    const Operand a(any.left);
+    for (int row = 0; row < 64; ++row) {
+      for (int k = 0; k < kStep; ++k) left[row][k] = any.to_float(a.along_k(row, k));
+    }
+  }
+  for (int t = 0; t < kWarpgroup; ++t) {
+    const Product& product = block.threads[first_thread + t].committed.front()[which];
+    for (int i = 0; i < product.columns / 2; ++i) {
+      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + t % 4 * 2 + i % 2;
+      float sum = product.accumulate ? product.accumulator[i] : 0.0f;
+      for (int k = 0; k < kStep; ++k) sum += left[row][k] * right[column * kStep + k];
+      product.accumulator[i] = sum;
+    }
+  }
+}
+
+// Does a warpgroup's oldest groups of products, down to `remaining`.
+inline void do_products(int first_thread, size_t remaining) {
+  while (block.threads[first_thread].committed.size() > remaining) {
+    const size_t count = block.threads[first_thread].committed.front().size();
+    for (size_t which = 0; which < count; ++which) multiply(first_thread, which);
+    for (int t = 0; t < kWarpgroup; ++t) block.threads[first_thread + t].committed.pop_front();
+  }
+}
+
+// Everyone of the warpgroup comes here together; the last one to come does the products.
+inline void meet_for_products(size_t remaining) {
+  const int group = block.current / kWarpgroup, first = group * kWarpgroup;
+  const int64_t mine = ++self().waits;
+  if (++block.products_ready[group] == mine * kWarpgroup) {
+    do_products(first, remaining);
+    block.products_done[group] = mine;
+  }
+  wait_until([=] { return block.products_done[group] >= mine; });
+}
+
+inline void complete(MemoryBarrier& barrier) {
+  if (barrier.pending == 0 && barrier.bytes == 0) {
+    ++barrier.phases;
+    barrier.pending = barrier.expected;
+    ++block.progress;
+  }
+}
+
+inline MemoryBarrier& barrier_at(int offset) {
+  MemoryBarrier& barrier = block.barriers[offset / 8];
+  if (!barrier.ready) fail("a barrier is used before it is initialised");
+  return barrier;
+}
+
+// Lands a box of 64 columns by 128 rows; what is outside of the tensor becomes zero.
+inline void land(const Load& load) {
+  for (int row = 0; row < kTileKeys; ++row) {
+    for (int column = 0; column < kPanel; ++column) {
+      const int64_t at[4] = {load.at[0] + column, load.at[1] + row, load.at[2], load.at[3]};
+      uint16_t bits = 0;
+      bool inside = true;
+      for (int i = 0; i < 4; ++i) inside &= at[i] >= 0 && at[i] < static_cast<int64_t>(load.map.sizes[i]);
+      if (inside) {
+        const char* source = static_cast<const char*>(load.map.base) + at[0] * 2;
+        for (int i = 0; i < 3; ++i) source += at[i + 1] * static_cast<int64_t>(load.map.strides[i]);
+        std::memcpy(&bits, source, 2);
+      }
+      const uint32_t address = kBase + load.target + row * kRowBytes + column * 2;
+      std::memcpy(&block.shared[swizzle(address) - kBase], &bits, 2);
+    }
+  }
+  MemoryBarrier& barrier = barrier_at(load.full);
+  barrier.bytes -= kTileKeys * kRowBytes;
+  ++block.progress;
+  complete(barrier);
+}
+
+inline void land_due_loads() {
+  for (size_t i = 0; i < block.loads.size();) {
+    if (block.loads[i].delay-- > 0) {
+      ++i;
+      ++block.progress;
+      continue;
+    }
+    land(block.loads[i]);
+    block.loads.erase(block.loads.begin() + static_cast<int64_t>(i));
+  }
+}
+
+inline void enter() {
+  block.body(block.argument);
+  self().finished = true;
+  ++block.progress;
+}
+
+inline void run_block(int index, int count, bool late, void (*body)(const void*), const void* argument) {
+  std::vector<char> stacks(kThreads * kStackBytes);
+  block.threads.assign(kThreads, Thread());
+  block.shared.assign(kSharedBytes, 0xff);
+  block.barriers.assign(kSharedBytes / 8, MemoryBarrier());
+  for (NamedBarrier& barrier : block.named) barrier = NamedBarrier();
+  block.body = body;
+  block.argument = argument;
+  block.index = index;
+  block.count = count;
+  block.late = late;
+  block.random = 12345u + static_cast<uint32_t>(index);
+  for (int i = 0; i < 3; ++i) block.products_done[i] = block.products_ready[i] = 0;
+  for (int i = 0; i < kThreads; ++i) {
+    ucontext_t& context = block.threads[i].context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = &stacks[i * kStackBytes];
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = &block.scheduler;
+    makecontext(&context, enter, 0);
+  }
+  for (int left = kThreads; left > 0;) {
+    const int64_t before = block.progress;
+    left = 0;
+    for (int step = 0; step < kThreads; ++step) {
+      block.current = late ? kThreads - 1 - step : step;
+      if (self().finished) continue;
+      swapcontext(&block.scheduler, &self().context);
+      left += !self().finished;
+    }
+    land_due_loads();
+    if (left > 0 && block.progress == before) fail("all threads wait for each other");
+  }
+  for (const NamedBarrier& barrier : block.named) {
+    if (barrier.arrived != 0) fail("a named barrier is left half full");
+  }
+  if (!block.loads.empty()) fail("a load lands after the block's end");
+}
+
+struct Machine {
+  static int thread() { return emulation::block.current; }
+  static int warpgroup() { return emulation::block.current / kWarpgroup; }
+  static int block() { return emulation::block.index; }
+  static int blocks() { return emulation::block.count; }
+  static uint32_t address(int offset) { return kBase + static_cast<uint32_t>(offset); }
+
+  template <int kCount>
+  static void shrink_registers() {}
+  template <int kCount>
+  static void grow_registers() {}
+
+  static void init_barrier(int offset, int count) {
+    emulation::block.barriers[offset / 8] = MemoryBarrier{true, count, count, 0, 0};
+  }
+  static void fence_barriers() {}
+  static void sync_block() { sync_named(16, kThreads); }
+
+  static void arrive(int offset) {
+    MemoryBarrier& barrier = barrier_at(offset);
+    if (--barrier.pending < 0) fail("too many arrivals at a barrier");
+    ++emulation::block.progress;
+    complete(barrier);
+  }
+  static void expect_bytes(int offset, int bytes) {
+    barrier_at(offset).bytes += bytes;
+    arrive(offset);
+  }
+  static void wait(int offset, uint32_t parity) {
+    const MemoryBarrier& barrier = barrier_at(offset);
+    wait_until([&] { return static_cast<uint32_t>(barrier.phases & 1) != parity; });
+  }
+
+  static void arrive_named(int id, int threads) {
+    NamedBarrier& barrier = emulation::block.named[id];
+    if (++barrier.arrived == threads) {
+      barrier.arrived = 0;
+      ++barrier.generation;
+    }
+    ++emulation::block.progress;
+  }
+  static void sync_named(int id, int threads) {
+    NamedBarrier& barrier = emulation::block.named[id];
+    const int64_t mine = barrier.generation;
+    arrive_named(id, threads);
+    wait_until([&] { return barrier.generation != mine; });
+  }
+
+  static void load_box(const fused_attention::hopper::TensorMap& map, int full, int target, int32_t column,
+                       int32_t row, int32_t head, int32_t batch) {
+    std::memset(&emulation::block.shared[target], 0xff, kTileKeys * kRowBytes);
+    emulation::block.random = emulation::block.random * 1664525u + 1013904223u;
+    const int delay = emulation::block.late ? static_cast<int>(emulation::block.random >> 16) % 40 : 0;
+    const Load load{map, full, target, {column, row, head, batch}, delay};
+    if (emulation::block.late) {
+      emulation::block.loads.push_back(load);
+    } else {
+      land(load);
+    }
+  }
+  static void clear_16_bytes(int offset) { std::memset(&emulation::block.shared[offset], 0, 16); }
+  static void fence_shared() {}
+
+  static void begin_products() {}
+  template <class T>
+  static void multiply_shared(uint64_t left, uint64_t right, float (&out)[kTileKeys / 2], bool accumulate) {
+    self().queued.push_back(Product{left, right, nullptr, out, kTileKeys, accumulate, false, converter(T())});
+  }
+  template <class T, int kCount>
+  static void multiply_registers(const uint32_t (&left)[4], uint64_t right, float (&out)[kCount]) {
+    self().queued.push_back(Product{0, right, left, out, 2 * kCount, true, true, converter(T())});
+  }
+  static void commit_products() {
+    self().committed.push_back(std::move(self().queued));
+    self().queued.clear();
+    if (!emulation::block.late) meet_for_products(0);
+  }
+  template <int kRemaining>
+  static void wait_products() {
+    meet_for_products(kRemaining);
+  }
+  template <int kCount>
+  static void fence_operand(float (&)[kCount]) {}
+
+  template <class Value>
+  static Value shuffle_xor(Value value, int distance) {
+    Thread& me = self();
+    const int64_t mine = me.exchanges++;
+    std::memcpy(&me.sent[mine % 2], &value, 4);
+    const int first = emulation::block.current / 32 * 32;
+    wait_until([&] {
+      bool all = true;
+      for (int lane = 0; all && lane < 32; ++lane) all = emulation::block.threads[first + lane].exchanges > mine;
+      return all;
+    });
+    std::memcpy(&value, &emulation::block.threads[emulation::block.current ^ distance].sent[mine % 2], 4);
+    return value;
+  }
+
+  static float maximum(float a, float b) { return std::fmax(a, b); }
+  static float exp2(float x) { return std::exp2(x); }
+  static float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+  template <class T>
+  static uint32_t pack(float low, float high) {
+    return fused_attention::from_float<T>(low).bits |
+           static_cast<uint32_t>(fused_attention::from_float<T>(high).bits) << 16;
+  }
+  template <class T>
+  static void store_16_bytes(T* target, const uint32_t (&words)[4]) {
+    std::memcpy(target, words, 16);
+  }
+
+ private:
+  using Converter = float (*)(uint16_t);
+  static Converter converter(fused_attention::Float16) { return half_to_float; }
+  static Converter converter(fused_attention::BFloat16) { return bfloat_to_float; }
+};
+
+}  // namespace emulation

@@ -1,0 +1,111 @@
+// Compiled for every architecture of a build, and with a body only for 9.0a: wgmma and setmaxnreg exist nowhere else.
+// Without FUSED_ATTENTION_HOPPER, which a build defines where it has CUTLASS's headers and nvcc 12.3 or newer, it says
+// that there is no such kernel.
+#include "launch.h"
+
+#ifdef FUSED_ATTENTION_HOPPER
+
+#include <cuda.h>
+
+#include "kernel.h"
+#include "machine.cuh"
+#include "plan.h"
+
+namespace fused_attention {
+
+namespace {
+
+template <class T, int D>
+__global__ void __launch_bounds__(hopper::kThreads, 1)
+    hopper_kernel(const __grid_constant__ hopper::Call<CUtensorMap> call) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  hopper::run_block<D, T, hopper::Machine>(call);
+#endif
+}
+
+// The driver's function, without linking against the driver: the library must load where there is none.
+cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled)* encoder) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found;
+#if CUDART_VERSION >= 12050
+  const cudaError_t error =
+      cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+  if (error != cudaSuccess) return error;
+  if (found != cudaDriverEntryPointSuccess) return cudaErrorSymbolNotFound;
+  *encoder = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  return cudaSuccess;
+}
+
+template <class T, int D>
+cudaError_t launch(const hopper::Call<CUtensorMap>& call, int blocks, cudaStream_t stream) {
+  constexpr int kBytes = hopper::SharedMemory<D>::kBytes;
+  const cudaError_t error =
+      cudaFuncSetAttribute(hopper_kernel<T, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  if (error != cudaSuccess) return error;
+  hopper_kernel<T, D><<<blocks, hopper::kThreads, kBytes, stream>>>(call);
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t launch(const hopper::Call<CUtensorMap>& call, int blocks, cudaStream_t stream) {
+  return call.params.head_dim <= 64 ? launch<T, 64>(call, blocks, stream) : launch<T, 128>(call, blocks, stream);
+}
+
+}  // namespace
+
+bool hopper_built() {
+  return true;
+}
+
+cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, cudaStream_t stream) {
+  decltype(&cuTensorMapEncodeTiled) encoder = nullptr;
+  cudaError_t error = find_encoder(&encoder);
+  int device = 0, processors = 0, cache = 0;
+  if (error == cudaSuccess) error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&cache, cudaDevAttrL2CacheSize, device);
+  if (error != cudaSuccess) return error;
+
+  CUresult encoded = CUDA_SUCCESS;
+  const auto encode = [&](const hopper::TensorMap& map) {
+    CUtensorMap result;
+    const cuuint32_t box[4] = {hopper::kPanel, hopper::kTileKeys, 1, 1}, steps[4] = {1, 1, 1, 1};
+    const cuuint64_t sizes[4] = {map.sizes[0], map.sizes[1], map.sizes[2], map.sizes[3]};
+    const cuuint64_t strides[3] = {map.strides[0], map.strides[1], map.strides[2]};
+    const CUtensorMapDataType type = params.dtype == DataType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                         : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    const CUresult status =
+        encoder(&result, type, 4, const_cast<void*>(map.base), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (status != CUDA_SUCCESS) encoded = status;
+    return result;
+  };
+  // Half of the cache: an SM reads the other half through a slower link.
+  const auto call = hopper::plan<CUtensorMap>(params, view, cache / 2, encode);
+  if (encoded != CUDA_SUCCESS) return cudaErrorInvalidValue;
+  const int blocks = call.pieces < processors ? call.pieces : processors;
+  return params.dtype == DataType::kFloat16 ? launch<Float16>(call, blocks, stream)
+                                            : launch<BFloat16>(call, blocks, stream);
+}
+
+}  // namespace fused_attention
+
+#else
+
+namespace fused_attention {
+
+bool hopper_built() {
+  return false;
+}
+
+cudaError_t launch_hopper(const AttentionParams&, const TileView&, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+
+}  // namespace fused_attention
+
+#endif

@@ -1,0 +1,146 @@
+// Which query tile a thread block takes when, which key tiles it meets, and which of their keys each row attends to.
+#pragma once
+
+#include "../../params.h"
+#include "../tile_view.h"
+#include "layout.h"
+
+namespace fused_attention {
+namespace hopper {
+
+// One call. A Map is a TMA descriptor: CUtensorMap on the device.
+template <class Map>
+struct Call {
+  Map q_map, k_map, v_map;
+  AttentionParams params;
+  TileView view;
+  int32_t query_tiles;    // of the longest sequence
+  int32_t pieces;         // query_tiles * batch * heads
+  int32_t section_heads;  // how many (batch, head) are worked on side by side: as many as have keys in the L2 cache
+  // What multiplies a head or batch index to make a coordinate: 0 where the tensor is broadcast along it.
+  int32_t q_head_step, q_batch_step, k_head_step, k_batch_step, v_head_step, v_batch_step;
+};
+
+// A query tile and the keys it meets.
+struct Piece {
+  int32_t batch, head, kv_head;
+  int32_t first_row;         // in its sequence
+  int32_t q_len, k_len;      // of its sequence
+  int32_t q_start, k_start;  // where its sequence begins in the tensors
+  int32_t begin, count;      // of its key tiles
+};
+
+FA_HOST_DEVICE int32_t smaller(int32_t a, int32_t b) {
+  return a < b ? a : b;
+}
+
+// The number of the piece that a block takes in a round. Every other round runs backwards: the pieces of a round are
+// in descending order of work, and no block shall always get the largest. May be beyond the last piece.
+FA_HOST_DEVICE int64_t piece_number(int32_t block, int32_t blocks, int32_t round) {
+  return static_cast<int64_t>(round) * blocks + (round % 2 ? blocks - 1 - block : block);
+}
+
+// How many of a range's tiles, whose keys ascend, begin before `end`: the lists of packed sequences are as long as the
+// longest of them needs.
+FA_DEVICE int32_t tiles_before(const KeyTile* tiles, int32_t count, int32_t end) {
+  int32_t begin = 0;
+  while (begin < count) {
+    const int32_t middle = begin + (count - begin) / 2;
+    if (tiles[middle].index * kTileKeys < end) {
+      begin = middle + 1;
+    } else {
+      count = middle;
+    }
+  }
+  return begin;
+}
+
+// Long query tiles first, within sections of heads whose keys and values the L2 cache can hold; the query heads that
+// share a key/value head are neighbours.
+template <class Map>
+FA_DEVICE Piece piece_at(const Call<Map>& c, int32_t number) {
+  const AttentionParams& p = c.params;
+  const int32_t heads = static_cast<int32_t>(p.heads);
+  const int32_t section = number / (c.section_heads * c.query_tiles);
+  const int32_t first = section * c.section_heads;
+  const int32_t side_by_side = smaller(c.section_heads, static_cast<int32_t>(p.batch) * heads - first);
+  const int32_t within = number - first * c.query_tiles;
+  const int32_t pair = first + within % side_by_side;
+  Piece piece;
+  piece.batch = pair / heads;
+  piece.head = pair % heads;
+  piece.kv_head = piece.head / (heads / static_cast<int32_t>(p.kv_heads));
+  const int32_t tile = static_cast<int32_t>(c.view.ranked(piece.batch, within / side_by_side, c.query_tiles));
+  piece.first_row = tile * kTileRows;
+  piece.q_start = p.cu_q ? p.cu_q[piece.batch] : 0;
+  piece.k_start = p.cu_q ? p.cu_k[piece.batch] : 0;
+  piece.q_len = p.cu_q ? p.cu_q[piece.batch + 1] - piece.q_start : static_cast<int32_t>(p.q_len);
+  piece.k_len = p.cu_q ? p.cu_k[piece.batch + 1] - piece.k_start : static_cast<int32_t>(p.k_len);
+  piece.begin = piece.count = 0;
+  if (piece.first_row >= piece.q_len) return piece;
+  if (c.view.exists()) {
+    const KeyTileRange range = c.view.range(piece.batch, piece.head, tile);
+    piece.begin = range.begin;
+    piece.count = p.cu_q ? tiles_before(c.view.tiles + range.begin, range.end - range.begin, piece.k_len)
+                         : range.end - range.begin;
+  } else {
+    const int32_t end = p.mask.causal ? smaller(piece.k_len, piece.first_row + kTileRows) : piece.k_len;
+    piece.count = (end + kTileKeys - 1) / kTileKeys;
+  }
+  return piece;
+}
+
+template <class Map>
+FA_DEVICE KeyTile key_tile(const Call<Map>& c, const Piece& piece, int32_t i) {
+  return c.view.exists() ? c.view.tiles[piece.begin + i] : KeyTile{i, kFullTile};
+}
+
+// How many keys of a tile are before the end of its sequence, if not all.
+FA_HOST_DEVICE int32_t keys_inside(const Piece& piece, const KeyTile& tile) {
+  return smaller(kTileKeys, piece.k_len - tile.index * kTileKeys);
+}
+
+// Of the keys that a thread's fragment holds: bit 8 * (j % 4) + e of words[r][j / 4] is that of register
+// 4 * j + 2 * r + e.
+struct FragmentMask {
+  uint32_t words[2][kTileKeys / 32];
+
+  FA_DEVICE bool attends(int j, int r, int e) const { return (words[r][j / 4] >> (8 * (j % 4) + e)) & 1u; }
+};
+
+FA_HOST_DEVICE uint32_t lowest_bits(int32_t count) {
+  return count >= 32 ? ~0u : count <= 0 ? 0u : (1u << count) - 1u;
+}
+
+// False if all rows of the warpgroup attend to the whole tile, and the mask is left as it is. `row` is the thread's
+// first one in the query tile, `first_row` the warpgroup's.
+template <class Map>
+FA_DEVICE bool read_mask(const Call<Map>& c, const Piece& piece, const KeyTile& tile, int first_row, int row,
+                         int column, FragmentMask* mask) {
+  const bool listed = c.view.exists(), causal = !listed && c.params.mask.causal;
+  const bool has_bits = listed && tile.bits != kFullTile;
+  // Of the tile's keys, how many are before the end of the sequence and, if causal, up to a row.
+  const int32_t inside = keys_inside(piece, tile);
+  const int32_t reached = piece.first_row + 1 - tile.index * kTileKeys;
+  if (!has_bits && inside >= kTileKeys && (!causal || reached + first_row >= kTileKeys)) return false;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int32_t end = causal ? smaller(inside, reached + row + 8 * r) : inside;
+#pragma unroll
+    for (int w = 0; w < kTileKeys / 32; ++w) mask->words[r][w] = lowest_bits(end - 32 * w);
+    if (has_bits) {
+      const uint64_t* bits = c.view.row_bits(tile.bits, row + 8 * r);
+#pragma unroll
+      for (int w = 0; w < kTileKeys / 64; ++w) {
+        mask->words[r][2 * w] &= static_cast<uint32_t>(bits[w]);
+        mask->words[r][2 * w + 1] &= static_cast<uint32_t>(bits[w] >> 32);
+      }
+    }
+#pragma unroll
+    for (int w = 0; w < kTileKeys / 32; ++w) mask->words[r][w] >>= column;
+  }
+  return true;
+}
+
+}  // namespace hopper
+}  // namespace fused_attention
