@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,14 +42,18 @@ def folder_of(project: Path, tools) -> str:
 
 def test_the_folder_follows_everything_that_changes_the_result(project, tools, monkeypatch):
     folders = [folder_of(project, tools)]
-    for field in ("compiler", "compiler_version", "nvcc_version", "arch_list"):
+    for field in ("compiler", "compiler_version", "nvcc_version", "nvcc_host", "cuda_home"):
         folders.append(folder_of(project, tools._replace(**{field: "another"})))
-    folders.append(folder_of(project, tools._replace(cflags=(*tools.cflags, "-g"))))
-    folders.append(folder_of(project, tools._replace(cuda_flags=("-gencode=arch=compute_80,code=sm_80",))))
-    folders.append(folder_of(project, tools._replace(cuda_home="/cuda")))
+    folders.append(folder_of(project, tools._replace(archs=("8.0",))))
+    with monkeypatch.context() as patch:
+        patch.setattr(build.ninjafile, "cxx_flags", lambda tools: ["-g"])
+        folders.append(folder_of(project, tools))
     (project / "part.h").write_text("// a header that main.cpp may include\n")
     folders.append(folder_of(project, tools))
     (project / "part.h").rename(project / "renamed.h")
+    folders.append(folder_of(project, tools))
+    (project / "folder").mkdir()
+    (project / "renamed.h").rename(project / "folder" / "renamed.h")
     folders.append(folder_of(project, tools))
     (project / "main.cpp").write_text(GOOD + "// changed\n")
     folders.append(folder_of(project, tools))
@@ -65,16 +70,6 @@ def test_a_finished_build_is_loaded_without_compiling(project, tools, monkeypatc
     assert library.is_file()
     monkeypatch.setattr(build, "_compile", lambda *arguments: pytest.fail("compiled again"))
     assert build_it(project, tools) == library
-
-
-def test_a_killed_build_is_repaired(project, tools):
-    """torch's lock file would be waited for without end, and half a library would be loaded."""
-    folder = Path(folder_of(project, tools))
-    folder.mkdir(parents=True)
-    (folder / "lock").touch()
-    (folder / "killed.so").write_bytes(b"\x7fELF half")
-    assert build_it(project, tools, name="killed").stat().st_size > 1000
-    assert not (folder / "lock").exists()
 
 
 def test_two_processes_build_at_once(project, workspace):
@@ -102,10 +97,22 @@ def test_a_failed_build_begins_with_its_first_cause(project, tools):
     build_it(project, tools, name="corrected")
 
 
-def test_an_undefined_symbol_is_named_in_cpp(project, tools):
-    (project / "main.cpp").write_text("namespace a { int missing(float*, long); } int x = a::missing(nullptr, 1);\n")
-    with pytest.raises(build.BuildError, match=r"a::missing\(float\*, long\) is called, and nothing that was linked"):
+def test_an_undefined_symbol_is_named_in_cpp_with_its_declaration(project, tools):
+    (project / "part.h").write_text("namespace a {\nint missing(float* x);\nint missing(float* x, long n);\n}\n")
+    (project / "main.cpp").write_text('#include "part.h"\nint x = a::missing(nullptr, 1);\n')
+    declared = re.escape(f"a::missing(float*, long) (declared at {project / 'part.h'}:3) is called, and nothing")
+    with pytest.raises(build.BuildError, match=declared):
         build_it(project, tools, name="undefined")
+
+
+def test_an_undefined_symbol_of_torch_is_found_in_its_headers(project, tools):
+    """As where a library meets another torch than it was compiled for."""
+    (project / "main.cpp").write_text(
+        "#include <cstdint>\nnamespace at { void set_num_threads(int, int); }\n"
+        "int64_t gone() asm(\"_ZN2at15get_num_threadsEi\");\nint64_t x = gone();\n"
+    )
+    with pytest.raises(build.BuildError, match=r"at::get_num_threads\(int\) \(declared at .*ATen/Parallel.h:\d+\)"):
+        build_it(project, tools, name="renamed")
 
 
 def test_importing_compiles_nothing_and_imports_no_build_tools(workspace):
@@ -131,6 +138,37 @@ def test_a_missing_setuptools_is_named(project, tools, monkeypatch):
     monkeypatch.setitem(sys.modules, "setuptools", None)
     with pytest.raises(toolchain.ToolchainError, match="python -m pip install setuptools"):
         build_it(project, tools, name="bare")
+
+
+def test_a_compiler_that_was_upgraded_compiles_anew(project, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", str(tmp_path / "compiler"))
+    libraries = []
+    for version in ("12.2", "12.3"):
+        script = f'[ "$1" = --version ] && echo {version} && exit; echo >> {tmp_path}/calls; exec c++ "$@"'
+        (tmp_path / "compiler").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "compiler").chmod(0o755)
+        libraries.append(build_it(project, toolchain.find(), name="upgraded"))
+    assert libraries[0] != libraries[1]
+    # One call to compile and one to link, twice.
+    assert (tmp_path / "calls").read_text() == "\n" * 4
+
+
+def test_a_library_that_was_tidied_away_or_cut_short_is_built_again(project, tools):
+    library = build_it(project, tools, name="tidied")
+    size = library.stat().st_size
+    os.truncate(library, size // 2)
+    assert not cache.is_complete(str(library))
+    assert Path(build.compile_library(str(project), ["main.cpp"], tools, "tidied")).stat().st_size == size
+    library.unlink()
+    assert Path(build.compile_library(str(project), ["main.cpp"], tools, "tidied")).stat().st_size == size
+
+
+def test_messages_are_english_in_any_locale(project, tools, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    script = project.parent / "compiler"
+    script.write_text('#!/bin/sh\n[ "$LC_ALL" = C ] || exit 1\nexec c++ "$@"\n')
+    script.chmod(0o755)
+    build_it(project, tools._replace(compiler=str(script)), name="english")
 
 
 class TestRoot:

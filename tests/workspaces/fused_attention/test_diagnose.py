@@ -42,6 +42,9 @@ def test_first_compiler_errors():
         'launch.cu(10): error: identifier "x" is undefined',
         "/bin/sh: 1: nvcc: command not found",
         "launch.o: write error: No space left on device",
+        "ptxas fatal   : Value 'sm_86' is not defined for option 'gpu-name'",
+        "ptxas error   : Entry function 'x' uses too much shared data (0x12000 bytes, 0xc000 max)",
+        "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
     ],
 )
 def test_each_kind_of_cause(cause):
@@ -53,9 +56,18 @@ def test_a_log_without_a_known_cause_gives_its_end():
     assert diagnose.first_errors("a\n\nb\nc\nd\n") == ["b", "c", "d"]
 
 
+def test_an_undefined_reference_comes_with_its_declaration(tmp_path):
+    (tmp_path / "launch.h").write_text("// notes\nint launch(int x);\n")
+    log = "/usr/bin/ld: main.o: undefined reference to `launch(int)'\nninja: build stopped: subcommand failed.\n"
+    assert diagnose.explain_build(log, [str(tmp_path)]).splitlines() == [
+        "/usr/bin/ld: main.o: undefined reference to `launch(int)'",
+        f"launch(int) is declared at {tmp_path}/launch.h:2",
+    ]
+
+
 def test_undefined_symbol_is_demangled():
     message = "matmul.so: undefined symbol: _Z33cublas_tensor_core_matmul_cuda_4dN2at6TensorES0_"
-    assert diagnose.explain_load(OSError(message)) == (
+    assert diagnose.explain_load(OSError(message), []) == (
         message + "\ncublas_tensor_core_matmul_cuda_4d(at::Tensor, at::Tensor) is called, "
         "and nothing that was linked defines it with these parameters"
     )
@@ -65,4 +77,4 @@ def test_undefined_symbol_is_demangled():
     "message", ["libcudart.so.11.0: cannot open shared object file", "undefined symbol: cublasCreate"]
 )
 def test_other_messages_stay(message):
-    assert diagnose.explain_load(OSError(message)) == message
+    assert diagnose.explain_load(OSError(message), []) == message

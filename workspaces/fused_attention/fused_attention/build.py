@@ -1,31 +1,19 @@
-"""Compiles the kernels by torch.utils.cpp_extension and ninja, once per distinct build, and loads them."""
+"""Compiles the kernels by ninja, once per distinct build, and loads them."""
 
 import contextlib
 import glob
 import os
 import platform
+import subprocess
 import sysconfig
 import threading
-from typing import Any, Iterator, List, Mapping, Sequence
+from typing import Any, List, Sequence
 
 import torch
 
-from . import cache, diagnose, toolchain
+from . import cache, diagnose, ninjafile, sources, toolchain
 
 SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
-COMMON_SOURCES = (
-    "ops.cpp",
-    "checks.cpp",
-    "structure.cpp",
-    "structure_check.cpp",
-    "cpu/op.cpp",
-    "cpu/select.cpp",
-    "cpu/attention_default.cpp",
-    "cpu/attention_avx2.cpp",
-    "cpu/attention_avx512.cpp",
-)
-CUDA_SOURCES = ("tiles.cpp", "cuda/op.cpp", "cuda/launch.cu")
-NO_CUDA_SOURCES = ("cuda/missing.cpp",)
 NAME = "fused_attention"
 
 _loading = threading.Lock()
@@ -58,15 +46,18 @@ def load() -> None:
 
 
 def source_files(tools: toolchain.Toolchain) -> List[str]:
-    return list(COMMON_SOURCES + (CUDA_SOURCES if tools.cuda_home else NO_CUDA_SOURCES))
+    return sources.chosen(SOURCE_FOLDER, tools)
 
 
-def build_folder(source_folder: str, sources: Sequence[str], tools: toolchain.Toolchain) -> str:
-    """The folder of exactly this build. Headers count as sources: all files of the folder do."""
-    identity = tools.identity() + list(sources) + torch_identity()
-    files = glob.glob(os.path.join(source_folder, "**", "*"), recursive=True)
-    key = cache.key([file for file in files if os.path.isfile(file)], identity)
-    return os.path.join(cache.root(), "fused_attention-" + key)
+def build_folder(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str = NAME) -> str:
+    """The folder of exactly this build. Headers count as sources: all files of the folder do.
+
+    Raises OSError if the folder that was asked for cannot be written.
+    """
+    identity = tools.identity() + ninjafile.flags(tools) + list(names) + torch_identity()
+    files = glob.glob(os.path.join(glob.escape(source_folder), "**", "*"), recursive=True)
+    key = cache.key(source_folder, [file for file in files if os.path.isfile(file)], identity)
+    return cache.place("fused_attention-" + key, name + ".so")
 
 
 def torch_identity() -> List[str]:
@@ -76,60 +67,69 @@ def torch_identity() -> List[str]:
     return [torch.__version__, str(torch.version.cuda), abi, python, platform.machine()]
 
 
-def build_library(source_folder: str, sources: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
+def build_library(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
     """Loads the library of these sources, compiled first if need be. Returns its path.
 
-    Raises BuildError; the whole log then lies in the build's folder as build.log.
+    Raises BuildError; the whole log lies in the build's folder as build.log.
     """
-    folder = build_folder(source_folder, sources, tools)
-    library = os.path.join(folder, name + ".so")
-    # Written last: a library without it is one whose build was killed.
-    complete = os.path.join(folder, "complete")
-    if not os.path.exists(complete):
-        with cache.locked(folder):
-            if not os.path.exists(complete):
-                _compile(source_folder, sources, tools, name, folder)
-                open(complete, "w").close()
-    try:
-        torch.ops.load_library(library)
-    except (OSError, ImportError) as error:
-        raise BuildError(diagnose.explain_load(error)) from error
+    library = compile_library(source_folder, names, tools, name)
+    load_library(library, source_folder)
     return library
 
 
-def _compile(source_folder: str, sources: Sequence[str], tools: toolchain.Toolchain, name: str, folder: str) -> None:
-    ninja = toolchain.ninja_folder()
-    changes = {"CUDA_HOME": tools.cuda_home} if tools.cuda_home else {}
-    if ninja:
-        changes["PATH"] = ninja + os.pathsep + os.environ.get("PATH", "")
-    with _environment(changes):
-        cpp_extension = _cpp_extension()
-        if tools.cuda_home:
-            cpp_extension.CUDA_HOME = tools.cuda_home
-        if " " in cpp_extension.TORCH_LIB_PATH:
-            cpp_extension.TORCH_LIB_PATH = _linked(cpp_extension.TORCH_LIB_PATH, folder)
-        try:
-            cpp_extension.load(
-                name=name,
-                sources=[os.path.join(source_folder, source) for source in sources],
-                extra_cflags=list(tools.cflags),
-                extra_cuda_cflags=list(tools.cuda_flags),
-                build_directory=folder,
-                with_cuda=bool(tools.cuda_home),
-                is_python_module=False,
-            )
-        except (OSError, ImportError) as error:
-            raise BuildError(diagnose.explain_load(error)) from error
-        except RuntimeError as error:
-            raise BuildError(_describe_failure(str(error), folder)) from error
+def compile_library(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
+    """The path of the library of these sources, compiled if it is not there yet. Raises BuildError."""
+    folder = build_folder(source_folder, names, tools, name)
+    library = os.path.join(folder, name + ".so")
+    if not cache.is_complete(library):
+        with cache.locked(folder) as lock:
+            if not cache.is_complete(library):
+                _compile(source_folder, names, tools, library, lock)
+                cache.complete(library)
+    return library
 
 
-def _linked(libraries: str, folder: str) -> str:
-    """A link to torch's libraries: torch hands their folder to the linker without quotes, and a space cuts it short."""
-    link = os.path.join(folder, "torch_lib")
-    if not os.path.islink(link):
-        os.symlink(libraries, link)
-    return link
+def load_library(library: str, source_folder: str) -> None:
+    """Registers the operators of a library. Raises BuildError."""
+    try:
+        torch.ops.load_library(library)
+    except (OSError, ImportError) as error:
+        raise BuildError(diagnose.explain_load(error, [source_folder, *_torch_includes()])) from error
+
+
+def _compile(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, library: str, lock: int) -> None:
+    folder, file_name = os.path.split(library)
+    ninja = toolchain.find_ninja()
+    # One that was cut short afterwards would be up to date for ninja.
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(library)
+    with open(os.path.join(folder, "build.ninja"), "w") as file:
+        file.write(ninjafile.text(source_folder, names, tools, file_name, _cpp_extension()))
+    done = subprocess.run(
+        [ninja, "-v", "-j%d" % ninjafile.jobs()],
+        cwd=folder,
+        # Compilers that speak another language than English would hide their errors from what looks for them.
+        env=dict(os.environ, LC_ALL="C"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(lock,),
+    )
+    log = done.stdout.decode("utf-8", "replace")
+    kept = _keep(log, os.path.join(folder, "build.log"))
+    if done.returncode:
+        cause = diagnose.explain_build(log, [source_folder, *_torch_includes()])
+        raise BuildError("%s\n(%s)" % (cause, kept))
+
+
+def _keep(log: str, path: str) -> str:
+    """Writes the log and says where it is; what made the build fail, such as a full disk, may stop this too."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(log)
+    except OSError as error:
+        return "the whole log could not be written to %s: %s" % (path, error.strerror)
+    return "the whole log: %s" % path
 
 
 def _cpp_extension() -> Any:
@@ -145,22 +145,5 @@ def _cpp_extension() -> Any:
     return cpp_extension
 
 
-def _describe_failure(log: str, folder: str) -> str:
-    path = os.path.join(folder, "build.log")
-    with open(path, "w") as file:
-        file.write(log)
-    return "%s\n(the whole log: %s)" % ("\n".join(diagnose.first_errors(log)), path)
-
-
-@contextlib.contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+def _torch_includes() -> List[str]:
+    return list(_cpp_extension().include_paths())

@@ -2,14 +2,29 @@
 
 import ctypes
 import re
-from typing import List, Optional
+from typing import List, Optional, Sequence
+
+from . import declared
 
 # In the order that a build meets them: missing tools, the compilers, the linker.
 _CAUSES = re.compile(
-    r"fatal error:|(?<!ninja: )\berror:|\berror #|nvcc fatal|undefined reference to|cannot find -l|"
-    r"unsupported GNU version|Killed signal|command not found|No space left on device"
+    r"fatal error:|(?<!ninja: )\berror:|\berror #|(?:nvcc|ptxas|nvlink|cudafe\+\+) (?:fatal|error) *:|"
+    r"catastrophic error|undefined reference to|cannot find -l|unsupported GNU version|Killed signal|"
+    r"command not found|No space left on device"
 )
 _UNDEFINED = re.compile(r"undefined symbol: (\w+)")
+_UNDEFINED_REFERENCE = re.compile(r"undefined reference to [`'](.+)'")
+
+
+def explain_build(log: str, folders: Sequence[str]) -> str:
+    """The first causal lines of a build's log; an undefined reference in them with where it was declared."""
+    lines = first_errors(log)
+    for match in filter(None, map(_UNDEFINED_REFERENCE.search, lines)):
+        place = declared.where(match.group(1), folders)
+        if place:
+            lines.append("%s is declared at %s" % (match.group(1), place))
+            break
+    return "\n".join(lines)
 
 
 def first_errors(log: str, limit: int = 3) -> List[str]:
@@ -26,17 +41,23 @@ def first_errors(log: str, limit: int = 3) -> List[str]:
     return [lines[found[0]]] + quoted + [lines[i] for i in found[1:limit]]
 
 
-def explain_load(error: BaseException) -> str:
-    """A failed load's message; an undefined symbol in it comes with its name in C++."""
+def explain_load(error: BaseException, folders: Sequence[str]) -> str:
+    """A failed load's message; an undefined symbol in it comes with its name in C++, and the line that declares it.
+
+    folders: where declarations are looked for, in this order.
+    """
     # Newer versions of torch wrap the dynamic linker's message in one that gives the path alone.
     message = str(error) if error.__cause__ is None else "%s\n%s" % (error, error.__cause__)
     match = _UNDEFINED.search(message)
-    if not match:
-        return message
-    name = demangle(match.group(1))
+    name = demangle(match.group(1)) if match else None
     if name is None:
         return message
-    return "%s\n%s is called, and nothing that was linked defines it with these parameters" % (message, name)
+    place = declared.where(name, folders)
+    return "%s\n%s%s is called, and nothing that was linked defines it with these parameters" % (
+        message,
+        name,
+        " (declared at %s)" % place if place else "",
+    )
 
 
 def demangle(symbol: str) -> Optional[str]:

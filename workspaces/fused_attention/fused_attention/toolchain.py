@@ -1,19 +1,23 @@
-"""What a build uses: compilers, flags, and the GPU architectures to compile for."""
+"""What a build uses: compilers, the CUDA toolkit, CUTLASS, ninja."""
 
 import glob
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-# What a build without a visible GPU compiles for, as far as nvcc and torch know it.
-DEFAULT_ARCHS = ("6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+from . import archs
 
 TIMEOUT_S = 20  # of a question to a compiler or a driver, which answer in milliseconds
+
+# The first nvcc that the Hopper kernels are compiled with; FlashAttention-3's README asks for the same.
+HOPPER_NVCC = (12, 3)
 
 
 class ToolchainError(RuntimeError):
@@ -23,19 +27,24 @@ class ToolchainError(RuntimeError):
 class Toolchain(NamedTuple):
     compiler: str
     compiler_version: str
-    cflags: Tuple[str, ...]
     cuda_home: Optional[str]  # None: the CPU kernel alone is built
     nvcc_version: str
-    cuda_flags: Tuple[str, ...]
-    arch_list: str  # TORCH_CUDA_ARCH_LIST, where torch itself shall turn it into flags
+    nvcc_host: str  # the compiler that nvcc shall call, "" for its own choice
+    archs: Tuple[str, ...]  # GPU architectures, as TORCH_CUDA_ARCH_LIST writes them
+    cutlass: Optional[str]  # CUTLASS's headers; None: the Hopper kernels are left out
 
     def identity(self) -> List[str]:
         """Everything of it that changes what is built."""
-        return [str(field) for field in self]
+        fields = [str(field) for field in self]
+        if self.cutlass:
+            # An upgrade leaves the path as it was.
+            with open(os.path.join(self.cutlass, "cutlass", "version.h")) as file:
+                fields.append(file.read())
+        return fields
 
 
-def find() -> Toolchain:
-    """The toolchain of this process's environment.
+def find(ahead_of_time: bool = False) -> Toolchain:
+    """The toolchain of this process's environment; `ahead_of_time`, for whatever GPUs the result may meet.
 
     Raises ToolchainError if there is no C++ compiler, ValueError if TORCH_CUDA_ARCH_LIST names an
     architecture that nvcc lacks.
@@ -46,28 +55,33 @@ def find() -> Toolchain:
         raise ToolchainError("no C++ compiler: %r does not run; install g++ or name one in CXX" % compiler)
     cuda_home = find_cuda_home() if torch.version.cuda else None
     if cuda_home is None:
-        return Toolchain(compiler, version, cxx_flags(), None, "", (), "")
+        return Toolchain(compiler, version, None, "", "", (), None)
     nvcc = nvcc_of(cuda_home)
-    requested = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
-    archs = choose_archs(requested, visible_archs(), nvcc_archs(nvcc), torch_archs())
-    # Names such as "Ampere" are torch's to translate; it does so when it is given no flag of its own.
-    arch_flags = () if archs is None else gencode_flags(archs)
+    known = archs.from_help(output_of([nvcc, "--help"]) or "")
+    seen = [] if ahead_of_time else archs.visible()
+    chosen = archs.choose(os.environ.get("TORCH_CUDA_ARCH_LIST", ""), seen, known, archs.of_torch())
     nvcc_version = (output_of([nvcc, "--version"]) or "").strip()
-    cuda_flags = ("-O3", torch_define(), *arch_flags)
-    return Toolchain(compiler, version, cxx_flags(), cuda_home, nvcc_version, cuda_flags, requested)
+    hopper = archs.wants_hopper(chosen, known) and release(nvcc_version) >= HOPPER_NVCC
+    # The last word: CXX may be "ccache g++", which nvcc does not take.
+    host = (os.environ.get("CXX") or os.environ.get("CC") or "").split()[-1:]
+    return Toolchain(
+        compiler, version, cuda_home, nvcc_version, "".join(host), tuple(chosen), find_cutlass() if hopper else None
+    )
+
+
+def torch_version() -> Tuple[int, int]:
+    major, minor = re.match(r"(\d+)\.(\d+)", torch.__version__).groups()
+    return int(major), int(minor)
 
 
 def torch_define() -> str:
-    major, minor = re.match(r"(\d+)\.(\d+)", torch.__version__).groups()
-    return "-DFUSED_ATTENTION_TORCH=%d" % (int(major) * 100 + int(minor))
+    return "-DFUSED_ATTENTION_TORCH=%d" % (torch_version()[0] * 100 + torch_version()[1])
 
 
-def cxx_flags() -> Tuple[str, ...]:
-    # ISO C++ mode keeps g++ from fusing multiply and add unless it is told to.
-    flags = ("-O3", "-ffp-contract=fast", "-Wno-psabi", torch_define())
-    # Not among the linker's flags: the runtime must be the one that torch has loaded, or
-    # torch.set_num_threads would not reach the kernel.
-    return flags + (("-fopenmp",) if torch.backends.openmp.is_available() else ())
+def torch_standard() -> str:
+    """The C++ standard that torch's headers ask for, which is also what its cpp_extension compiles with."""
+    version = torch_version()
+    return "c++20" if version >= (2, 12) else "c++17" if version >= (2, 1) else "c++14"
 
 
 def find_cuda_home() -> Optional[str]:
@@ -82,81 +96,59 @@ def find_cuda_home() -> Optional[str]:
         os.path.dirname(os.path.dirname(on_path)) if on_path else None,
         "/usr/local/cuda",
     ]
-    return next((home for home in candidates if home and _is_toolkit(home)), None)
+    return next((home for home in candidates if home and cuda_include(home) and os.path.isfile(nvcc_of(home))), None)
+
+
+def cuda_include(cuda_home: str) -> Optional[str]:
+    """The folder of the CUDA runtime's headers, or None. conda's packages have it under targets/."""
+    folders = [os.path.join(cuda_home, "include"), *_targets(cuda_home, "include")]
+    return next((folder for folder in folders if os.path.isfile(os.path.join(folder, "cuda_runtime.h"))), None)
+
+
+def cuda_libraries(cuda_home: str) -> List[str]:
+    """Folders of the CUDA runtime's library; none where the compiler finds it by itself, as in Debian's packages."""
+    folders = [os.path.join(cuda_home, name) for name in ("lib64", "lib")] + _targets(cuda_home, "lib")
+    return [folder for folder in folders if os.path.exists(os.path.join(folder, "libcudart.so"))]
 
 
 def nvcc_of(cuda_home: str) -> str:
     return os.path.join(cuda_home, "bin", "nvcc")
 
 
-def nvcc_archs(nvcc: str) -> List[str]:
-    """What nvcc compiles for, such as ["7.5", "9.0a"]. Read off its help: 10.2 has no --list-gpu-arch."""
-    return _dotted(re.findall(r"compute_(\d+[a-z]?)\b", output_of([nvcc, "--help"]) or ""))
+def release(nvcc_version: str) -> Tuple[int, int]:
+    """(12, 4) of what `nvcc --version` prints; (0, 0) if it says nothing that can be read."""
+    match = re.search(r"release (\d+)\.(\d+)", nvcc_version)
+    return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
-def torch_archs() -> List[str]:
-    """What this torch's own kernels were built for; empty where it does not say."""
-    return _dotted(re.findall(r"(?:sm|compute)_(\d+[a-z]?)\b", torch._C._cuda_getArchFlags() or ""))
+def find_cutlass() -> Optional[str]:
+    """CUTLASS's include folder: that of CUTLASS_HOME, or of the package nvidia-cutlass; None where neither is there.
 
-
-def visible_archs() -> List[str]:
-    if not torch.cuda.is_available():
-        return []
-    return ["%d.%d" % torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
-
-
-def choose_archs(
-    requested: str, visible: Sequence[str], nvcc_known: Sequence[str], torch_known: Sequence[str]
-) -> Optional[List[str]]:
-    """The architectures to compile for, a trailing "+PTX" where PTX is kept for GPUs yet unknown.
-
-    `requested` is TORCH_CUDA_ARCH_LIST, which wins; None is returned if it holds names. Then the visible
-    GPUs; one newer than nvcc gets the newest PTX. Without either, DEFAULT_ARCHS as far as nvcc and torch know
-    them. Raises ValueError if nvcc knows nothing that was asked for.
+    Raises ToolchainError if CUTLASS_HOME is set and holds no CuTe.
     """
-    wanted = [arch for arch in re.split(r"[;\s]+", requested) if arch]
-    if any(not re.match(r"\d+\.\d+[a-z]?(\+PTX)?$", arch) for arch in wanted):
-        return None
-    if wanted:
-        unknown = [arch for arch in wanted if arch.replace("+PTX", "") not in nvcc_known]
-        if unknown:
-            raise ValueError(
-                "TORCH_CUDA_ARCH_LIST is %r, and this nvcc does not know %s; it knows %s"
-                % (requested, ", ".join(unknown), ", ".join(nvcc_known))
-            )
-        return wanted
-    plain = sorted((arch for arch in nvcc_known if arch[-1].isdigit()), key=_order)
-    if not plain:
-        raise ValueError("nvcc names no architecture in its help; set TORCH_CUDA_ARCH_LIST, such as to 8.0")
-    chosen = {arch if arch in plain else plain[-1] + "+PTX" for arch in visible}
-    if not chosen:
-        known = [arch for arch in DEFAULT_ARCHS if arch in plain]
-        shared = [arch for arch in known if arch in torch_known] or known or [plain[-1]]
-        chosen = set(shared[:-1]) | {shared[-1] + "+PTX"}
-    return sorted(chosen, key=_order)
+    home = os.environ.get("CUTLASS_HOME")
+    if home:
+        folder = os.path.join(home, "include")
+        if not _has_cute(folder):
+            raise ToolchainError("CUTLASS_HOME is %s, which holds no include/cute/tensor.hpp" % home)
+        return folder
+    package = importlib.util.find_spec("cutlass_library")
+    for place in package.submodule_search_locations or () if package else ():
+        folder = os.path.join(place, "source", "include")
+        if _has_cute(folder):
+            return folder
+    return None
 
 
-def gencode_flags(archs: Sequence[str]) -> Tuple[str, ...]:
-    flags = []  # type: List[str]
-    for arch in archs:
-        number = arch.replace("+PTX", "").replace(".", "")
-        flags.append("-gencode=arch=compute_%s,code=sm_%s" % (number, number))
-        if arch.endswith("+PTX"):
-            flags.append("-gencode=arch=compute_%s,code=compute_%s" % (number, number))
-    return tuple(flags)
-
-
-def ninja_folder() -> Optional[str]:
-    """The folder to add to PATH for ninja; None if it is there already.
-
-    A virtual environment that is used but not activated has ninja beside its python.
-    Raises ToolchainError if there is none.
+def find_ninja() -> str:
+    """The path of ninja: on PATH, beside this Python, as in a virtual environment that is not activated, or where
+    `pip install --user` puts it. Raises ToolchainError if there is none.
     """
-    if shutil.which("ninja"):
-        return None
     beside_python = os.path.dirname(sys.executable)
-    if shutil.which("ninja", path=beside_python):
-        return beside_python
+    for folder in (None, beside_python, sysconfig.get_path("scripts", "posix_user")):
+        found = shutil.which("ninja", path=folder)
+        if found:
+            return found
     raise ToolchainError("ninja is not found; install it: python -m pip install ninja")
 
 
@@ -180,19 +172,10 @@ def first_line(command: Sequence[str]) -> Optional[str]:
     return text.splitlines()[0] if text else None
 
 
-def _is_toolkit(home: str) -> bool:
-    # conda's packages have the headers under targets/.
-    headers = [os.path.join(home, "include"), *glob.glob(os.path.join(home, "targets", "*", "include"))]
-    has_headers = any(os.path.isfile(os.path.join(folder, "cuda_runtime.h")) for folder in headers)
-    return has_headers and os.path.isfile(nvcc_of(home))
+def _targets(cuda_home: str, folder: str) -> List[str]:
+    return sorted(glob.glob(os.path.join(cuda_home, "targets", "*", folder)))
 
 
-def _dotted(numbers: Sequence[str]) -> List[str]:
-    """["75", "90a"] to ["7.5", "9.0a"], without repeats, in order."""
-    archs = {re.sub(r"(\d)([a-z]?)$", r".\1\2", number) for number in numbers}
-    return sorted(archs, key=_order)
-
-
-def _order(arch: str) -> Tuple[int, int, str]:
-    major, minor, suffix = re.match(r"(\d+)\.(\d+)(.*)", arch).groups()
-    return int(major), int(minor), suffix
+def _has_cute(folder: str) -> bool:
+    headers = (("cute", "tensor.hpp"), ("cutlass", "version.h"))
+    return all(os.path.isfile(os.path.join(folder, *header)) for header in headers)
