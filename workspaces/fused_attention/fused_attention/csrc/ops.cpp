@@ -1,6 +1,7 @@
 // The operator fused_attention::forward: its schema and what every device shares.
 #include "ops.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <cmath>
