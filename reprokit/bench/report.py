@@ -108,8 +108,8 @@ def _conditions(record: Record) -> list[str]:
     return [
         *(part for part in hardware if part),
         *([] if "threads" in record.params else [f"{record.threads} threads"]),
-        f"image {record.image_digest.removeprefix('sha256:')[:12]}",
-        f"inputs {record.input_hash[:12]}",
+        *([f"image {record.image_digest.removeprefix('sha256:')[:12]}"] if record.image_digest else ["no image"]),
+        *([f"inputs {record.input_hash[:12]}"] if record.input_hash else []),
     ]
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion, paths
-from reprokit.bench import choose, extension, record
+from reprokit.bench import choose, extension, printed, record
 from reprokit.bench.report import sections
 from reprokit.commands._shown import built, say, status
 from reprokit.container import options
-from reprokit.errors import EngineError, ReprokitError, WorkFailed
+from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Claim
@@ -42,6 +42,14 @@ def bench(
     report: bool = typer.Option(
         False, "--report", help="Run nothing: medians of what is recorded, like records pooled, unlike ones apart."
     ),
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --report: read FILE, records or what a benchmark printed, instead."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --report: draw the attention benchmark's figures into DIR."),
+    ] = None,
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
 ) -> None:
     """Run a recipe's benchmarks and record the figures.
@@ -52,9 +60,14 @@ def bench(
     target = find.target(name)
     file = Path("results") / f"{target.recipe.name}.jsonl"
     if report:
-        kept = [r for r in record.read(file) if _asked(r, name, benchmarks or [])]
+        every = printed.read(records, target.recipe.name) if records else record.read(file)
+        kept = [r for r in every if _asked(r, name, benchmarks or [])]
+        if plot:
+            _draw(kept, plot)
         _show(kept, target.recipe.claims, as_json, {})
         return
+    if records or plot:
+        raise UsageError("--records and --plot are about what has been measured", hint="add --report")
     chosen = _chosen(target, benchmarks or [], with_extension)
     outcome = _Outcome()
     with _one_at_a_time(), _opened(target, gpus, chosen) as (engine, container, found):
@@ -79,6 +92,14 @@ def _chosen(target: Target, wanted: list[str], with_extension: bool) -> Mapping[
         return choose.benchmarks(target, wanted)
     bundled = find.target(extension.RECIPE)
     return {f"extension.{name}": b for name, b in choose.benchmarks(bundled, wanted).items()}
+
+
+def _draw(records: Sequence[Record], folder: Path) -> None:
+    from reprokit.bench.attention import measured
+    from reprokit.bench.plots import draw
+
+    for file in draw(measured(records), folder):
+        say(f"drawn: {file}")
 
 
 class _Outcome:

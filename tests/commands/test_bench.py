@@ -151,6 +151,7 @@ def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
         (["reprokit-test-bench", "spm"], "has no benchmark 'spm'; did you mean spmm?"),
         (["reprokit-test-bench:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
         (["reprokit-test-bench", "--report"], "no results here yet"),
+        (["reprokit-test-bench", "--plot", "plots"], "--records and --plot are about what has been measured"),
     ):
         answer = reprokit("bench", *arguments, **nowhere)
         assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
@@ -189,3 +190,18 @@ def test_the_report_is_of_the_variant_and_benchmarks_that_are_named(reprokit, tm
         assert len(data["records"]) == count
     named = reprokit("bench", "reprokit-test-bench:cpu", "kernel", "--report", "--json")
     assert [r["benchmark"] for r in json.loads(named.stdout)["records"]] == ["kernel"]
+
+
+def test_what_a_benchmark_printed_outside_is_reported_and_has_nothing_of_attention_to_draw(reprokit, tmp_path):
+    (tmp_path / "printed.jsonl").write_text(
+        '{"environment": {"processor": "EPYC", "threads": 2}, "time": "2026-11-21T09:00:00Z"}\n'
+        '{"metric": "spmm", "unit": "ms", "samples": [1.5, 2.5], "params": {"rows": 8}}\n'
+    )
+    arguments = ["reprokit-test-bench", "--report", "--records", "printed.jsonl"]
+    told = reprokit("bench", *arguments)
+    assert told.returncode == 0, told.stderr
+    assert "reprokit-test-bench:host printed: spmm [ms]" in " ".join(told.stdout.split())
+    assert "EPYC, 2 threads, no image" in told.stdout
+    drawn = reprokit("bench", *arguments, "--plot", "plots")
+    assert drawn.returncode == 2
+    assert "error: there are no times of the attention benchmark to draw" in drawn.stderr

@@ -1,0 +1,331 @@
+"""The attention benchmark's figures, as PNG and SVG: how much faster, and how near to what the machine can do."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprokit.bench.attention import Cell, Measured
+from reprokit.errors import EngineError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
+# Okabe and Ito's colours, which the colour-blind tell apart; two masks of a family share one, and differ in the dash
+# and the marker, so that a print without colours can be read too.
+_INK, _MUTED, _FAINT = "#1a1a1a", "#6b6b6b", "#d9d9d9"
+_STYLES = {
+    "none": (_INK, True, "dense"),
+    "causal": ("#0072B2", True, "causal"),
+    "prefix": ("#0072B2", False, "prefix"),
+    "window": ("#D55E00", True, "window"),
+    "dilated": ("#D55E00", False, "dilated"),
+    "longformer": ("#009E73", True, "Longformer"),
+    "bigbird": ("#009E73", False, "BigBird"),
+    "strided": ("#AA4499", True, "strided"),
+    "fixed": ("#AA4499", False, "fixed"),
+    "padding": ("#B8860B", True, "padding"),
+    "documents": ("#B8860B", False, "documents"),
+}
+_SETTINGS = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10.5,
+    "axes.edgecolor": _MUTED,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "xtick.color": _MUTED,
+    "ytick.color": _MUTED,
+    "grid.color": _FAINT,
+    "grid.linewidth": 0.6,
+    "svg.fonttype": "none",
+    # The same records give the same bytes.
+    "svg.hashsalt": "reprokit",
+}
+
+
+def draw(measured: Measured, folder: Path) -> list[Path]:
+    """Draw all figures that the cells allow: speedup-batch-N and roofline. Returns the files written.
+
+    Raises UsageError where there is nothing to draw or matplotlib is missing, EngineError where `folder` cannot be
+    written.
+    """
+    if not measured.cells:
+        raise UsageError(
+            "there are no times of the attention benchmark to draw",
+            hint="`reprokit bench fused-attention` measures some",
+        )
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[plots]"') from None
+    matplotlib.use("agg")
+    written = []
+    with matplotlib.rc_context(_SETTINGS):
+        for batch in sorted({cell.batch for cell in measured.cells}):
+            cells = [cell for cell in measured.cells if cell.batch == batch]
+            written += _save(speedup(cells, batch, measured.about), folder / f"speedup-batch-{batch}")
+        if measured.peaks and measured.bandwidth:
+            written += _save(roofline(measured), folder / "roofline")
+    return written
+
+
+def speedup(cells: Sequence[Cell], batch: int, about: str) -> Figure:
+    """By mask and length, a panel a dtype; both axes are logarithmic."""
+    figure, panels = _panels(cells, width=4.6)
+    values = [cell.speedup for cell in cells]
+    low, high = min(0.8, *(v / 1.15 for v in values)), max(2.0, *(v * 1.25 for v in values))
+    seqs = sorted({cell.seq for cell in cells})
+    names: dict[str, dict[str, tuple[float, float, str]]] = {}
+    for dtype, axes in panels.items():
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_ylim(low, high)
+        axes.set_xlim(seqs[0] / 1.25, seqs[-1] * 1.25)
+        axes.axhspan(low, 1, color="#f4f1ee", zorder=0)
+        axes.axhline(1, color=_INK, linewidth=1.4, zorder=1)
+        axes.grid(True, axis="y", which="major")
+        ratios = [t for t in (0.25, 0.5, 1, 2, 3, 5, 10, 20, 50, 100) if low <= t <= high]
+        _plain_ticks(axes.yaxis, ratios, "{:g}x".format)
+        _plain_ticks(axes.xaxis, [s for s in seqs if s & (s - 1) == 0] or seqs, _length)
+        axes.set_xlabel("sequence length")
+        axes.set_title(DTYPES[dtype])
+        ends: dict[str, tuple[float, float, str]] = {}
+        for mask, (colour, first, name) in _STYLES.items():
+            line = sorted((c.seq, c.speedup) for c in cells if (c.dtype, c.mask) == (dtype, mask))
+            if not line:
+                continue
+            axes.plot(
+                *zip(*line, strict=True),
+                color=colour,
+                linewidth=2.2 if mask == "none" else 1.5,
+                linestyle="-" if first else (0, (4, 2)),
+                marker="o",
+                markersize=4.5,
+                markerfacecolor=colour if first else "white",
+                zorder=4 if mask == "none" else 3,
+            )
+            ends[name] = (line[-1][0], line[-1][1], colour)
+        names[dtype] = ends
+    first = next(iter(panels.values()))
+    first.set_ylabel("times as fast as the fastest alternative")
+    first.annotate(
+        "slower", (seqs[0] / 1.2, 1), (0, -4), textcoords="offset points", va="top", color=_MUTED, fontsize=9
+    )
+    _frame(figure, _finding(cells, batch), _COMPARED, about)
+    for dtype, axes in panels.items():
+        _label_ends(axes, names[dtype])
+    return figure
+
+
+def roofline(measured: Measured) -> Figure:
+    """Useful work a second against useful work a byte, a panel a dtype that has a peak."""
+    cells = [cell for cell in measured.cells if cell.dtype in measured.peaks]
+    bandwidth = measured.bandwidth or 0.0
+    figure, panels = _panels(cells, width=4.3)
+    # Where a lone token's work is next to nothing, points would stretch the axes into empty paper.
+    low, high = min(c.intensity for c in cells) / 1.5, max(c.intensity for c in cells) * 1.5
+    bottom = min(min(c.rate() for c in cells), min(c.rate(c.best_other) for c in cells)) / 1.4
+    top = max(max(measured.peaks.values()), max(c.rate() for c in cells)) * 1.6
+    for dtype, axes in panels.items():
+        peak, mine = measured.peaks[dtype], [c for c in cells if c.dtype == dtype]
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(low, high)
+        axes.set_ylim(bottom, top)
+        ridge = peak / bandwidth
+        axes.plot([low, ridge, max(high, ridge)], [low * bandwidth, peak, peak], color=_INK, linewidth=1.8, zorder=2)
+        axes.annotate(
+            f"{peak:.0f} GFLOP/s", (high, peak), (0, 4), textcoords="offset points", ha="right", color=_INK, fontsize=9
+        )
+        axes.annotate(
+            f"{bandwidth:.0f} GB/s",
+            (low, max(low * bandwidth, bottom)),
+            (6, -2),
+            textcoords="offset points",
+            va="top",
+            color=_INK,
+            fontsize=9,
+        )
+        others = [(c.intensity, c.rate(c.best_other)) for c in mine]
+        axes.scatter(*zip(*others, strict=True), s=13, facecolors="none", edgecolors="#a8a8a8", linewidths=0.7)
+        for mask, (colour, first, _) in _STYLES.items():
+            points = [(c.intensity, c.rate()) for c in mine if c.mask == mask]
+            if points:
+                axes.scatter(
+                    *zip(*points, strict=True),
+                    s=20,
+                    facecolors=colour if first else "white",
+                    edgecolors=colour,
+                    linewidths=1.1,
+                    zorder=3,
+                )
+        _plain_ticks(axes.yaxis, [t for t in (1, 3, 10, 30, 100, 300, 1000, 1e4, 1e5, 1e6) if bottom <= t <= top])
+        _plain_ticks(axes.xaxis, [t for t in (0.3, 1, 3, 10, 30, 100, 300, 1000, 3000) if low <= t <= high])
+        axes.grid(True, which="major")
+        axes.set_title(DTYPES[dtype])
+        axes.set_xlabel("useful FLOP a byte of q, k, v and result")
+    next(iter(panels.values())).set_ylabel("GFLOP/s of useful work")
+    _legend(figure, cells)
+    theirs = [f"{100 * share:.0f} % in {name}" for name, share in _peak_shares(measured, ours=False)]
+    what = f"The fastest alternatives reach {', '.join(theirs)}. {_ROOFS}" if theirs else _ROOFS
+    _frame(figure, _nearness(measured), what, measured.about, legend=True)
+    return figure
+
+
+_COMPARED = (
+    "In each case against the fastest of torch's SDPA (all backends), naive matmul and compiled flex_attention."
+)
+_ROOFS = "Work on masked pairs does not count. Short cases stay in cache, and may pass the roof of memory."
+
+
+def _finding(cells: Sequence[Cell], batch: int) -> str:
+    values = sorted(cell.speedup for cell in cells)
+    slower = sum(value < 1 for value in values)
+    middle = f"{_times(statistics.median(values))} in the median"
+    if not slower:
+        return f"Faster in every case of batch {batch}: {_times(values[0])} to {_times(values[-1])}, {middle}"
+    return (
+        f"Faster in {len(values) - slower} of {len(values)} cases of batch {batch}: "
+        f"up to {_times(values[-1])}, {middle}, {_times(values[0])} at worst"
+    )
+
+
+def _nearness(measured: Measured) -> str:
+    found = [f"{100 * share:.0f} % in {name}" for name, share in _peak_shares(measured, ours=True)]
+    return "Of the raw peak, dense attention reaches " + ", ".join(found) if found else "Work under the machine's roofs"
+
+
+def _peak_shares(measured: Measured, ours: bool) -> list[tuple[str, float]]:
+    """The best share of the peak in dense cases by dtype, of ours or of the fastest of the others."""
+    return [
+        (name, max(c.rate() if ours else c.rate(c.best_other) for c in dense) / measured.peaks[dtype])
+        for dtype, name in DTYPES.items()
+        if dtype in measured.peaks and (dense := [c for c in measured.cells if (c.dtype, c.mask) == (dtype, "none")])
+    ]
+
+
+def _times(value: float) -> str:
+    return f"{value:.2g}x" if value < 10 else f"{value:.0f}x"
+
+
+def _panels(cells: Sequence[Cell], width: float) -> tuple[Figure, dict[str, Axes]]:
+    import matplotlib.pyplot as plt
+
+    dtypes = [dtype for dtype in DTYPES if any(cell.dtype == dtype for cell in cells)]
+    wide = max(width * len(dtypes), 8.0)
+    figure, axes = plt.subplots(1, len(dtypes), figsize=(wide, 5.4), sharey=True, squeeze=False, dpi=150)
+    return figure, dict(zip(dtypes, axes[0], strict=True))
+
+
+def _plain_ticks(axis: Any, ticks: Sequence[float], form: Callable[[float], str] = "{:g}".format) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    axis.set_major_locator(FixedLocator(list(ticks)))
+    axis.set_major_formatter(lambda value, _: form(value))
+    axis.set_minor_locator(NullLocator())
+
+
+def _length(seq: float) -> str:
+    return f"{seq / 1024:g}k" if seq >= 1024 and seq % 1024 == 0 else f"{seq:g}"
+
+
+def _label_ends(axes: Axes, ends: dict[str, tuple[float, float, str]]) -> None:
+    """Each line's name at its right end, moved as little as keeps names apart."""
+    if not ends:
+        return
+    pixels = axes.transData.transform
+    height = axes.figure.dpi * 9 / 72 * 1.25
+    wanted = sorted((pixels((x, y))[1], name) for name, (x, y, _) in ends.items())
+    moved = _apart([at for at, _ in wanted], height, *(pixels((1, y))[1] for y in axes.get_ylim()))
+    for (at, name), to in zip(wanted, moved, strict=True):
+        x, y, colour = ends[name]
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(20, (to - at) * 72 / axes.figure.dpi),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            fontsize=9,
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "linewidth": 0.5,
+                "relpos": (0, 0.5),
+                "shrinkA": 1,
+                "shrinkB": 4,
+            },
+        )
+
+
+def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places nearest to `wanted` (ascending) that are `gap` apart, between `low` and `high`.
+
+    Less `gap` for each place before it, a place need only not be below the one before: isotonic regression, by
+    pooling neighbours that are out of order.
+    """
+    pools: list[list[float]] = []  # of neighbours that share a mean
+    for i, place in enumerate(wanted):
+        pools.append([place - i * gap])
+        while len(pools) > 1 and statistics.fmean(pools[-2]) > statistics.fmean(pools[-1]):
+            pools[-2:] = [pools[-2] + pools[-1]]
+    means = [statistics.fmean(pool) for pool in pools for _ in pool]
+    room = high - gap * (len(wanted) - 0.5)
+    return [max(low + gap / 2, min(mean, room)) + i * gap for i, mean in enumerate(means)]
+
+
+def _legend(figure: Figure, cells: Sequence[Cell]) -> None:
+    from matplotlib.lines import Line2D
+
+    present = {cell.mask for cell in cells}
+    marks = [
+        Line2D([], [], linestyle="", marker="o", markersize=5, mfc=c if first else "white", color=c, label=name)
+        for mask, (c, first, name) in _STYLES.items()
+        if mask in present
+    ]
+    marks.append(
+        Line2D([], [], linestyle="", marker="o", markersize=4, mfc="none", color="#a8a8a8", label="fastest alternative")
+    )
+    figure.legend(handles=marks, loc="lower center", ncols=6, frameon=False, fontsize=9, bbox_to_anchor=(0.5, 0.055))
+
+
+def _frame(figure: Figure, finding: str, what: str, about: str, legend: bool = False) -> None:
+    """The finding above, what is compared below it, and the conditions at the foot."""
+    wide = 72 * 0.97 * figure.get_figwidth()
+    for text, top, largest, letter, style in (
+        (finding, 0.975, 14.5, 0.62, {"color": _INK, "fontweight": "bold"}),
+        (what, 0.915, 10.0, 0.54, {"color": _MUTED}),
+    ):
+        # `letter` is about what one is wide, in its own size.
+        figure.text(0.015, top, text, fontsize=min(largest, wide / (letter * len(text))), va="top", **style)
+    figure.text(0.015, 0.015, about, fontsize=8.5, color=_MUTED, va="bottom")
+    # Names of lines stand right of their panel, and the layout does not know them.
+    right, between = (0.995, 2.0) if legend else (1 - 1.0 / figure.get_figwidth(), 9.5)
+    figure.tight_layout(rect=(0.005, 0.15 if legend else 0.04, right, 0.885), w_pad=between)
+
+
+def _save(figure: Figure, stem: Path) -> list[Path]:
+    import matplotlib.pyplot as plt
+
+    files = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            # Without its date a file changes only when its figure does.
+            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
+    except OSError as error:
+        raise EngineError(f"the plot could not be written: {error.strerror or error}", str(stem.parent)) from None
+    finally:
+        plt.close(figure)
+    return files

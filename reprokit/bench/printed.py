@@ -1,0 +1,73 @@
+"""A file of records, or of what a benchmark printed as JSON lines when it ran outside of reprokit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from reprokit.bench import record
+from reprokit.bench.parse import parse
+from reprokit.bench.record import Record
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.recipe.model import Parse
+
+OUTSIDE = "host"  # in place of a variant: no image is known
+
+
+def read(file: Path, recipe: str) -> list[Record]:
+    """The records of `file`. What a benchmark printed has no image and no inputs' hash, and says so by having none.
+
+    Raises UsageError where it cannot be read or holds neither.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the records cannot be read: {error}", str(file)) from None
+    first = _first(text)
+    if "schema" in first:
+        return record.read(file)
+    try:
+        parsed = parse(Parse(format="records"), text)
+    except WorkFailed as error:
+        raise UsageError(f"neither records nor a benchmark's output: {error.message}", str(file)) from None
+    environment = dict(parsed.environment)
+    device = environment.get("device")
+    name = device.get("name", "") if isinstance(device, dict) else ""
+    return [
+        Record(
+            metric=figure.metric,
+            unit=figure.unit,
+            samples=figure.samples,
+            params=dict(figure.params),
+            recipe=recipe,
+            variant=OUTSIDE,
+            benchmark=file.stem,
+            command="",
+            input_hash="",
+            image_digest="",
+            cpu=str(environment.get("processor", "")),
+            threads=_whole(environment.get("threads")),
+            gpu="" if name == "cpu" else str(name),
+            driver=str(device.get("driver") or "") if isinstance(device, dict) else "",
+            reprokit="",
+            time=str(first.get("time", "")),
+            environment=environment,
+        )
+        for figure in parsed.figures
+    ]
+
+
+def _first(text: str) -> dict:
+    """The first line that is a JSON object."""
+    for line in text.splitlines():
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(data, dict):
+            return data
+    return {}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 1
