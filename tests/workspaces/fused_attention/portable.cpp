@@ -1,5 +1,4 @@
 // The parts that host and device share, callable from Python: compiled by g++ alone.
-#include "cpu/mask_tile.h"
 #include "numeric.h"
 #include "softmax.h"
 
@@ -42,21 +41,5 @@ float online_attention(const float* scores, const float* values, int64_t n, int6
     softmax.add(sum);
   }
   return softmax.normalise(out);
-}
-
-void transpose(uint64_t* words) {
-  transpose_bits(words);
-}
-
-// A tile's class (0: skip, 1: partial, 2: full) and, if it is partial, its words.
-int classify_tile(const uint8_t* bools, int causal, int64_t row_stride, int64_t key_stride, int64_t row, int64_t key,
-                  int rows, int keys, uint64_t* words) {
-  Mask mask{};
-  mask.data = bools;
-  mask.kind = bools ? MaskKind::kBool : MaskKind::kNone;
-  mask.causal = causal != 0;
-  mask.row_stride = row_stride;
-  mask.key_stride = key_stride;
-  return static_cast<int>(classify(mask, Tile{0, row, key, rows, keys}, words));
 }
 }

@@ -147,7 +147,7 @@ at::Tensor forward_with(Launch launch, const Arguments& a) {
   params.dtype = data_type(q.scalar_type());
   const Tables tables(a);
   if (a.is_packed()) set_packed(params, a, tables);
-  if (a.structure.has_value()) params.structure = Structure{tables.structure.data_ptr<int64_t>()};
+  if (a.structure.has_value()) params.structure = Structure{tables.structure.data_ptr<int64_t>(), tables.structure.numel()};
   if (a.alibi_slopes.has_value()) params.alibi = tables.alibi_slopes.data_ptr<float>();
   set_mask(params, a);
   if (out.numel() == 0) return out;

@@ -43,6 +43,7 @@ struct MaskInstruction {
 // A view of the tensor; null where a call has no structured mask.
 struct Structure {
   const int64_t* words;
+  int64_t size;
 
   bool exists() const { return words != nullptr; }
   int64_t count() const { return words[1]; }

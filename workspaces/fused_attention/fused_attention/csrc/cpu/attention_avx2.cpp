@@ -1,19 +1,21 @@
-// AVX2 with FMA. Clang ignores the pragma and would not compile the wide vectors to what they promise: it keeps
-// the default.
+// AVX2 with FMA and F16C. See attention_avx512.cpp for clang.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 // Before the pragma: what these define must run everywhere, for another file may use this file's copy.
+#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#pragma GCC target("avx2,fma")
+#include <type_traits>
+#pragma GCC target("avx2,fma,f16c")
 #define FA_ISA isa_avx2
 #define FA_VECTOR_BYTES 32
+#define FA_LEVEL 1
 #include "kernel.h"
 
 namespace fused_attention {
 
-void attend_avx2(const AttentionParams& params, int64_t begin, int64_t end, float* scratch) {
-  isa_avx2::attend(params, begin, end, scratch);
+CpuKernel kernel_avx2() {
+  return {"avx2", isa_avx2::scratch_floats, isa_avx2::attend, {1, {isa_avx2::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f}};
 }
 
 }  // namespace fused_attention

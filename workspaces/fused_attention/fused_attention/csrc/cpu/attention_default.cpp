@@ -1,12 +1,13 @@
-// Every processor: 16-byte vectors (SSE2, NEON, ...), or whatever the compiler makes of them.
+// Any processor: vectors of 16 bytes, as SSE2 and NEON have them.
 #define FA_ISA isa_default
 #define FA_VECTOR_BYTES 16
+#define FA_LEVEL 0
 #include "kernel.h"
 
 namespace fused_attention {
 
-void attend_default(const AttentionParams& params, int64_t begin, int64_t end, float* scratch) {
-  isa_default::attend(params, begin, end, scratch);
+CpuKernel kernel_default() {
+  return {"default", isa_default::scratch_floats, isa_default::attend, {0, {isa_default::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f}};
 }
 
 }  // namespace fused_attention

@@ -1,73 +1,145 @@
-// The two matrix products of a tile. Both keep query rows in the lanes, so keys and values are read as they lie in
-// memory, one element broadcast at a time, and the softmax needs no reduction across lanes.
+// The two matrix products of attention, a block of registers at a time.
+//
+// Scores are kept with query rows in the lanes: S^T[key][row] = sum over d of K[key][d] * Q^T[d][row]. So keys are read
+// as they lie in memory, one word broadcast at a time, any set of keys is as cheap as a run of them, and the softmax
+// needs no reduction across lanes. The second product turns the roles: O[row][d] = sum over keys of W[key][row] *
+// V[key][d] broadcasts weights from where the first left them and has the values in the lanes.
 #pragma once
 
-#include "attention.h"
 #include "vector.h"
 
 namespace fused_attention {
 namespace FA_ISA {
 
-// kRows x panel accumulators stay in registers: 24 of 32 with AVX-512, 12 of 16 else.
-constexpr int kRows = 6;
-constexpr int kPanel = kLanes == 16 ? 4 : 2;
+// How many rows of broadcasts go with C vectors, so that sums, vectors and one broadcast fit the registers (32 with
+// AVX-512 and on arm64, else 16). Counts are multiples of kSmall.
+template <int C>
+struct Shape {
+  static constexpr int kBig = 2, kMiddle = 2, kSmall = 2;
+};
+#if FA_LEVEL >= 2 || defined(__aarch64__)
+template <>
+struct Shape<4> {
+  static constexpr int kBig = 6, kMiddle = 4, kSmall = 2;
+};
+template <>
+struct Shape<2> {
+  static constexpr int kBig = 12, kMiddle = 8, kSmall = 4;
+};
+template <>
+struct Shape<1> {
+  static constexpr int kBig = 16, kMiddle = 16, kSmall = 8;
+};
+#elif FA_LEVEL == 1
+template <>
+struct Shape<2> {
+  static constexpr int kBig = 6, kMiddle = 4, kSmall = 2;
+};
+#endif
 
-// out[i][row] (+)= sum over n of a[i * a_row + n * a_step] * b[n][row], for i < R and C vectors of rows.
-// Tables `out` and `b` are [.][kBlockRows]. With `scale`, what `out` holds is first multiplied by scale[row].
-template <int R, int C>
-FA_HOST_DEVICE void multiply_block(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t n,
-                                   const float* scale, float* out) {
+// A chunk of keys for a panel of one granule is a multiple of this.
+constexpr int kKeyMultiple = Shape<16 / kLanes>::kSmall;
+
+FA_HOST_DEVICE Vec broadcast_word(const float* p) {
+  return broadcast(*p);
+}
+
+// sum[i][c] = sum over step < steps of rows[i * row_stride + step] (x) vectors[step][c], in words.
+template <class Math, int R, int C>
+FA_HOST_DEVICE void multiply_rows(const float* rows, int64_t row_stride, const float* vectors, int64_t steps,
+                                  Vec (&sum)[R][C]) {
+  // Four rows share a pointer: x86 addresses base, base + stride, base + 2 * stride and, of another register,
+  // base + 3 * stride.
+  constexpr int kBases = (R + 3) / 4;
+  const float* base[kBases];
+  for (int g = 0; g < kBases; ++g) base[g] = rows + 4 * g * row_stride;
+  for (int i = 0; i < R; ++i) {
+    for (int c = 0; c < C; ++c) sum[i][c] = Vec{};
+  }
+#pragma GCC unroll 4
+  for (int64_t step = 0; step < steps; ++step) {
+    Vec right[C];
+    for (int c = 0; c < C; ++c) right[c] = load(vectors + (step * C + c) * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const Vec left = broadcast_word(base[i / 4] + i % 4 * row_stride + step);
+      for (int c = 0; c < C; ++c) sum[i][c] = Math::multiply_add(left, right[c], sum[i][c]);
+    }
+  }
+}
+
+// Where the second product goes: out = out * factor[row] + product, or the product alone at first.
+struct Output {
+  float* rows;
+  int64_t stride;
+  const float* factor;  // null: one
+  bool is_first;
+};
+
+// R rows of `out` and C vectors: the sum over step < steps of words[step * pitch + i] (x) values[step * stride + c].
+// The sum begins at zero rather than at `out`: fewer roundings of a large sum.
+template <class Math, int R, int C>
+FA_HOST_DEVICE void add_values(const float* words, int64_t pitch, const float* values, int64_t stride, int64_t steps,
+                               const Output& out, int row, int64_t d) {
+  words += row;
+  values += d;
   Vec sum[R][C];
   for (int i = 0; i < R; ++i) {
-    for (int c = 0; c < C; ++c) {
-      sum[i][c] = scale ? load(out + i * kBlockRows + c * kLanes) * load(scale + c * kLanes) : Vec{};
-    }
+    for (int c = 0; c < C; ++c) sum[i][c] = Vec{};
   }
-  for (int64_t step = 0; step < n; ++step) {
+#pragma GCC unroll 2
+  for (int64_t step = 0; step < steps; ++step) {
     Vec right[C];
-    for (int c = 0; c < C; ++c) right[c] = load(b + step * kBlockRows + c * kLanes);
+    for (int c = 0; c < C; ++c) right[c] = load(values + step * stride + c * kLanes);
+#pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
-      const Vec left = broadcast(a[i * a_row + step * a_step]);
-      for (int c = 0; c < C; ++c) sum[i][c] += left * right[c];
+      const Vec left = broadcast_word(words + step * pitch + i);
+      for (int c = 0; c < C; ++c) sum[i][c] = Math::multiply_add(left, right[c], sum[i][c]);
     }
   }
+  float* target = out.rows + row * out.stride + d;
   for (int i = 0; i < R; ++i) {
-    for (int c = 0; c < C; ++c) store(out + i * kBlockRows + c * kLanes, sum[i][c]);
-  }
-}
-
-template <int C>
-FA_HOST_DEVICE void multiply_panel(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t n,
-                                   const float* scale, float* out, int64_t m) {
-  int64_t i = 0;
-  for (; i + kRows <= m; i += kRows) {
-    multiply_block<kRows, C>(a + i * a_row, a_row, a_step, b, n, scale, out + i * kBlockRows);
-  }
-  a += i * a_row;
-  out += i * kBlockRows;
-  switch (m - i) {
-    case 5: return multiply_block<5, C>(a, a_row, a_step, b, n, scale, out);
-    case 4: return multiply_block<4, C>(a, a_row, a_step, b, n, scale, out);
-    case 3: return multiply_block<3, C>(a, a_row, a_step, b, n, scale, out);
-    case 2: return multiply_block<2, C>(a, a_row, a_step, b, n, scale, out);
-    case 1: return multiply_block<1, C>(a, a_row, a_step, b, n, scale, out);
-    default: return;
-  }
-}
-
-// multiply_block for i < m and `vectors` vectors of rows.
-static void multiply(const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t n, const float* scale,
-                     float* out, int64_t m, int vectors) {
-  for (int first = 0; first < vectors; first += kPanel) {
-    const int lane = first * kLanes;
-    const float* panel_scale = scale ? scale + lane : nullptr;
-    switch (vectors - first < kPanel ? vectors - first : kPanel) {
-      case 1: multiply_panel<1>(a, a_row, a_step, b + lane, n, panel_scale, out + lane, m); break;
-      case 2: multiply_panel<2>(a, a_row, a_step, b + lane, n, panel_scale, out + lane, m); break;
-      case 3: multiply_panel<3>(a, a_row, a_step, b + lane, n, panel_scale, out + lane, m); break;
-      default: multiply_panel<4>(a, a_row, a_step, b + lane, n, panel_scale, out + lane, m); break;
+    const Vec factor = broadcast(out.factor ? out.factor[row + i] : 1.0f);
+    for (int c = 0; c < C; ++c) {
+      float* at = target + i * out.stride + c * kLanes;
+      store(at, out.is_first ? sum[i][c] : load(at) * factor + sum[i][c]);
     }
   }
+}
+
+template <class Math, int C>
+static void add_values_of(const float* words, int64_t pitch, int rows, const float* values, int64_t stride,
+                          int64_t steps, const Output& out, int64_t d) {
+  using S = Shape<C>;
+  int row = 0;
+  for (; row + S::kBig <= rows; row += S::kBig) {
+    add_values<Math, S::kBig, C>(words, pitch, values, stride, steps, out, row, d);
+  }
+  if (S::kMiddle < S::kBig && row + S::kMiddle <= rows) {
+    add_values<Math, S::kMiddle, C>(words, pitch, values, stride, steps, out, row, d);
+    row += S::kMiddle;
+  }
+  for (; S::kSmall < S::kMiddle && row < rows; row += S::kSmall) {
+    add_values<Math, S::kSmall, C>(words, pitch, values, stride, steps, out, row, d);
+  }
+}
+
+// The second product for `rows` rows (a multiple of 8) and `width` floats of values (a multiple of 16).
+template <class Math>
+static void multiply_values(const float* words, int64_t pitch, int rows, const float* values, int64_t stride,
+                            int64_t width, int64_t steps, const Output& out) {
+  constexpr int kWidest = kLanes == 8 ? 2 : 4;
+  int64_t d = 0;
+  for (; d + kWidest * kLanes <= width; d += kWidest * kLanes) {
+    add_values_of<Math, kWidest>(words, pitch, rows, values, stride, steps, out, d);
+  }
+#if FA_LEVEL >= 2
+  if (d + 2 * kLanes <= width) {
+    add_values_of<Math, 2>(words, pitch, rows, values, stride, steps, out, d);
+    d += 2 * kLanes;
+  }
+  if (d < width) add_values_of<Math, 1>(words, pitch, rows, values, stride, steps, out, d);
+#endif
 }
 
 }  // namespace FA_ISA

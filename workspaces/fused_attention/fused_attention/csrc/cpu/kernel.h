@@ -1,156 +1,310 @@
-// Attention of blocks of query rows. Tables are [.][kBlockRows]: a query row is a lane throughout.
+// Attention of a range of panels, compiled once per instruction set.
 #pragma once
 
-#include "gemm.h"
-#include "mask_tile.h"
+#include "attention.h"
+#include "pack.h"
+#include "panel.h"
 
 namespace fused_attention {
 namespace FA_ISA {
 
-using RowSoftmax = OnlineSoftmax<VectorMath>;
+FA_HOST_DEVICE int64_t round_up(int64_t x, int64_t multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
 
-struct Scratch {
-  float *query, *out;      // [head_dim][kBlockRows]
-  float *scores, *bias;    // [kTileKeys][kBlockRows]
-  float *keys, *values;    // [kTileKeys][head_dim]
-  uint64_t keep[64];       // rows that see a key, one bit each
-  RowSoftmax softmax[kBlockRows / kLanes];
-  alignas(kScratchAlignment) float correction[kBlockRows];
+// The tables of one thread, in one piece of memory.
+struct Tables {
+  float *query, *weights, *scores, *out;
+  float *rows;                   // [16][words of a row]
+  float *list_keys, *list_values, *bias;
+  float *head_keys, *head_values;
+  float *state_out, *state_reference, *state_total;  // of all rows of a head, between phases
 
-  Scratch(float* memory, int head_dim) {
-    query = memory;
-    out = query + kBlockRows * head_dim;
-    scores = out + kBlockRows * head_dim;
-    bias = scores + kTileKeys * kBlockRows;
-    keys = bias + kTileKeys * kBlockRows;
-    values = keys + kTileKeys * head_dim;
+  // Null `memory` measures only. Returns the floats needed.
+  int64_t place(float* memory, const Problem& p) {
+    const bool has_phases = p.has_phases;
+    float* at = memory;
+    const auto take = [&](int64_t floats) {
+      float* const place = at;
+      at += round_up(floats, 16);
+      return place;
+    };
+    const int64_t width = round_up(p.params.head_dim, 16);
+    query = take(width * kMaxPanelRows);
+    weights = take(kChunkKeys * kMaxPanelRows);
+    scores = take(p.params.dtype == DataType::kBFloat16 ? kChunkKeys * kMaxPanelRows : 0);
+    out = take(width * kMaxPanelRows);
+    rows = take(width * kGranule);
+    list_keys = take((width + 1) * kChunkKeys);
+    list_values = take(width * kChunkKeys);
+    bias = take(p.has_bias() ? kChunkKeys * kMaxPanelRows : 0);
+    const int64_t keys = round_up(p.params.k_len, 16);
+    head_keys = take(keys * (width + 1));
+    head_values = take(keys * width);
+    state_out = take(has_phases ? p.params.q_len * width : 0);
+    state_reference = take(has_phases ? p.params.q_len : 0);
+    state_total = take(has_phases ? p.params.q_len : 0);
+    return at - memory;
   }
 };
 
-// Rows as floats: where they lie, or widened into `buffer`. `stride` becomes that of the result.
-FA_HOST_DEVICE const float* as_floats(const float* rows, int64_t, int, int, float*, int64_t*) {
-  return rows;
-}
-
-template <class T>
-FA_HOST_DEVICE const float* as_floats(const T* rows, int64_t row_stride, int count, int head_dim, float* buffer,
-                                      int64_t* stride) {
-  for (int row = 0; row < count; ++row) {
-    for (int d = 0; d < head_dim; ++d) buffer[row * head_dim + d] = to_float(rows[row * row_stride + d]);
-  }
-  *stride = head_dim;
-  return buffer;
-}
-
-// Lanes beyond the last row hold zero queries, so that no stale NaN slows or traps.
-template <class T>
-FA_HOST_DEVICE void load_query(const T* q, int64_t row_stride, int rows, int padded_rows, int head_dim,
-                               float scale, float* query) {
-  for (int row = 0; row < rows; ++row) {
-    for (int d = 0; d < head_dim; ++d) query[d * kBlockRows + row] = to_float(q[row * row_stride + d]) * scale;
-  }
-  for (int row = rows; row < padded_rows; ++row) {
-    for (int d = 0; d < head_dim; ++d) query[d * kBlockRows + row] = 0.0f;
-  }
-}
-
-template <class T>
-FA_HOST_DEVICE void store_out(const float* out, int rows, int head_dim, T* target, int64_t row_stride) {
-  for (int row = 0; row < rows; ++row) {
-    for (int d = 0; d < head_dim; ++d) target[row * row_stride + d] = from_float<T>(out[d * kBlockRows + row]);
-  }
-}
-
-// Scores become weights exp(score - maximum); softmax and correction move on by this tile.
-template <bool kBias, bool kKeep>
-static void weigh(Scratch& s, int keys, int vectors) {
-  for (int v = 0; v < vectors; ++v) {
-    float* column = s.scores + v * kLanes;
-    const float* bias = s.bias + v * kLanes;
-    Vec maximum = broadcast(minus_infinity());
-    for (int key = 0; key < keys; ++key) {
-      Vec score = load(column + key * kBlockRows);
-      if (kBias) score += load(bias + key * kBlockRows);
-      if (kKeep) score = lanes_of(s.keep[key], v * kLanes) ? score : broadcast(minus_infinity());
-      if (kBias || kKeep) store(column + key * kBlockRows, score);
-      maximum = score > maximum ? score : maximum;
-    }
-    store(s.correction + v * kLanes, s.softmax[v].raise(maximum));
-    const Vec origin = s.softmax[v].origin();
-    Vec sum = Vec{};
-    for (int key = 0; key < keys; ++key) {
-      const Vec weight = exp(load(column + key * kBlockRows) - origin);
-      store(column + key * kBlockRows, weight);
-      sum += weight;
-    }
-    s.softmax[v].add(sum);
-  }
-}
-
-FA_HOST_DEVICE void weigh(Scratch& s, int keys, int vectors, bool has_bias, bool is_partial) {
-  if (has_bias) {
-    is_partial ? weigh<true, true>(s, keys, vectors) : weigh<true, false>(s, keys, vectors);
-  } else {
-    is_partial ? weigh<false, true>(s, keys, vectors) : weigh<false, false>(s, keys, vectors);
-  }
-}
-
-template <class T>
-static void attend_block(const AttentionParams& p, int64_t batch, int64_t head, int64_t first_row, Scratch& s) {
-  const int rows = static_cast<int>(p.q_len - first_row < kBlockRows ? p.q_len - first_row : kBlockRows);
-  const int vectors = (rows + kLanes - 1) / kLanes;
-  const int64_t kv_head = p.kv_head(head);
-  const T* q = rows_of(static_cast<const T*>(p.q), p.q_strides, batch, head) + first_row * p.q_strides.row;
-  const T* k = rows_of(static_cast<const T*>(p.k), p.k_strides, batch, kv_head);
-  const T* v = rows_of(static_cast<const T*>(p.v), p.v_strides, batch, kv_head);
-  T* out = rows_of(static_cast<T*>(p.out), p.out_strides, batch, head) + first_row * p.out_strides.row;
-
-  load_query(q, p.q_strides.row, rows, vectors * kLanes, p.head_dim, p.scale, s.query);
-  memset(s.out, 0, sizeof(float) * kBlockRows * p.head_dim);
-  for (int i = 0; i < vectors; ++i) s.softmax[i].reset();
-
-  const int64_t key_end = p.mask.key_end(first_row + rows - 1, p.k_len);
-  for (int64_t key = 0; key < key_end; key += kTileKeys) {
-    const int keys = static_cast<int>(key_end - key < kTileKeys ? key_end - key : kTileKeys);
-    const Tile tile{p.mask.offset(batch, head), first_row, key, rows, keys};
-    const TileClass tile_class = classify(p.mask, tile, s.keep);
-    if (tile_class == TileClass::kSkip) continue;
-    if (p.mask.is_additive()) gather_bias(p.mask, tile, s.bias);
-
-    int64_t k_stride = p.k_strides.row, v_stride = p.v_strides.row;
-    const float* k_tile = as_floats(k + key * k_stride, k_stride, keys, p.head_dim, s.keys, &k_stride);
-    const float* v_tile = as_floats(v + key * v_stride, v_stride, keys, p.head_dim, s.values, &v_stride);
-    multiply(k_tile, k_stride, 1, s.query, p.head_dim, nullptr, s.scores, keys, vectors);
-    weigh(s, keys, vectors, p.mask.is_additive(), tile_class == TileClass::kPartial);
-    multiply(v_tile, 1, v_stride, s.scores, keys, s.correction, s.out, p.head_dim, vectors);
+// One head of keys and values, as far as a thread has come in copying it.
+template <class Math, class T>
+class Head {
+ public:
+  Head(const Problem& problem, Tables& tables) : p_(problem.params), t_(tables) {
+    width_ = round_up(p_.head_dim, 16);
+    words_ = Words<Math, T>::count(p_.head_dim);
+    constexpr int64_t kPerWord = sizeof(float) / sizeof(T);
+    // Rows of words already: read in place, unless they lie so far apart that they would evict each other.
+    const bool is_words = (Math::kPair == 2 || sizeof(T) == sizeof(float)) && p_.head_dim % kPerWord == 0;
+    keys_in_place_ = is_words && p_.k_strides.row % kPerWord == 0 && !far_apart(p_.k_strides.row);
+    values_in_place_ = Math::kPair == 1 && is_words && p_.head_dim % 16 == 0 && !far_apart(p_.v_strides.row);
+    key_stride_ = keys_in_place_ ? p_.k_strides.row / kPerWord : words_;
+    value_stride_ = values_in_place_ ? p_.v_strides.row : width_;
   }
 
-  for (int d = 0; d < p.head_dim; ++d) {
-    for (int i = 0; i < vectors; ++i) {
-      float* column = s.out + d * kBlockRows + i * kLanes;
-      store(column, s.softmax[i].normalise(load(column)));
+  void select(int64_t batch, int64_t kv_head) {
+    if (batch == batch_ && kv_head == kv_head_) return;
+    batch_ = batch;
+    kv_head_ = kv_head;
+    const int64_t first = p_.cu_k ? p_.cu_k[batch] : 0;
+    length_ = p_.cu_k ? p_.cu_k[batch + 1] - first : p_.k_len;
+    k_ = rows_of(static_cast<const T*>(p_.k), p_.k_strides, batch, kv_head) + first * p_.k_strides.row;
+    v_ = rows_of(static_cast<const T*>(p_.v), p_.v_strides, batch, kv_head) + first * p_.v_strides.row;
+    copied_ = 0;
+  }
+
+  // Makes the keys [0, end) ready as a run.
+  void prepare(int64_t end) {
+    if (keys_in_place_ && values_in_place_) return;
+    for (; copied_ < end; copied_ += 2) {
+      const T* rows[2] = {v_ + copied_ * p_.v_strides.row,
+                          copied_ + 1 < length_ ? v_ + (copied_ + 1) * p_.v_strides.row : nullptr};
+      for (int64_t i = copied_; !keys_in_place_ && i < copied_ + 2 && i < length_; ++i) {
+        Words<Math, T>::copy(k_ + i * p_.k_strides.row, p_.head_dim, t_.head_keys + i * words_);
+      }
+      if (values_in_place_) continue;
+      if (Math::kPair == 2) {
+        Values<Math, T>::copy(rows, p_.head_dim, width_, t_.head_values + copied_ / 2 * width_);
+      } else {
+        Values<Math, T>::copy(rows, p_.head_dim, width_, t_.head_values + copied_ * width_);
+        Values<Math, T>::copy(rows + 1, p_.head_dim, width_, t_.head_values + (copied_ + 1) * width_);
+      }
     }
   }
-  store_out(s.out, rows, p.head_dim, out, p.out_strides.row);
+
+  void use_run(int64_t first, ChunkData& chunk) const {
+    chunk.key_stride = key_stride_;
+    chunk.value_stride = value_stride_;
+    chunk.keys = (keys_in_place_ ? reinterpret_cast<const float*>(k_) : t_.head_keys) + first * key_stride_;
+    chunk.values =
+        (values_in_place_ ? reinterpret_cast<const float*>(v_) : t_.head_values) + first / Math::kPair * value_stride_;
+  }
+
+  void use_list(const int32_t* keys, ChunkData& chunk) const {
+    for (int i = 0; i < chunk.count; i += Math::kPair) {
+      const T* rows[2] = {nullptr, nullptr};
+      for (int j = 0; j < Math::kPair; ++j) {
+        const int32_t key = keys[i + j];
+        float* out = t_.list_keys + (i + j) * words_;
+        if (key < 0) {
+          memset(out, 0, words_ * sizeof *out);
+        } else {
+          Words<Math, T>::copy(k_ + key * p_.k_strides.row, p_.head_dim, out);
+          rows[j] = v_ + key * p_.v_strides.row;
+        }
+      }
+      Values<Math, T>::copy(rows, p_.head_dim, width_, t_.list_values + i / Math::kPair * width_);
+    }
+    chunk.keys = t_.list_keys;
+    chunk.values = t_.list_values;
+    chunk.key_stride = words_;
+    chunk.value_stride = width_;
+  }
+
+  int64_t words() const { return words_; }
+
+ private:
+  bool far_apart(int64_t row_stride) const { return row_stride != p_.head_dim && p_.q_len > kMaxPanelRows; }
+
+  const AttentionParams& p_;
+  Tables& t_;
+  int64_t width_, words_, key_stride_, value_stride_;
+  bool keys_in_place_, values_in_place_;
+  int64_t batch_ = -1, kv_head_ = -1, length_ = 0, copied_ = 0;
+  const T *k_ = nullptr, *v_ = nullptr;
+};
+
+// Rows of one head of queries: those of a panel by their place in it.
+struct RowIndex {
+  const Panel& panel;
+  const PlanView& plan;
+  int64_t operator[](int i) const { return panel.is_listed ? plan.rows[panel.row + i] : panel.row + i; }
+};
+
+// Query rows as a table of words by row. Floats take the scale along; a bfloat16 would lose bits by it.
+template <class Math, class T>
+static void load_query(const T* q, int64_t row_stride, int64_t head_dim, float scale, const RowIndex& rows, int count,
+                       int granules, Tables& t) {
+  const int64_t words = Words<Math, T>::count(head_dim);
+  const Vec scales = broadcast(scale);
+  for (int g = 0; g < granules; ++g) {
+    const float* sources[kGranule];
+    for (int i = 0; i < kGranule; ++i) {
+      float* row = t.rows + i * words;
+      const int index = g * kGranule + i;
+      sources[i] = row;
+      if (index >= count) {
+        memset(row, 0, words * sizeof *row);
+        continue;
+      }
+      Words<Math, T>::copy(q + rows[index] * row_stride, head_dim, row);
+      if (Math::kPair == 2) continue;
+      int64_t d = 0;
+      for (; d + kLanes <= words; d += kLanes) store(row + d, load(row + d) * scales);
+      for (; d < words; ++d) row[d] *= scale;
+    }
+    transpose16(sources, words, t.query + g * kGranule, granules * kGranule);
+  }
 }
 
-static void attend(const AttentionParams& p, int64_t begin, int64_t end, float* memory) {
-  Scratch scratch(memory, p.head_dim);
-  const int64_t blocks = row_blocks(p);
-  for (int64_t piece = begin; piece < end; ++piece) {
-    const int64_t head = piece / blocks;
-    const int64_t first_row = piece % blocks * kBlockRows;
-    switch (p.dtype) {
-      case DataType::kFloat32:
-        attend_block<float>(p, head / p.heads, head % p.heads, first_row, scratch);
-        break;
-      case DataType::kBFloat16:
-        attend_block<BFloat16>(p, head / p.heads, head % p.heads, first_row, scratch);
-        break;
-      case DataType::kFloat16:
-        attend_block<Float16>(p, head / p.heads, head % p.heads, first_row, scratch);
-        break;
+// bias[key][panel's rows] in units of log2: the additive mask and ALiBi.
+static void load_bias(const Problem& p, int64_t batch, int64_t head, const RowIndex& rows, int count, int pitch,
+                      const int32_t* keys, int64_t first_key, int key_count, float* bias) {
+  constexpr float kLog2E = 1.44269504f;
+  const AttentionParams& a = p.params;
+  const bool has_mask = a.mask.is_additive();
+  const int64_t offset = has_mask ? a.mask.offset(batch, head) : 0;
+  const float slope = a.alibi ? a.alibi[head] * kLog2E : 0.0f;
+  for (int i = 0; i < count; ++i) {
+    const int64_t row = rows[i];
+    for (int j = 0; j < key_count; ++j) {
+      const int64_t key = keys ? keys[j] : first_key + j;
+      if (key < 0 || key >= a.k_len) {
+        bias[j * pitch + i] = 0.0f;
+        continue;
+      }
+      float x = 0.0f;
+      if (has_mask) x = a.mask.element(offset + row * a.mask.row_stride + key * a.mask.key_stride) * kLog2E;
+      // -inf masks a key; a finite value that the change of base takes out of range must not.
+      if (x < -FLT_MAX && has_mask) {
+        const float given = a.mask.element(offset + row * a.mask.row_stride + key * a.mask.key_stride);
+        if (given >= -FLT_MAX) x = -FLT_MAX;
+      }
+      if (a.alibi) x -= slope * static_cast<float>(key > row ? key - row : row - key);
+      bias[j * pitch + i] = x;
     }
+  }
+  for (int i = count; i < pitch; ++i) {
+    for (int j = 0; j < key_count; ++j) bias[j * pitch + i] = 0.0f;
+  }
+}
+
+template <class Math>
+static void attend_chunk_by_granules(int granules, const ChunkData& chunk, int64_t steps, float scale, PanelBuffers& b,
+                                     bool* is_first) {
+#if FA_LEVEL >= 2
+  if (granules == 4) return attend_chunk_of<Math, 4>(chunk, steps, scale, b, is_first);
+  if (granules == 2) return attend_chunk_of<Math, 2>(chunk, steps, scale, b, is_first);
+#endif
+  (void)granules;
+  attend_chunk_of<Math, kGranule / kLanes>(chunk, steps, scale, b, is_first);
+}
+
+template <class Math, class T>
+static void attend_panel(const Problem& p, const PlanView& plan, const Panel& panel, int64_t batch, int64_t head,
+                         Head<Math, T>& keys, Tables& t, PanelBuffers& b) {
+  const AttentionParams& a = p.params;
+  const RowIndex rows{panel, plan};
+  const int64_t first_row = a.cu_q ? a.cu_q[batch] : 0;
+  const T* q = rows_of(static_cast<const T*>(a.q), a.q_strides, batch, head) + first_row * a.q_strides.row;
+  T* out = rows_of(static_cast<T*>(a.out), a.out_strides, batch, head) + first_row * a.out_strides.row;
+  const int pitch = panel.granules * kGranule;
+  constexpr float kLog2E = 1.44269504f;
+  const float scale = a.scale * kLog2E;
+
+  load_query<Math>(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, panel.granules, t);
+  b.rows = static_cast<int>(round_up(panel.rows, 8));
+  b.state.reset();
+  bool is_first = true;
+  if (panel.continues) {
+    for (int i = 0; i < panel.rows; ++i) {
+      b.state.reference[i] = t.state_reference[rows[i]];
+      b.state.total[i] = t.state_total[rows[i]];
+      memcpy(b.out + i * b.width, t.state_out + rows[i] * b.width, b.width * sizeof *b.out);
+    }
+    is_first = false;
+  }
+
+  keys.prepare(panel.key_end);
+  for (int i = panel.chunk_begin; i < panel.chunk_end; ++i) {
+    const Chunk& chunk = plan.chunks[i];
+    ChunkData data;
+    data.count = chunk.count;
+    data.words = chunk.words < 0 ? nullptr : plan.words + chunk.words;
+    const int32_t* list = chunk.is_list ? plan.keys + chunk.first : nullptr;
+    list ? keys.use_list(list, data) : keys.use_run(chunk.first, data);
+    data.bias = nullptr;
+    if (p.has_bias()) {
+      load_bias(p, batch, head, rows, panel.rows, pitch, list, chunk.first, chunk.count, t.bias);
+      data.bias = t.bias;
+    }
+    attend_chunk_by_granules<Math>(panel.granules, data, keys.words(), scale, b, &is_first);
+  }
+
+  for (int i = 0; i < panel.rows; ++i) {
+    const int64_t row = rows[i];
+    const float total = b.state.total[i];
+    if (!panel.finishes) {
+      t.state_reference[row] = b.state.reference[i];
+      t.state_total[row] = total;
+      if (is_first) memset(b.out + i * b.width, 0, b.width * sizeof *b.out);
+      memcpy(t.state_out + row * b.width, b.out + i * b.width, b.width * sizeof *b.out);
+      continue;
+    }
+    // A row that sees no key is zero by definition.
+    if (is_first || total == 0.0f) memset(b.out + i * b.width, 0, b.width * sizeof *b.out);
+    narrow_row(b.out + i * b.width, total == 0.0f ? 0.0f : 1.0f / total, a.head_dim, out + row * a.out_strides.row);
+  }
+}
+
+template <class Math, class T>
+static void attend_range(const Problem& p, Position from, Position to, Tables& t) {
+  Head<Math, T> keys(p, t);
+  PanelBuffers b;
+  b.query = t.query;
+  b.weights = t.weights;
+  b.scores = t.scores;
+  b.out = t.out;
+  b.width = round_up(p.params.head_dim, 16);
+  for (int64_t index = from.head; index <= to.head && index < p.params.batch * p.params.heads; ++index) {
+    const int64_t batch = index / p.params.heads, head = index % p.params.heads;
+    const PlanView& plan = p.plan(batch, head);
+    const int64_t begin = index == from.head ? from.panel : 0;
+    const int64_t end = index == to.head ? to.panel : plan.panel_count;
+    if (begin == end) continue;
+    keys.select(batch, p.params.kv_head(head));
+    for (int64_t i = begin; i < end; ++i) attend_panel<Math, T>(p, plan, plan.panels[i], batch, head, keys, t, b);
+  }
+}
+
+static int64_t scratch_floats(const Problem& p) {
+  Tables tables;
+  return tables.place(nullptr, p);
+}
+
+static void attend(const Problem& p, Position from, Position to, float* memory) {
+  Tables tables;
+  tables.place(memory, p);
+  switch (p.params.dtype) {
+    case DataType::kFloat32: return attend_range<FloatMath, float>(p, from, to, tables);
+#if FA_LEVEL >= 3
+    case DataType::kBFloat16: return attend_range<DotMath, BFloat16>(p, from, to, tables);
+#else
+    case DataType::kBFloat16: return attend_range<FloatMath, BFloat16>(p, from, to, tables);
+#endif
+    case DataType::kFloat16: return attend_range<FloatMath, Float16>(p, from, to, tables);
   }
 }
 

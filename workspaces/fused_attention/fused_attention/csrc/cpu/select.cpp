@@ -2,29 +2,51 @@
 
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace fused_attention {
 
 namespace {
 
-enum class Level { kDefault, kAvx2, kAvx512 };
+enum class Level { kDefault, kAvx2, kAvx512, kAvx512Bf16 };
 
 Level allowed_level() {
   const char* name = std::getenv("ATEN_CPU_CAPABILITY");
   if (name && strcmp(name, "default") == 0) return Level::kDefault;
   if (name && strcmp(name, "avx2") == 0) return Level::kAvx2;
-  return Level::kAvx512;
+  if (name && strcmp(name, "avx512") == 0) return Level::kAvx512;
+  return Level::kAvx512Bf16;
 }
+
+#if defined(__x86_64__)
+enum Register { kEax, kEbx, kEcx, kEdx };
+
+// A bit of CPUID, for the features whose names not every supported compiler knows.
+bool has_feature(unsigned leaf, unsigned subleaf, Register place, int bit) {
+  unsigned registers[4] = {};
+  if (!__get_cpuid_count(leaf, subleaf, &registers[kEax], &registers[kEbx], &registers[kEcx], &registers[kEdx])) {
+    return false;
+  }
+  return (registers[place] >> bit) & 1;
+}
+#endif
 
 CpuKernel widest(Level allowed) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_feature(1, 0, kEcx, 29);  // F16C
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && allowed >= Level::kAvx512) return {"avx512", attend_avx512};
-  if (avx2 && allowed >= Level::kAvx2) return {"avx2", attend_avx2};
+#if __GNUC__ >= 10
+  if (avx512 && has_feature(7, 1, kEax, 5) && allowed >= Level::kAvx512Bf16) return kernel_avx512_bf16();
+#endif
+  if (avx512 && allowed >= Level::kAvx512) return kernel_avx512();
+  if (avx2 && allowed >= Level::kAvx2) return kernel_avx2();
 #endif
   (void)allowed;
-  return {"default", attend_default};
+  return kernel_default();
 }
 
 }  // namespace

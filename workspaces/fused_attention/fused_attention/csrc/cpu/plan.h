@@ -1,0 +1,61 @@
+// A schedule: which query rows are computed together, against which keys. Made once per mask and lengths.
+//
+// A panel is up to 64 query rows in granules of 16 that see much the same keys; its keys come in chunks, either runs
+// or lists. So a key that no row of a panel sees costs nothing, whatever the mask, at a granularity of one key by 16,
+// 32 or 64 rows: whichever a count of the work finds cheapest. Where a mask has elements at a fixed distance modulo a
+// step (strided, dilated), rows of one residue make a panel, and what else the mask has is a first phase of its own;
+// see make_split_plan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+
+namespace fused_attention {
+
+struct Plan {
+  std::vector<Panel> panels;
+  std::vector<Chunk> chunks;
+  std::vector<int32_t> keys;   // -1: a key of zeros that nobody sees
+  std::vector<int32_t> rows;
+  std::vector<uint16_t> words;
+  std::vector<float> cost;     // [panels + 1], running sums
+  bool has_phases = false;
+
+  PlanView view() const {
+    return PlanView{panels.data(), chunks.data(), keys.data(), rows.data(), words.data(),
+                    static_cast<int64_t>(panels.size())};
+  }
+};
+
+// Sets words[i][words_for(k_len)] for rows [row, row + rows).
+using FillRows = std::function<void(int64_t row, int64_t rows, uint64_t* words)>;
+
+Plan make_plan(const FillRows& fill, int64_t q_len, int64_t k_len, const PanelCosts& costs);
+
+// Rows of one residue modulo `step` together, after a first phase for the elements that `fill_rest` gives: a mask's
+// own without those that it has by residue. Without panels where the rest is no part of the mask.
+Plan make_split_plan(const FillRows& fill, const FillRows& fill_rest, int64_t step, int64_t q_len, int64_t k_len,
+                     const PanelCosts& costs);
+
+// The plans of one call, by batch (or sequence) and head. Those whose mask is known by its structure alone are kept.
+class Plans {
+ public:
+  Plans(const AttentionParams& params, const PanelCosts& costs);
+
+  const Plan& of(int64_t batch, int64_t head) const { return *plans_[batch * batch_step_ + head * head_step_]; }
+  bool has_phases() const { return has_phases_; }
+  Problem problem(const AttentionParams& params) const {
+    return Problem{params, views_.data(), batch_step_, head_step_, has_phases_};
+  }
+
+ private:
+  std::vector<std::shared_ptr<const Plan>> plans_;
+  std::vector<PlanView> views_;
+  int64_t batch_step_ = 0, head_step_ = 0;
+  bool has_phases_ = false;
+};
+
+}  // namespace fused_attention
