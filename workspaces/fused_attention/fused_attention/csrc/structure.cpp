@@ -202,8 +202,8 @@ void load(Operand* out, const Panel& p, const Structure& s, const MaskInstructio
     case MaskOp::kRowInterval: {
       const int64_t* intervals = words + in.a + 2 * (in.b == 1 ? 0 : p.batch) * in.c;
       return each_row(out, p, [&](int64_t row, int64_t* begin, int64_t* end) {
-        *begin = intervals[2 * row];
-        *end = intervals[2 * row + 1];
+        *begin = row < in.c ? intervals[2 * row] : 0;
+        *end = row < in.c ? intervals[2 * row + 1] : 0;
       });
     }
     case MaskOp::kBlockTable: return block_table(out, p, words + in.a, in.b, in.c);

@@ -29,7 +29,8 @@ enum class MaskOp : int64_t {
   kRowSet = 8,       // bit `row` of the words at offset a; false from bit b on
   kKeyBelow = 9,     // key < word at offset a + (b == 1 ? 0 : batch); b batches
   kRowBelow = 10,    // row < word at offset a + (b == 1 ? 0 : batch); b batches
-  kRowInterval = 11, // the two words at a + 2 * ((b == 1 ? 0 : batch) * c + row): first <= key < second; b batches, c rows
+  kRowInterval = 11, // the two words at a + 2 * ((b == 1 ? 0 : batch) * c + row): first <= key < second; b batches, c
+                     // rows; false from row c on
   kBlockTable = 12,  // bit key / b of the row / b-th run of (c + 63) / 64 words at offset a; c blocks of keys
   kAnd = 13,
   kOr = 14,
@@ -75,6 +76,7 @@ inline bool holds(const int64_t* words, const MaskInstruction& in, int64_t batch
     case MaskOp::kKeyBelow: return key < words[in.a + (in.b == 1 ? 0 : batch)];
     case MaskOp::kRowBelow: return row < words[in.a + (in.b == 1 ? 0 : batch)];
     case MaskOp::kRowInterval: {
+      if (row >= in.c) return false;
       const int64_t* interval = words + in.a + 2 * ((in.b == 1 ? 0 : batch) * in.c + row);
       return interval[0] <= key && key < interval[1];
     }
