@@ -48,7 +48,8 @@ def test_titles_say_what_was_found():
     assert "naive matmul" in what and about == "EPYC"
     slow = [Cell(1, 64, "float32", "none", 1.0, 1.0, {"ours": 4.0, "flex": 2.0}), *cells(3.0)]
     title = texts(plots.speedup(slow, 8, ""))[0]
-    assert title == f"Faster in {len(slow) - 1} of {len(slow)} cases of batch 8: up to 3x, 3x in the median, 0.5x at worst"
+    some = f"Faster in {len(slow) - 1} of {len(slow)} cases of batch 8: "
+    assert title == some + "up to 3x, 3x in the median, 0.5x at worst"
     roof = texts(plots.roofline(measured(cells(2.0))))
     assert roof[0] == "Of the raw peak, dense attention reaches 80 % in fp32, 50 % in bf16"
     assert roof[1].startswith("The fastest alternatives reach 40 % in fp32, 25 % in bf16.")

@@ -83,7 +83,10 @@ struct Block {
   void (*body)(const void*);
   const void* argument;
   int current, index, count;
-  int64_t progress, products_done[3], products_ready[3];
+  int64_t progress;
+  int64_t products_ready[3], products_done[3];  // of a warpgroup: threads that came to a wait, and waits that are over
+  size_t products_left[3];
+  int products_delay[3];  // rounds of the scheduler until they are done; -1: none are due
   bool late;
   uint32_t random;
 };
@@ -186,13 +189,29 @@ inline void do_products(int first_thread, size_t remaining) {
   }
 }
 
-// Everyone of the warpgroup comes here together; the last one to come does the products.
-inline void meet_for_products(size_t remaining) {
-  const int group = block.current / kWarpgroup, first = group * kWarpgroup;
+// Rounds by which work is late.
+inline int delay() {
+  block.random = block.random * 1664525u + 1013904223u;
+  return block.late ? static_cast<int>(block.random >> 16) % 40 : 0;
+}
+
+inline void do_due_products() {
+  for (int group = 0; group < 3; ++group) {
+    if (block.products_delay[group] < 0) continue;
+    ++block.progress;
+    if (block.products_delay[group]-- > 0) continue;
+    do_products(group * kWarpgroup, block.products_left[group]);
+    ++block.products_done[group];
+  }
+}
+
+// All threads of a warpgroup come here, and leave when no more than `remaining` groups are to be done.
+inline void wait_for_products(size_t remaining) {
+  const int group = block.current / kWarpgroup;
   const int64_t mine = ++self().waits;
   if (++block.products_ready[group] == mine * kWarpgroup) {
-    do_products(first, remaining);
-    block.products_done[group] = mine;
+    block.products_left[group] = remaining;
+    block.products_delay[group] = delay();
   }
   wait_until([=] { return block.products_done[group] >= mine; });
 }
@@ -264,7 +283,10 @@ inline void run_block(int index, int count, bool late, void (*body)(const void*)
   block.count = count;
   block.late = late;
   block.random = 12345u + static_cast<uint32_t>(index);
-  for (int i = 0; i < 3; ++i) block.products_done[i] = block.products_ready[i] = 0;
+  for (int group = 0; group < 3; ++group) {
+    block.products_done[group] = block.products_ready[group] = 0;
+    block.products_delay[group] = -1;
+  }
   for (int i = 0; i < kThreads; ++i) {
     ucontext_t& context = block.threads[i].context;
     getcontext(&context);
@@ -283,6 +305,7 @@ inline void run_block(int index, int count, bool late, void (*body)(const void*)
       left += !self().finished;
     }
     land_due_loads();
+    do_due_products();
     if (left > 0 && block.progress == before) fail("all threads wait for each other");
   }
   for (const NamedBarrier& barrier : block.named) {
@@ -342,9 +365,7 @@ struct Machine {
   static void load_box(const fused_attention::hopper::TensorMap& map, int full, int target, int32_t column,
                        int32_t row, int32_t head, int32_t batch) {
     std::memset(&emulation::block.shared[target], 0xff, kTileKeys * kRowBytes);
-    emulation::block.random = emulation::block.random * 1664525u + 1013904223u;
-    const int delay = emulation::block.late ? static_cast<int>(emulation::block.random >> 16) % 40 : 0;
-    const Load load{map, full, target, {column, row, head, batch}, delay};
+    const Load load{map, full, target, {column, row, head, batch}, delay()};
     if (emulation::block.late) {
       emulation::block.loads.push_back(load);
     } else {
@@ -366,11 +387,11 @@ struct Machine {
   static void commit_products() {
     self().committed.push_back(std::move(self().queued));
     self().queued.clear();
-    if (!emulation::block.late) meet_for_products(0);
+    if (!emulation::block.late) wait_for_products(0);
   }
   template <int kRemaining>
   static void wait_products() {
-    meet_for_products(kRemaining);
+    wait_for_products(kRemaining);
   }
   template <int kCount>
   static void fence_operand(float (&)[kCount]) {}

@@ -129,8 +129,4 @@ int64_t order(const int64_t* numbers, int64_t cache_bytes, int blocks, int32_t* 
 uint32_t swizzled(uint32_t address) {
   return swizzle(address);
 }
-
-uint64_t descriptor(uint32_t address, int transposed) {
-  return transposed ? columns_descriptor(address) : rows_descriptor(address);
-}
 }

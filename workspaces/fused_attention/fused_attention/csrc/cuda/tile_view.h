@@ -18,7 +18,7 @@ struct KeyTile {
 constexpr int32_t kFullTile = -1;
 
 struct KeyTileRange {
-  int32_t begin, end;  // in view.tiles
+  int32_t begin, end;  // in view.tiles, by ascending index
 };
 
 // All pointers are on the device of q; ranges is null where a call has no such mask.

@@ -111,7 +111,7 @@ FA_DEVICE void queue_values(const uint32_t (&weights)[kTileKeys / kStep][4], uin
   M::begin_products();
 #pragma unroll
   for (int step = 0; step < kTileKeys / kStep; ++step) {
-    M::template multiply_registers<T>(weights[step], columns_descriptor(values + step * kStep * kRowBytes), out);
+    M::template multiply_registers<T>(weights[step], columns_descriptor<D>(values + step * kStep * kRowBytes), out);
   }
   M::commit_products();
 }
@@ -178,11 +178,10 @@ class Consumer {
     weigh(piece, tile, slope, masked, mask, softmax, scores, correction);
     pack_weights<T, M>(scores, weights);
 
+    if (piece.count > 1) M::wait(S::keys_full(keys.stage), keys.phase);
     for (int i = 1; i < piece.count; ++i) {
       masked = read_mask(c, piece, next, first_row, row, column, &mask);
-      M::wait(S::keys_full(keys.stage), keys.phase);
       M::wait(S::values_full(values.stage), values.phase);
-      clear_tail(piece, tile);
       M::sync_named(kOrderBarrier + self, kConsumers * kWarpgroup);
       queue_scores<D, T, M>(query, M::address(S::keys(keys.stage)), scores);
       queue_values<D, T, M>(weights, M::address(S::values(values.stage)), out);
@@ -194,6 +193,10 @@ class Consumer {
       release(S::keys_empty(keys.stage));
       keys.advance();
       weigh(piece, tile, slope, masked, mask, softmax, scores, correction);
+      // The branches of this wait, and the fence before it, keep nvcc from moving the next wait up: the softmax would
+      // then not run beside the product of the values.
+      M::fence_operand(scores);
+      if (i + 1 < piece.count) M::wait(S::keys_full(keys.stage), keys.phase);
       M::template wait_products<0>();
       M::fence_operand(out);
       release(S::values_empty(values.stage));
@@ -231,7 +234,8 @@ class Consumer {
   }
 
   // Zero weights do not silence a NaN or an infinity: where sequences are packed, the values beyond this one's are the
-  // next one's. Elsewhere TMA has filled in zeros. Both consumers write the same zeros.
+  // next one's. Elsewhere TMA has filled in zeros. Only a piece's last tile can reach so far, since tiles ascend. Both
+  // consumers write the same zeros.
   FA_DEVICE void clear_tail(const Piece& piece, const KeyTile& tile) {
     if (!c.params.cu_q) return;
     const int32_t inside = keys_inside(piece, tile);

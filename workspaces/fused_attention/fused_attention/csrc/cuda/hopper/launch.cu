@@ -1,9 +1,9 @@
-// Compiled for every architecture of a build, and with a body only for 9.0a: wgmma and setmaxnreg exist nowhere else.
-// Without FUSED_ATTENTION_HOPPER, which a build defines where it has CUTLASS's headers and nvcc 12.3 or newer, it says
-// that there is no such kernel.
+// Compiled for 9.0a alone, in C++17, with CUTLASS's headers.
 #include "launch.h"
 
-#ifdef FUSED_ATTENTION_HOPPER
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "wgmma and setmaxnreg exist on 9.0a alone: -gencode=arch=compute_90a,code=sm_90a"
+#endif
 
 #include <cuda.h>
 
@@ -18,9 +18,7 @@ namespace {
 template <class T, int D>
 __global__ void __launch_bounds__(hopper::kThreads, 1)
     hopper_kernel(const __grid_constant__ hopper::Call<CUtensorMap> call) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   hopper::run_block<D, T, hopper::Machine>(call);
-#endif
 }
 
 // The driver's function, without linking against the driver: the library must load where there is none.
@@ -56,10 +54,6 @@ cudaError_t launch(const hopper::Call<CUtensorMap>& call, int blocks, cudaStream
 
 }  // namespace
 
-bool hopper_built() {
-  return true;
-}
-
 cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, cudaStream_t stream) {
   decltype(&cuTensorMapEncodeTiled) encoder = nullptr;
   cudaError_t error = find_encoder(&encoder);
@@ -93,19 +87,3 @@ cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, c
 }
 
 }  // namespace fused_attention
-
-#else
-
-namespace fused_attention {
-
-bool hopper_built() {
-  return false;
-}
-
-cudaError_t launch_hopper(const AttentionParams&, const TileView&, cudaStream_t) {
-  return cudaErrorNotSupported;
-}
-
-}  // namespace fused_attention
-
-#endif

@@ -71,9 +71,11 @@ FA_HOST_DEVICE uint64_t rows_descriptor(uint32_t address) {
   return matrix_descriptor(address, 16, 8 * kRowBytes);
 }
 
-// 16 rows of values, as a matrix whose columns run along memory: panels of 64 columns, groups of eight rows.
+// 16 rows of values, as a matrix whose columns run along memory: panels of 64 columns, groups of eight rows. A single
+// panel has no leading offset.
+template <int D>
 FA_HOST_DEVICE uint64_t columns_descriptor(uint32_t address) {
-  return matrix_descriptor(address, kPanelBytes, 8 * kRowBytes);
+  return matrix_descriptor(address, D > kPanel ? kPanelBytes : 0, 8 * kRowBytes);
 }
 
 // The accumulator of m64nNk16 gives a thread rows fragment_row and 8 more, and of each eight columns two that are side

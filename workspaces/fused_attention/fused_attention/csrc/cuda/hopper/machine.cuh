@@ -134,7 +134,10 @@ struct Machine {
   }
   template <class T>
   __device__ static void store_16_bytes(T* target, const uint32_t (&words)[4]) {
-    *reinterpret_cast<uint4*>(target) = make_uint4(words[0], words[1], words[2], words[3]);
+    // By assembly, since the compiler makes four stores of a uint4 whose registers lie apart.
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
   }
 
  private:
