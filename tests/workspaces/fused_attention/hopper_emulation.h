@@ -49,6 +49,8 @@ struct Product {
 struct Thread {
   ucontext_t context;
   bool finished;
+  bool (*holds)(const void*);  // what it waits for, asked of `condition`; null: nothing
+  const void* condition;
   uint32_t sent[2];  // what it shows to its neighbours, by the parity of how often
   int64_t exchanges;
   std::vector<Product> queued;
@@ -97,13 +99,19 @@ inline Thread& self() {
   return block.threads[block.current];
 }
 
-inline void yield() {
-  swapcontext(&self().context, &block.scheduler);
+template <class Condition>
+bool holds(const void* condition) {
+  return (*static_cast<const Condition*>(condition))();
 }
 
 template <class Condition>
 void wait_until(const Condition& condition) {
-  while (!condition()) yield();
+  if (!condition()) {
+    self().holds = holds<Condition>;
+    self().condition = &condition;
+    swapcontext(&self().context, &block.scheduler);
+    self().holds = nullptr;
+  }
   ++block.progress;
 }
 
@@ -189,10 +197,11 @@ inline void do_products(int first_thread, size_t remaining) {
   }
 }
 
-// Rounds by which work is late.
+// Rounds of the scheduler by which work is late: mostly a few, sometimes very.
 inline int delay() {
   block.random = block.random * 1664525u + 1013904223u;
-  return block.late ? static_cast<int>(block.random >> 16) % 40 : 0;
+  const int drawn = static_cast<int>(block.random >> 16);
+  return block.late ? drawn % 40 * (drawn / 64 % 4 == 0 ? 10 : 1) : 0;
 }
 
 inline void do_due_products() {
@@ -300,9 +309,11 @@ inline void run_block(int index, int count, bool late, void (*body)(const void*)
     left = 0;
     for (int step = 0; step < kThreads; ++step) {
       block.current = late ? kThreads - 1 - step : step;
-      if (self().finished) continue;
-      swapcontext(&block.scheduler, &self().context);
-      left += !self().finished;
+      Thread& thread = self();
+      if (!thread.finished && (!thread.holds || thread.holds(thread.condition))) {
+        swapcontext(&block.scheduler, &thread.context);
+      }
+      left += !thread.finished;
     }
     land_due_loads();
     do_due_products();
