@@ -1,4 +1,4 @@
-// Our matrix descriptors and tile offsets minus CuTe's for the same layouts: the compiler folds each to a store of zero.
+// How our matrix descriptors differ from CuTe's for the same layouts: the compiler folds each to a store of zero.
 #include <cute/atom/mma_traits_sm90_gmma.hpp>
 #include <cute/tensor.hpp>
 
@@ -17,9 +17,10 @@ __global__ void differences(uint64_t* out) {
   using SM90::GMMA::make_gmma_desc;
   T* shared = reinterpret_cast<T*>(shared_memory);
   const uint32_t base = cast_smem_ptr_to_uint(shared_memory);
-  const auto keys = make_tensor(make_smem_ptr(shared), tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<_128, Int<D>>{}));
-  const auto values = make_tensor(make_smem_ptr(shared),
-                                  tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<D>, _128>{}, Step<_2, _1>{}));
+  const auto rows_layout = tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<_128, Int<D>>{});
+  const auto columns_layout = tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<D>, _128>{}, Step<_2, _1>{});
+  const auto keys = make_tensor(make_smem_ptr(shared), rows_layout);
+  const auto values = make_tensor(make_smem_ptr(shared), columns_layout);
   // The second step of the last panel, and the fourth of the values.
   const int panel = D / hopper::kPanel - 1;
   const auto step = local_tile(keys, Shape<_128, _16>{}, make_coord(0, panel * 4 + 1));

@@ -383,6 +383,14 @@ struct Machine {
       land(load);
     }
   }
+  static void store_tile(int offset, fused_attention::KeyTile tile) {
+    std::memcpy(&emulation::block.shared[offset], &tile, 8);
+  }
+  static fused_attention::KeyTile load_tile(int offset) {
+    fused_attention::KeyTile tile;
+    std::memcpy(&tile, &emulation::block.shared[offset], 8);
+    return tile;
+  }
   static void clear_16_bytes(int offset) { std::memset(&emulation::block.shared[offset], 0, 16); }
   static void fence_shared() {}
 

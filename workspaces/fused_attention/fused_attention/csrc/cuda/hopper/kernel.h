@@ -65,11 +65,13 @@ FA_DEVICE void produce(const Call<Map>& c) {
     KeyTile next = key_tile(c, piece, 0);
     int32_t previous = 0;
     for (int i = 0; i <= piece.count; ++i) {
-      const int32_t row = next.index * kTileKeys;
+      const KeyTile tile = next;
       if (i + 1 < piece.count) next = key_tile(c, piece, i + 1);
       if (i < piece.count) {
         M::wait(S::keys_empty(keys.stage), keys.phase ^ 1u);
-        load_tile<D, M>(k, row, S::keys_full(keys.stage), S::keys(keys.stage));
+        // Seen by those who wait for the keys: the arrival that load_tile begins with releases it.
+        M::store_tile(S::tile(keys.stage), tile);
+        load_tile<D, M>(k, tile.index * kTileKeys, S::keys_full(keys.stage), S::keys(keys.stage));
         keys.advance();
       }
       if (i == 0) {
@@ -82,7 +84,7 @@ FA_DEVICE void produce(const Call<Map>& c) {
         load_tile<D, M>(v, previous, S::values_full(values.stage), S::values(values.stage));
         values.advance();
       }
-      previous = row;
+      previous = tile.index * kTileKeys;
     }
   }
 }
@@ -162,37 +164,34 @@ class Consumer {
     const uint32_t query = M::address(S::kQuery) + first_row * kRowBytes;
     float scores[kScores], correction[2];
     uint32_t weights[kTileKeys / kStep][4];
-    FragmentMask mask;
+    RowBits bits;
 
-    KeyTile tile = key_tile(c, piece, 0);
-    KeyTile next = tile;
-    bool masked = read_mask(c, piece, tile, first_row, row, column, &mask);
     M::wait(S::query_full(), query_phase);
     M::wait(S::keys_full(keys.stage), keys.phase);
     queue_scores<D, T, M>(query, M::address(S::keys(keys.stage)), scores);
-    if (piece.count > 1) next = key_tile(c, piece, 1);
+    KeyTile tile = M::load_tile(S::tile(keys.stage));
+    bits.read(c, tile, row);
     M::template wait_products<0>();
     M::fence_operand(scores);
     release(S::keys_empty(keys.stage));
     keys.advance();
-    weigh(piece, tile, slope, masked, mask, softmax, scores, correction);
+    weigh(piece, tile, slope, bits, softmax, scores, correction);
     pack_weights<T, M>(scores, weights);
 
     if (piece.count > 1) M::wait(S::keys_full(keys.stage), keys.phase);
     for (int i = 1; i < piece.count; ++i) {
-      masked = read_mask(c, piece, next, first_row, row, column, &mask);
       M::wait(S::values_full(values.stage), values.phase);
       M::sync_named(kOrderBarrier + self, kConsumers * kWarpgroup);
       queue_scores<D, T, M>(query, M::address(S::keys(keys.stage)), scores);
       queue_values<D, T, M>(weights, M::address(S::values(values.stage)), out);
       M::arrive_named(kOrderBarrier + 1 - self, kConsumers * kWarpgroup);
-      tile = next;
-      if (i + 1 < piece.count) next = key_tile(c, piece, i + 1);
+      tile = M::load_tile(S::tile(keys.stage));
+      bits.read(c, tile, row);
       M::template wait_products<1>();
       M::fence_operand(scores);
       release(S::keys_empty(keys.stage));
       keys.advance();
-      weigh(piece, tile, slope, masked, mask, softmax, scores, correction);
+      weigh(piece, tile, slope, bits, softmax, scores, correction);
       // The branches of this wait, and the fence before it, keep nvcc from moving the next wait up: the softmax would
       // then not run beside the product of the values.
       M::fence_operand(scores);
@@ -217,14 +216,15 @@ class Consumer {
     values.advance();
   }
 
-  FA_DEVICE void weigh(const Piece& piece, const KeyTile& tile, float slope, bool masked, const FragmentMask& mask,
+  FA_DEVICE void weigh(const Piece& piece, const KeyTile& tile, float slope, const RowBits& bits,
                        RowSoftmax<M>& softmax, float (&scores)[kScores], float (&correction)[2]) {
     float factor = c.params.scale * kLog2E;
     if (c.params.alibi) {
       apply_alibi<M>(factor, slope, tile.index * kTileKeys + column - piece.first_row - row, scores);
       factor = 1.0f;
     }
-    if (masked) apply_mask(mask, scores);
+    FragmentMask mask;
+    if (mask.make(c, piece, tile, bits, first_row, row, column)) apply_mask(mask, scores);
     softmax.take(scores, factor, correction);
   }
 

@@ -6,8 +6,8 @@
 
 namespace fused_attention {
 
-// A build defines FUSED_ATTENTION_HOPPER where it compiles this folder: it has nvcc 12.3 or newer and CUTLASS's headers,
-// and 9.0 is among its architectures.
+// A build defines FUSED_ATTENTION_HOPPER where it compiles this folder: it has nvcc 12.3 or newer and CUTLASS's
+// headers, and 9.0 is among its architectures.
 #ifdef FUSED_ATTENTION_HOPPER
 
 constexpr bool hopper_built() {

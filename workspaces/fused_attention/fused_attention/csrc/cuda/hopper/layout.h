@@ -41,10 +41,12 @@ struct SharedMemory {
   static constexpr int kKeys = kQuery + kTileBytes;
   static constexpr int kValues = kKeys + kStages * kTileBytes;
   static constexpr int kBarriers = kValues + kStages * kTileBytes;
-  static constexpr int kBytes = kBarriers + (2 + 4 * kStages) * 8;
+  static constexpr int kTiles = kBarriers + (2 + 4 * kStages) * 8;  // the KeyTile of each stage of keys
+  static constexpr int kBytes = kTiles + kStages * 8;
 
   FA_DEVICE static int keys(int stage) { return kKeys + stage * kTileBytes; }
   FA_DEVICE static int values(int stage) { return kValues + stage * kTileBytes; }
+  FA_DEVICE static int tile(int stage) { return kTiles + stage * 8; }
   FA_DEVICE static int query_full() { return kBarriers; }
   FA_DEVICE static int query_empty() { return kBarriers + 8; }
   FA_DEVICE static int keys_full(int stage) { return kBarriers + 8 * (2 + stage); }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "../../numeric.h"
+#include "../tile_view.h"
 #include "layout.h"
 
 namespace fused_attention {
@@ -85,7 +86,18 @@ struct Machine {
     cute::SM90_TMA_LOAD_4D::copy(&map, barrier(full), static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
                                  shared_memory + target, column, row, head, batch);
   }
-  // Not a plain store: those may be moved across the barriers around them.
+  // By assembly, as all that follows: the compiler may move plain accesses across the barriers around them.
+  __device__ static void store_tile(int offset, KeyTile tile) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address(offset)), "r"(tile.index), "r"(tile.bits) : "memory");
+  }
+  __device__ static KeyTile load_tile(int offset) {
+    KeyTile tile;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];"
+                 : "=r"(tile.index), "=r"(tile.bits)
+                 : "r"(address(offset))
+                 : "memory");
+    return tile;
+  }
   __device__ static void clear_16_bytes(int offset) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(address(offset)), "r"(0) : "memory");
   }

@@ -100,47 +100,56 @@ FA_HOST_DEVICE int32_t keys_inside(const Piece& piece, const KeyTile& tile) {
   return smaller(kTileKeys, piece.k_len - tile.index * kTileKeys);
 }
 
+FA_HOST_DEVICE uint32_t lowest_bits(int32_t count) {
+  return count >= 32 ? ~0u : count <= 0 ? 0u : (1u << count) - 1u;
+}
+
+// The words of a thread's two rows in a tile's block of bits. Read before the scores are there, since it takes long.
+struct RowBits {
+  uint64_t words[2][kTileKeys / 64];
+
+  // `row` is the thread's first one in the query tile.
+  template <class Map>
+  FA_DEVICE void read(const Call<Map>& c, const KeyTile& tile, int row) {
+    if (tile.bits == kFullTile) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint64_t* bits = c.view.row_bits(tile.bits, row + 8 * r);
+#pragma unroll
+      for (int w = 0; w < kTileKeys / 64; ++w) words[r][w] = bits[w];
+    }
+  }
+};
+
 // Of the keys that a thread's fragment holds: bit 8 * (j % 4) + e of words[r][j / 4] is that of register
 // 4 * j + 2 * r + e.
 struct FragmentMask {
   uint32_t words[2][kTileKeys / 32];
 
   FA_DEVICE bool attends(int j, int r, int e) const { return (words[r][j / 4] >> (8 * (j % 4) + e)) & 1u; }
-};
 
-FA_HOST_DEVICE uint32_t lowest_bits(int32_t count) {
-  return count >= 32 ? ~0u : count <= 0 ? 0u : (1u << count) - 1u;
-}
-
-// False if all rows of the warpgroup attend to the whole tile, and the mask is left as it is. `row` is the thread's
-// first one in the query tile, `first_row` the warpgroup's.
-template <class Map>
-FA_DEVICE bool read_mask(const Call<Map>& c, const Piece& piece, const KeyTile& tile, int first_row, int row,
-                         int column, FragmentMask* mask) {
-  const bool listed = c.view.exists(), causal = !listed && c.params.mask.causal;
-  const bool has_bits = listed && tile.bits != kFullTile;
-  // Of the tile's keys, how many are before the end of the sequence and, if causal, up to a row.
-  const int32_t inside = keys_inside(piece, tile);
-  const int32_t reached = piece.first_row + 1 - tile.index * kTileKeys;
-  if (!has_bits && inside >= kTileKeys && (!causal || reached + first_row >= kTileKeys)) return false;
+  // False if all rows of the warpgroup attend to the whole tile, and the mask is left as it is. `row` is the thread's
+  // first one in the query tile, `first_row` the warpgroup's.
+  template <class Map>
+  FA_DEVICE bool make(const Call<Map>& c, const Piece& piece, const KeyTile& tile, const RowBits& bits, int first_row,
+                      int row, int column) {
+    const bool causal = c.params.mask.causal && !c.view.exists(), has_bits = tile.bits != kFullTile;
+    // Of the tile's keys, how many are before the end of the sequence and, if causal, up to a row.
+    const int32_t inside = keys_inside(piece, tile);
+    const int32_t reached = piece.first_row + 1 - tile.index * kTileKeys;
+    if (!has_bits && inside >= kTileKeys && (!causal || reached + first_row >= kTileKeys)) return false;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int32_t end = causal ? smaller(inside, reached + row + 8 * r) : inside;
+    for (int r = 0; r < 2; ++r) {
+      const int32_t end = causal ? smaller(inside, reached + row + 8 * r) : inside;
 #pragma unroll
-    for (int w = 0; w < kTileKeys / 32; ++w) mask->words[r][w] = lowest_bits(end - 32 * w);
-    if (has_bits) {
-      const uint64_t* bits = c.view.row_bits(tile.bits, row + 8 * r);
-#pragma unroll
-      for (int w = 0; w < kTileKeys / 64; ++w) {
-        mask->words[r][2 * w] &= static_cast<uint32_t>(bits[w]);
-        mask->words[r][2 * w + 1] &= static_cast<uint32_t>(bits[w] >> 32);
+      for (int w = 0; w < kTileKeys / 32; ++w) {
+        const uint32_t known = has_bits ? static_cast<uint32_t>(bits.words[r][w / 2] >> (32 * (w % 2))) : ~0u;
+        words[r][w] = (known & lowest_bits(end - 32 * w)) >> column;
       }
     }
-#pragma unroll
-    for (int w = 0; w < kTileKeys / 32; ++w) mask->words[r][w] >>= column;
+    return true;
   }
-  return true;
-}
+};
 
 }  // namespace hopper
 }  // namespace fused_attention
