@@ -65,10 +65,10 @@ extern "C" {
 
 // Returns 0 where the kernel does not take the call. The lists of a mask that changes from batch to batch are taken for
 // those of the heads if `by_head`.
-int attend(void** tensors, const int64_t* numbers, float scale, const int64_t* structure, int by_head,
-           int64_t cache_bytes, int blocks, int late) {
+int attend(void** tensors, const int64_t* numbers, float scale, const int64_t* structure, int64_t size,
+           int by_head, int64_t cache_bytes, int blocks, int late) {
   AttentionParams params = params_of(tensors, numbers, scale);
-  params.structure = Structure{structure};
+  params.structure = Structure{structure, size};
   std::vector<int64_t> words;
   TileView view{};
   if (structure) {

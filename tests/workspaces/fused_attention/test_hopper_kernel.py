@@ -100,6 +100,7 @@ def emulate(library):
                 numbers(q, k, v, out, is_causal, packed),
                 ctypes.c_float(1 / math.sqrt(q.shape[3]) if scale is None else scale),
                 ctypes.c_void_p(None if program is None else program.data_ptr()),
+                ctypes.c_int64(0 if program is None else len(program)),
                 int(by_head),
                 ctypes.c_int64(cache),
                 BLOCKS,
