@@ -57,9 +57,9 @@ def test_the_folder_follows_everything_that_changes_the_result(project, tools, m
     folders.append(folder_of(project, tools))
     (project / "main.cpp").write_text(GOOD + "// changed\n")
     folders.append(folder_of(project, tools))
-    monkeypatch.setattr(build.torch, "__version__", "2.12.0+cpu")
+    monkeypatch.setattr(build.toolchain.torch, "__version__", "2.12.0+cpu")
     folders.append(folder_of(project, tools))
-    monkeypatch.setattr(build.sysconfig, "get_config_var", lambda name: "cpython-310")
+    monkeypatch.setattr(build.toolchain.sysconfig, "get_config_var", lambda name: "cpython-310")
     folders.append(folder_of(project, tools))
     assert len(set(folders)) == len(folders)
     assert folder_of(project, tools) == folders[-1]

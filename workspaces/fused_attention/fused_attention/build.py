@@ -3,15 +3,13 @@
 import contextlib
 import glob
 import os
-import platform
 import subprocess
-import sysconfig
 import threading
 from typing import Any, List, Sequence
 
 import torch
 
-from . import cache, diagnose, ninjafile, sources, toolchain
+from . import cache, diagnose, ninjafile, prebuilt, sources, toolchain
 
 SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 NAME = "fused_attention"
@@ -29,7 +27,7 @@ def is_loaded() -> bool:
 
 
 def load() -> None:
-    """Builds the kernels where that is still to be done, and registers torch.ops.fused_attention.forward.
+    """Registers torch.ops.fused_attention.forward, from a wheel's library where that fits, else compiled if need be.
 
     Call it before torch.compile(..., fullgraph=True): a build cannot be traced.
     Raises BuildError.
@@ -38,11 +36,19 @@ def load() -> None:
     with _loading:
         if not _loaded:
             try:
-                tools = toolchain.find()
-                build_library(SOURCE_FOLDER, source_files(tools), tools, NAME)
+                load_library(prebuilt.find() or _compiled(toolchain.find()), SOURCE_FOLDER)
             except (toolchain.ToolchainError, ValueError, OSError) as error:
                 raise BuildError(str(error)) from error
             _loaded = True
+
+
+def ahead_of_time(folder: str) -> None:
+    """Compiles the library for this torch, this Python and whatever GPUs, and puts it into `folder`, for a wheel.
+
+    Raises BuildError, ToolchainError, ValueError and OSError as load() would meet them.
+    """
+    tools = toolchain.find(ahead_of_time=True)
+    prebuilt.write(folder, _compiled(tools), tools.archs)
 
 
 def source_files(tools: toolchain.Toolchain) -> List[str]:
@@ -54,17 +60,10 @@ def build_folder(source_folder: str, names: Sequence[str], tools: toolchain.Tool
 
     Raises OSError if the folder that was asked for cannot be written.
     """
-    identity = tools.identity() + ninjafile.flags(tools) + list(names) + torch_identity()
+    identity = tools.identity() + ninjafile.flags(tools) + list(names) + toolchain.torch_identity()
     files = glob.glob(os.path.join(glob.escape(source_folder), "**", "*"), recursive=True)
     key = cache.key(source_folder, [file for file in files if os.path.isfile(file)], identity)
     return cache.place("fused_attention-" + key, name + ".so")
-
-
-def torch_identity() -> List[str]:
-    """What a binary built against this torch and this Python depends on."""
-    abi = str(torch._C._GLIBCXX_USE_CXX11_ABI)
-    python = str(sysconfig.get_config_var("SOABI"))
-    return [torch.__version__, str(torch.version.cuda), abi, python, platform.machine()]
 
 
 def build_library(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
@@ -95,6 +94,10 @@ def load_library(library: str, source_folder: str) -> None:
         torch.ops.load_library(library)
     except (OSError, ImportError) as error:
         raise BuildError(diagnose.explain_load(error, [source_folder, *_torch_includes()])) from error
+
+
+def _compiled(tools: toolchain.Toolchain) -> str:
+    return compile_library(SOURCE_FOLDER, source_files(tools), tools, NAME)
 
 
 def _compile(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, library: str, lock: int) -> None:

@@ -3,6 +3,7 @@
 import glob
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -67,6 +68,13 @@ def find(ahead_of_time: bool = False) -> Toolchain:
     return Toolchain(
         compiler, version, cuda_home, nvcc_version, "".join(host), tuple(chosen), find_cutlass() if hopper else None
     )
+
+
+def torch_identity() -> List[str]:
+    """What a binary built against this torch and this Python depends on."""
+    abi = str(torch._C._GLIBCXX_USE_CXX11_ABI)
+    python = str(sysconfig.get_config_var("SOABI"))
+    return [torch.__version__, str(torch.version.cuda), abi, python, platform.machine()]
 
 
 def torch_version() -> Tuple[int, int]:

@@ -1,0 +1,52 @@
+"""The library that a wheel brings, with what it was built for: loaded where that is what is here."""
+
+import json
+import logging
+import os
+import shutil
+from typing import List, Optional, Sequence
+
+from . import archs, toolchain
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prebuilt")
+_LIBRARY = "fused_attention.so"
+_MANIFEST = "built_for.json"
+_PARTS = ("torch", "torch's CUDA", "torch's C++ ABI", "Python", "machine")
+
+_log = logging.getLogger("fused_attention")
+
+
+def write(folder: str, library: str, built_archs: Sequence[str]) -> None:
+    """Puts a library that was compiled here into `folder`, for a wheel that is installed elsewhere."""
+    os.makedirs(folder, exist_ok=True)
+    shutil.copyfile(library, os.path.join(folder, _LIBRARY))
+    with open(os.path.join(folder, _MANIFEST), "w") as file:
+        json.dump({"identity": toolchain.torch_identity(), "archs": list(built_archs)}, file)
+
+
+def find(folder: str = FOLDER) -> Optional[str]:
+    """The path of the library that this installation brings, or None where there is none or it does not fit.
+
+    One that does not fit is named in one line of the logger "fused_attention", with what differs.
+    """
+    try:
+        with open(os.path.join(folder, _MANIFEST)) as file:
+            built_for = json.load(file)
+    except OSError:
+        return None
+    problem = _mismatch(built_for["identity"], built_for["archs"])
+    if problem is None:
+        return os.path.join(folder, _LIBRARY)
+    _log.warning("fused_attention: the wheel's library is for %s: its sources are compiled instead, once", problem)
+    return None
+
+
+def _mismatch(identity: Sequence[str], built_archs: List[str]) -> Optional[str]:
+    for part, built, here in zip(_PARTS, identity, toolchain.torch_identity()):
+        if built != here:
+            return "%s %s, and here is %s" % (part, built, here)
+    gpu = archs.uncovered(built_archs, archs.visible())
+    # Without nvcc, a new build would have no kernel for the GPU either.
+    if gpu is None or toolchain.find_cuda_home() is None:
+        return None
+    return "GPUs of capability %s, and here is one of %s" % (" ".join(built_archs) or "none", gpu)
