@@ -64,13 +64,14 @@ def assert_matches(assert_close: Callable[..., None]) -> Callable[..., torch.Ten
 
 
 @pytest.fixture(scope="session")
-def compile_cpp(csrc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ctypes.CDLL]:
-    """Compiles a C++ file of this folder against the kernels' headers by g++ alone, without torch."""
+def compile_cpp(csrc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ctypes.CDLL]:
+    """Compiles a C++ file of this folder, with sources of the kernels, by g++ alone, without torch."""
 
-    def compile_file(name: str) -> ctypes.CDLL:
+    def compile_file(name: str, *sources: str) -> ctypes.CDLL:
         library = tmp_path_factory.mktemp("cpp") / f"{name}.so"
         flags = ["-std=c++14", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
-        command = ["g++", *flags, f"-I{csrc}", f"-I{HERE}", str(HERE / name), "-o", str(library)]
+        files = [str(HERE / name), *(str(csrc / source) for source in sources)]
+        command = ["g++", *flags, f"-I{csrc}", f"-I{HERE}", *files, "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return ctypes.CDLL(str(library))

@@ -19,7 +19,7 @@ def tensors(dtype=torch.float32, q_len=70, k_len=90, dim=32, kv_heads=2):
     return tuple(torch.randn(shape, generator=generator).to(dtype) for shape in shapes)
 
 
-LEVELS = ["default", "avx2", "avx512", "avx512_bf16"]
+LEVELS = ["default", "avx2", "avx512", "avx512_bf16", "avx512_amx"]
 OPTIONS = {
     "plain": {},
     "causal": {"is_causal": True},

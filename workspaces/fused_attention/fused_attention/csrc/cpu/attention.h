@@ -64,7 +64,7 @@ struct Position {
 };
 
 struct CpuKernel {
-  const char* capability;  // "default", "avx2", "avx512" or "avx512_bf16"
+  const char* capability;  // "default", "avx2", "avx512", "avx512_bf16" or, for bfloat16 alone, "avx512_amx"
   // Floats of scratch memory that one thread needs.
   int64_t (*scratch_floats)(const Problem& problem);
   // Computes the panels from `from` up to `to`, which it leaves out. `scratch` is aligned to kScratchAlignment.
@@ -76,8 +76,9 @@ CpuKernel kernel_default();
 CpuKernel kernel_avx2();
 CpuKernel kernel_avx512();
 CpuKernel kernel_avx512_bf16();
+CpuKernel kernel_avx512_amx();
 
 // The widest one that this machine runs, at most what ATEN_CPU_CAPABILITY allows (as for torch's own kernels).
-const CpuKernel& select_kernel();
+const CpuKernel& select_kernel(DataType dtype);
 
 }  // namespace fused_attention

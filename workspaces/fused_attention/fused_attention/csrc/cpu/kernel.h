@@ -4,6 +4,9 @@
 #include "attention.h"
 #include "pack.h"
 #include "panel.h"
+#ifdef FA_TILES
+#include "amx_panel.h"
+#endif
 
 namespace fused_attention {
 namespace FA_ISA {
@@ -57,7 +60,7 @@ class Head {
     words_ = Words<Math, T>::count(p_.head_dim);
     constexpr int64_t kPerWord = sizeof(float) / sizeof(T);
     // Rows of words already: read in place, unless they lie so far apart that they would evict each other.
-    const bool is_words = (Math::kPair == 2 || sizeof(T) == sizeof(float)) && p_.head_dim % kPerWord == 0;
+    const bool is_words = (Math::kPair == 2 || sizeof(T) == sizeof(float)) && words_ * kPerWord == p_.head_dim;
     keys_in_place_ = is_words && p_.k_strides.row % kPerWord == 0 && !far_apart(p_.k_strides.row);
     values_in_place_ = Math::kPair == 1 && is_words && p_.head_dim % 16 == 0 && !far_apart(p_.v_strides.row);
     key_stride_ = keys_in_place_ ? p_.k_strides.row / kPerWord : words_;
@@ -250,7 +253,11 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
       load_bias(p, batch, head, rows, panel.rows, pitch, list, chunk.first, chunk.count, t.bias);
       data.bias = t.bias;
     }
+#ifdef FA_TILES
+    attend_chunk_in_tiles<Math>(data, panel.granules, keys.words(), scale, b, &is_first);
+#else
     attend_chunk_by_granules<Math>(panel.granules, data, keys.words(), scale, b, &is_first);
+#endif
   }
 
   for (int i = 0; i < panel.rows; ++i) {
@@ -297,6 +304,12 @@ static int64_t scratch_floats(const Problem& p) {
 static void attend(const Problem& p, Position from, Position to, float* memory) {
   Tables tables;
   tables.place(memory, p);
+#ifdef FA_TILES
+  // Such a kernel is for bfloat16 alone.
+  FA_TILES::configure();
+  attend_range<TileMath<FA_TILES>, BFloat16>(p, from, to, tables);
+  FA_TILES::release();
+#else
   switch (p.params.dtype) {
     case DataType::kFloat32: return attend_range<FloatMath, float>(p, from, to, tables);
 #if FA_LEVEL >= 3
@@ -306,6 +319,7 @@ static void attend(const Problem& p, Position from, Position to, float* memory) 
 #endif
     case DataType::kFloat16: return attend_range<FloatMath, Float16>(p, from, to, tables);
   }
+#endif
 }
 
 }  // namespace FA_ISA

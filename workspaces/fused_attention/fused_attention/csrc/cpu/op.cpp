@@ -70,7 +70,7 @@ Position position_of(const Plans& plans, int64_t batch, int64_t heads, double ta
 }
 
 void launch(const AttentionParams& params, at::Device) {
-  const CpuKernel& kernel = select_kernel();
+  const CpuKernel& kernel = select_kernel(params.dtype);
   const Plans plans(params, kernel.costs);
   const Problem problem = plans.problem(params);
   const int64_t all = params.batch * params.heads;
@@ -96,7 +96,7 @@ void launch(const AttentionParams& params, at::Device) {
 }
 
 std::string cpu_capability() {
-  return select_kernel().capability;
+  return select_kernel(DataType::kBFloat16).capability;
 }
 
 }  // namespace

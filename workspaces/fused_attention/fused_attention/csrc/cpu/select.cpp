@@ -1,3 +1,4 @@
+#include "amx.h"
 #include "attention.h"
 
 #include <cstdlib>
@@ -10,14 +11,15 @@ namespace fused_attention {
 
 namespace {
 
-enum class Level { kDefault, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Level { kDefault, kAvx2, kAvx512, kAvx512Bf16, kAvx512Amx };
 
 Level allowed_level() {
   const char* name = std::getenv("ATEN_CPU_CAPABILITY");
   if (name && strcmp(name, "default") == 0) return Level::kDefault;
   if (name && strcmp(name, "avx2") == 0) return Level::kAvx2;
   if (name && strcmp(name, "avx512") == 0) return Level::kAvx512;
-  return Level::kAvx512Bf16;
+  if (name && strcmp(name, "avx512_bf16") == 0) return Level::kAvx512Bf16;
+  return Level::kAvx512Amx;
 }
 
 #if defined(__x86_64__)
@@ -33,27 +35,34 @@ bool has_feature(unsigned leaf, unsigned subleaf, Register place, int bit) {
 }
 #endif
 
-CpuKernel widest(Level allowed) {
+CpuKernel widest(Level allowed, DataType dtype) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_feature(1, 0, kEcx, 29);  // F16C
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #if __GNUC__ >= 10
-  if (avx512 && has_feature(7, 1, kEax, 5) && allowed >= Level::kAvx512Bf16) return kernel_avx512_bf16();
+  const bool avx512_bf16 = avx512 && has_feature(7, 1, kEax, 5);
+#ifdef FA_AMX
+  const bool amx = avx512_bf16 && allowed >= Level::kAvx512Amx && dtype == DataType::kBFloat16 && amx_usable();
+  if (amx) return kernel_avx512_amx();
+#endif
+  if (avx512_bf16 && allowed >= Level::kAvx512Bf16) return kernel_avx512_bf16();
 #endif
   if (avx512 && allowed >= Level::kAvx512) return kernel_avx512();
   if (avx2 && allowed >= Level::kAvx2) return kernel_avx2();
 #endif
   (void)allowed;
+  (void)dtype;
   return kernel_default();
 }
 
 }  // namespace
 
-const CpuKernel& select_kernel() {
-  static const CpuKernel chosen = widest(allowed_level());
-  return chosen;
+const CpuKernel& select_kernel(DataType dtype) {
+  static const CpuKernel chosen = widest(allowed_level(), DataType::kFloat32);
+  static const CpuKernel chosen_bf16 = widest(allowed_level(), DataType::kBFloat16);
+  return dtype == DataType::kBFloat16 ? chosen_bf16 : chosen;
 }
 
 }  // namespace fused_attention

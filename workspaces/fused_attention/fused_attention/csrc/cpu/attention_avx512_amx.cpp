@@ -1,0 +1,26 @@
+// AVX-512 with BF16 and both products in AMX tiles; for bf16 only. See attention_avx512.cpp for clang.
+#include "amx.h"
+#if defined(FA_AMX) && __GNUC__ >= 10
+// Before the pragma: what these define must run everywhere, for another file may use this file's copy.
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma,f16c")
+#define FA_ISA isa_avx512_amx
+#define FA_VECTOR_BYTES 64
+#define FA_LEVEL 3
+#define FA_TILES HardwareTiles
+#include "kernel.h"
+
+namespace fused_attention {
+
+// The costs are estimates, unlike the other kernels': they were not measured on a processor with AMX. A panel's exp and
+// transposition are most of its time, a gathered key costs a copy against products twice as fast.
+CpuKernel kernel_avx512_amx() {
+  const PanelCosts costs{4, {kTileDepth, kTileDepth, kTileDepth}, {1.2f, 1.05f, 1.0f}, 0.25f};
+  return {"avx512_amx", isa_avx512_amx::scratch_floats, isa_avx512_amx::attend, costs};
+}
+
+}  // namespace fused_attention
+#endif
