@@ -327,6 +327,8 @@ def test_equality_hash_and_text():
     assert (Causal() == 3) is False
     assert repr(~a) == "~(Causal() & (SlidingWindow(3, 3) | GlobalTokens((1, 5))))"
     assert eval(repr(a)) == a
+    assert eval(repr(Documents(lengths=[3, 0, 4]))) == Documents(lengths=[3, 0, 4])
+    assert repr(Documents([4, 4, 5])) == "Documents(<torch.int64 [1, 3]>)"
     assert repr(Dense(random_bools(2, 3))) == "Dense(<torch.bool [2, 3]>)"
     tensor = random_bools(2, 3)
     assert Dense(tensor) == Dense(tensor)
@@ -354,9 +356,12 @@ def test_copies(twin):
         (lambda: BigBird(0), ValueError, "block is 0"),
         (lambda: BigBird(window=2), ValueError, "window is 2; it must be odd"),
         (lambda: Padding([3, -4]), ValueError, "lengths is -4"),
-        (lambda: Padding([1, 2], [1, 2, 3]), ValueError, "lengths has 2, q_lengths has 3"),
+        (lambda: Padding([1, 2], [1, 2, 3]), ValueError, "lengths has batch 2 and q_lengths has 3"),
         (lambda: Padding("12"), TypeError, "lengths is '1'"),
-        (lambda: Padding([1, 2]) & Prefix([1, 2, 3]), ValueError, "those above 1 must be the same"),
+        (lambda: Padding([1, 2]) & Prefix([1, 2, 3]), ValueError, "Prefix((1, 2, 3)) has 3; they must be the same"),
+        (lambda: Padding([]), ValueError, "lengths is empty"),
+        (lambda: Documents(lengths=[0, 0]), ValueError, "lengths is (0, 0)"),
+        (lambda: Documents(lengths=[3, -1]), ValueError, "lengths is -1"),
         (lambda: Documents(), ValueError, "either ids or lengths"),
         (lambda: Documents(torch.zeros(1, 2, 3)), ValueError, "ids has shape [1, 2, 3] and dtype torch.float32"),
         (lambda: Dense(torch.zeros(3, 3)), TypeError, "tensor is <torch.float32 [3, 3]>"),

@@ -207,19 +207,18 @@ class Structured(Mask):
         raise NotImplementedError
 
 
-def common_batch(batches: Dict[str, int]) -> int:
-    """The batch of parts with these ones, by their names. Raises ValueError where two differ and neither is 1."""
-    found = max(batches.values())
-    if any(batch not in (1, found) for batch in batches.values()):
+def common_batch(name: Any, batch: int, other_name: Any, other_batch: int) -> int:
+    """The batch of two parts together. Raises ValueError where theirs differ and neither is 1."""
+    if batch != other_batch and batch != 1 and other_batch != 1:
         raise ValueError(
-            "batches differ: %s; those above 1 must be the same"
-            % ", ".join("%s has %d" % item for item in batches.items())
+            "%s has batch %d and %s has %d; they must be the same, or one of them 1"
+            % (name, batch, other_name, other_batch)
         )
-    return found
+    return max(batch, other_batch)
 
 
 def _join(mask: Mask, *operands: Mask) -> None:
-    mask.batch = common_batch({repr(operand): operand.batch for operand in operands})
+    mask.batch = common_batch(operands[0], operands[0].batch, operands[-1], operands[-1].batch)
     mask._by_length = any(operand._by_length for operand in operands)
     mask._has_tensor = any(operand._has_tensor for operand in operands)
 

@@ -4,6 +4,7 @@ A code is a tuple of instructions in postfix order. An instruction is (operation
 or an int64 tensor of words, placed behind the instructions, and its offset takes the place of a.
 """
 
+import array
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
@@ -113,6 +114,15 @@ def assemble(code: Code) -> torch.Tensor:
     return found
 
 
+def words_of(numbers: Sequence[int]) -> torch.Tensor:
+    """The numbers as an int64 tensor on the CPU."""
+    if _from_buffer and not is_compiling():
+        # A quarter of the time that torch.tensor takes.
+        return _from_buffer(array.array("q", numbers), dtype=torch.int64)
+    # Named, for there may be another default device.
+    return torch.tensor(list(numbers), dtype=torch.int64, device="cpu")
+
+
 def _joined(operation: int, x: Code, y: Code) -> Code:
     # The one that needs more room on the stack first: with that, 15 places hold 2^15 operands.
     if _depth(x) < _depth(y):
@@ -144,8 +154,7 @@ def _assemble(code: Code) -> torch.Tensor:
             a, after = after, after + table.numel()
             tensors.append(table.reshape(-1))
         words.extend((operation, a, b, c))
-    # Named, for there may be another default device.
-    program = torch.tensor(words + numbers, dtype=torch.int64, device="cpu")
+    program = words_of(words + numbers)
     return torch.cat([program, *tensors]) if tensors else program
 
 
@@ -154,4 +163,6 @@ def _never() -> bool:
 
 
 # A function that torch.compile takes as true; what it traces must not meet a cache of other calls' tensors.
+_from_buffer = getattr(torch, "frombuffer", None)  # torch 1.10
+
 is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)

@@ -9,14 +9,15 @@ as Strided without a step, is resolved when it meets one. Make masks once, outsi
 in every layer: what was worked out for a length is kept.
 """
 
+import array
 import math
-from typing import Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
 from . import mask_program as program
 from .big_bird import BigBird
-from .mask_algebra import Dense, Mask, Parts, Structured, Tiles, common_batch
+from .mask_algebra import Dense, Mask, Parts, Structured, Tiles, common_batch, shown
 from .mask_arguments import Integers, at_least, is_many, non_negatives
 
 __all__ = [
@@ -161,9 +162,9 @@ class Padding(Structured):
     """
 
     def __init__(self, lengths: Integers, q_lengths: Optional[Integers] = None) -> None:
-        keys = non_negatives("lengths", lengths)
-        rows = None if q_lengths is None else non_negatives("q_lengths", q_lengths)
-        self.batch = common_batch({"lengths": len(keys), "q_lengths": 1 if rows is None else len(rows)})
+        keys = _lengths("lengths", lengths)
+        rows = None if q_lengths is None else _lengths("q_lengths", q_lengths)
+        self.batch = common_batch("lengths", len(keys), "q_lengths", 1 if rows is None else len(rows))
         super().__init__(keys, rows)
 
     def _code(self, q_len: int, k_len: int) -> program.Code:
@@ -179,7 +180,7 @@ class Prefix(Structured):
     """
 
     def __init__(self, lengths: Integers) -> None:
-        prefix = non_negatives("lengths", lengths)
+        prefix = _lengths("lengths", lengths)
         self.batch = len(prefix)
         super().__init__(prefix)
 
@@ -199,23 +200,26 @@ class Documents(Mask):
     def __init__(self, ids: Optional[torch.Tensor] = None, *, lengths: Optional[Integers] = None) -> None:
         if (ids is None) == (lengths is None):
             raise ValueError("Documents takes either ids or lengths")
-        if lengths is not None:
-            ids = _ids_of(non_negatives("lengths", lengths))
-        ids = torch.as_tensor(ids, device="cpu")
-        if ids.dim() not in (1, 2) or ids.is_floating_point() or ids.numel() == 0:
-            raise ValueError(
-                "ids has shape %s and dtype %s; it must be integers [seq] or [batch, seq]"
-                % (list(ids.shape), ids.dtype)
-            )
-        ids = ids.reshape(-1, ids.shape[-1]).long()
-        self.batch = ids.shape[0]
-        self._runs = _runs(ids)
-        self._has_tensor = self._by_length = self._runs is None
-        super().__init__(ids)
+        if lengths is None:
+            ids = _checked_ids(ids)
+            self.batch = ids.shape[0]
+            pieces = _pieces(ids)
+            self._has_tensor = self._by_length = pieces is None
+        else:
+            lengths = non_negatives("lengths", lengths)
+            pieces = [lengths]
+            if not sum(lengths):
+                raise ValueError("lengths is %r; one document at least must have a position" % (lengths,))
+        self._intervals = None if pieces is None else _intervals(pieces)
+        super().__init__(ids, lengths)
+
+    def __repr__(self) -> str:
+        ids, lengths = self._fields
+        return "Documents(%s)" % (shown(ids) if lengths is None else "lengths=%r" % (lengths,))
 
     def _parts(self, q_len: int, k_len: int) -> Parts:
-        if self._runs is not None:
-            return (program.row_interval(self._runs), None)
+        if self._intervals is not None:
+            return (program.row_interval(self._intervals), None)
         ids = self._fields[0]
         same = ids[:, None, :q_len, None] == ids[:, None, None, :k_len]
         found = torch.zeros(self.batch, 1, q_len, k_len, dtype=torch.bool, device="cpu")
@@ -227,22 +231,41 @@ def _root(length: int) -> int:
     return max(1, int(math.sqrt(length)))
 
 
-def _ids_of(lengths: Tuple[int, ...]) -> torch.Tensor:
-    counts = torch.tensor(lengths, dtype=torch.int64, device="cpu")
-    return torch.repeat_interleave(torch.arange(len(lengths), device="cpu"), counts)
+def _lengths(name: str, value: Integers) -> Tuple[int, ...]:
+    lengths = non_negatives(name, value)
+    if not lengths:
+        raise ValueError("%s is empty; it must have one length, or one for each sequence" % name)
+    return lengths
 
 
-def _runs(ids: torch.Tensor) -> Optional[torch.Tensor]:
-    """int64 [batch, seq, 2]: where a position's document begins and ends; None if a document is in several pieces."""
+def _checked_ids(ids: Any) -> torch.Tensor:
+    """[batch, seq] on the CPU. Raises ValueError."""
+    ids = torch.as_tensor(ids, device="cpu")
+    if ids.dim() not in (1, 2) or ids.is_floating_point() or ids.numel() == 0:
+        raise ValueError(
+            "ids has shape %s and dtype %s; it must be integers [seq] or [batch, seq]" % (list(ids.shape), ids.dtype)
+        )
+    return ids.reshape(-1, ids.shape[-1])
+
+
+def _pieces(ids: torch.Tensor) -> Optional[List[List[int]]]:
+    """The lengths of each sequence's documents; None if one is in several pieces."""
     batch, seq = ids.shape
-    changes = ids[:, 1:] != ids[:, :-1]
-    ordered = ids.sort(dim=1)[0]
-    if not torch.equal(changes.sum(1), (ordered[:, 1:] != ordered[:, :-1]).sum(1)):
-        return None
-    edge = torch.ones(batch, 1, dtype=torch.bool, device="cpu")
-    position = torch.arange(seq, device="cpu")
-    first = torch.cat([edge, changes], dim=1)
-    last = torch.cat([changes, edge], dim=1)
-    begin = torch.where(first, position, torch.zeros_like(position)).cummax(dim=1)[0]
-    after = torch.where(last, position + 1, torch.full_like(position, seq)).flip(1).cummin(dim=1)[0].flip(1)
-    return torch.stack([begin, after], dim=2)
+    starts: List[List[int]] = [[0] for _ in range(batch)]
+    for row, before in (ids[:, 1:] != ids[:, :-1]).nonzero().tolist():
+        starts[row].append(before + 1)
+    for row, found in enumerate(starts):
+        if len(set(ids[row, found].tolist())) != len(found):
+            return None
+    return [[end - begin for begin, end in zip(found, [*found[1:], seq])] for found in starts]
+
+
+def _intervals(pieces: Sequence[Sequence[int]]) -> torch.Tensor:
+    """int64 [batch, positions, 2]: where the document of each position begins and ends."""
+    table = array.array("q")
+    for lengths in pieces:
+        begin = 0
+        for length in lengths:
+            table.extend(array.array("q", (begin, begin + length)) * length)
+            begin += length
+    return program.words_of(table).reshape(len(pieces), -1, 2)
