@@ -93,6 +93,11 @@ find_missing() {
         "$python" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
             packages="$packages $release-dev"
+        if [ "$(uname -m)" = x86_64 ]; then
+            # The extension's CPU kernel is compiled for arm64, and run.
+            has aarch64-linux-gnu-g++ || packages="$packages g++-aarch64-linux-gnu"
+            has qemu-aarch64 || packages="$packages qemu-user"
+        fi
         # Tests push to a real registry, and start an engine without root.
         has docker-registry || packages="$packages docker-registry"
         has rootlesskit || packages="$packages rootlesskit"
