@@ -12,6 +12,7 @@ from setuptools.command.build_py import build_py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = "fused_attention"
+BENCH = PACKAGE + ".bench"
 
 
 class BuildWithLibrary(build_py):
@@ -36,8 +37,8 @@ def version():
         return re.search(r'^__version__ = "(.+)"$', file.read(), re.MULTILINE).group(1)
 
 
-def sources():
-    package = os.path.join(HERE, PACKAGE)
+def sources(name):
+    package = os.path.join(HERE, *name.split("."))
     return [
         os.path.relpath(os.path.join(folder, name), package)
         for folder, _, names in os.walk(os.path.join(package, "csrc"))
@@ -55,8 +56,8 @@ setup(
     long_description=DESCRIPTION,
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=[PACKAGE],
-    package_data={PACKAGE: sources()},
+    packages=[PACKAGE, BENCH],
+    package_data={PACKAGE: sources(PACKAGE), BENCH: sources(BENCH)},
     python_requires=">=3.6",
     install_requires=["torch>=1.8", "ninja"],
     cmdclass={"build_py": BuildWithLibrary},

@@ -12,7 +12,7 @@ NEWER_MODULES = {"dataclasses", "contextvars", "importlib.metadata", "importlib.
 
 
 def test_syntax_and_modules(workspace):
-    files = sorted((workspace / "fused_attention").glob("*.py"))
+    files = sorted((workspace / "fused_attention").rglob("*.py"))
     assert files
     for file in files:
         tree = ast.parse(file.read_text(), filename=str(file), feature_version=(3, 6))

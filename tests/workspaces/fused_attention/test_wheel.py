@@ -72,8 +72,9 @@ def test_name_version_and_machine(wheel):
 
 def test_every_source_is_in_it(wheel, csrc):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {f"fused_attention/csrc/{file.relative_to(csrc)}" for file in csrc.rglob("*") if file.is_file()} <= names
-    assert {f"fused_attention/{file.name}" for file in csrc.parent.glob("*.py")} <= names
+    kinds = ("*.py", "csrc/**/*", "bench/*.py", "bench/csrc/*")
+    files = [file for kind in kinds for file in csrc.parent.glob(kind) if file.is_file()]
+    assert {f"fused_attention/{file.relative_to(csrc.parent)}" for file in files} <= names
 
 
 def test_its_library_needs_no_compiler(python, tmp_path):

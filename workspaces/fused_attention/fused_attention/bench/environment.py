@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from . import build, toolchain
+from .. import build, toolchain
 
 
 def describe(device: str) -> Dict[str, Any]:

@@ -1,0 +1,163 @@
+"""How methods are timed and left out, and the parts of the benchmark beside the grid."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import pytest
+import torch
+from fused_attention.bench import accuracy, cases, flex, layer, machine, measure, methods, timing
+
+pytestmark = pytest.mark.extension
+
+SETTINGS = measure.Settings("cpu", repeats=3, budget_s=0.1, flex_from=10**9)
+
+
+def timed(function, context=methods.no_context):
+    return timing.Timed(function, context)
+
+
+def test_samples_are_taken_in_turns():
+    order = []
+    functions = {name: timed(lambda name=name: order.append(name)) for name in "ab"}
+    samples = timing.interleaved(functions, "wall", repeats=4, budget_s=10)
+    assert [len(values) for values in samples.values()] == [4, 4]
+    turns = [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name]
+    assert turns == ["a", "b"] * 5
+
+
+def test_the_budget_leaves_three_samples():
+    samples = timing.interleaved({"a": timed(lambda: None)}, "wall", repeats=50, budget_s=0)
+    assert len(samples["a"]) == timing.MIN_SAMPLES
+
+
+def test_the_context_is_entered_around_a_sample_and_not_timed():
+    inside, entered = [], []
+
+    @contextlib.contextmanager
+    def slow():
+        inside.append(True)
+        entered.append(sum(i * i for i in range(200_000)))
+        yield
+        inside.pop()
+
+    samples = timing.interleaved({"a": timed(lambda: inside[0], slow)}, "thread", 3, 1.0)
+    assert len(entered) == 4 and max(samples["a"]) < 0.1
+
+
+def test_a_thread_is_timed_by_its_own_work(monkeypatch):
+    """What waits takes the clock's time and none of the thread's."""
+    import time
+
+    functions = {"a": timed(lambda: time.sleep(0.02))}
+    assert timing.interleaved(functions, "wall", 3, 1.0)["a"][0] >= 20
+    assert timing.interleaved(functions, "thread", 3, 1.0)["a"][0] < 10
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert (timing.clock_of("cpu"), timing.clock_of("cuda:1")) == ("thread", "events")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert timing.clock_of("cpu") == "wall"
+
+
+def test_what_is_no_rival_is_timed_once(monkeypatch):
+    monkeypatch.setattr(timing, "SLOW_MS", 1.0)
+    import time
+
+    functions = {name: timed(lambda s=s: time.sleep(s)) for name, s in (("a", 0.002), ("b", 0.003), ("c", 0.05))}
+    samples = timing.interleaved(functions, "wall", 3, 10.0)
+    assert [len(samples[name]) for name in "abc"] == [3, 3, 1]
+
+
+def a_case(**changes):
+    return cases.Case(1, 2, 64, 16, "float32", "window")._replace(**changes)
+
+
+def with_methods(monkeypatch, *more):
+    monkeypatch.setattr(methods, "methods", lambda inputs, with_flex: [
+        methods.Method("ours", lambda inputs: lambda: methods.ours(inputs)),
+        methods.Method("sdpa", methods.sdpa),
+        *more,
+    ])  # fmt: skip
+
+
+def test_a_method_that_torch_cannot_run_is_left_out_with_its_words(monkeypatch):
+    def refuse(inputs):
+        raise RuntimeError("\"addmm_impl_cpu_\" not implemented for 'Half'\nmore")
+
+    with_methods(monkeypatch, methods.Method("naive", refuse))
+    grid = measure.Grid(SETTINGS, None)
+    found = [record["impl"] for record in grid.cell(a_case()) if record["metric"] == measure.METRIC]
+    assert found == ["ours", "sdpa"]
+    assert grid.left_out == ["naive (\"addmm_impl_cpu_\" not implemented for 'Half')"]
+    monkeypatch.setattr(methods, "methods", lambda inputs, with_flex: [methods.Method("ours", refuse)])
+    with pytest.raises(RuntimeError, match="addmm"):
+        grid.cell(a_case())
+
+
+def test_scores_that_do_not_fit_are_not_tried(monkeypatch):
+    with_methods(monkeypatch, methods.Method("naive", methods.naive, matrices=2.5))
+    monkeypatch.setattr(measure, "_free_bytes", lambda device: 100_000)
+    grid = measure.Grid(SETTINGS, None)
+    grid.cell(a_case(seq=256))
+    assert grid.left_out == ["naive (its scores take 0.0 GB, and 0.0 GB are free)"]
+    grid.cell(a_case(seq=16))
+    assert grid.left_out == []
+
+
+def test_minutes_for_what_is_no_rival_are_not_spent(monkeypatch):
+    import time
+
+    def slow(inputs):
+        return lambda: time.sleep(0.3) or methods.ours(inputs)
+
+    with_methods(monkeypatch, methods.Method("naive", slow))
+    monkeypatch.setattr(timing, "clock_of", lambda device: "wall")
+    grid = measure.Grid(SETTINGS, None)
+    grid.cell(a_case(seq=16))
+    grid.cell(a_case(seq=160))
+    assert re.fullmatch(r"naive \(it would take 3. s a call\)", "; ".join(grid.left_out))
+    grid.cell(a_case(seq=160, mask="none"))
+    assert grid.left_out == []
+
+
+def test_flex_attention_is_compiled_or_refused(monkeypatch):
+    """However often dynamo has compiled before: each case's function is the first that it knows of."""
+    monkeypatch.setattr(flex, "RECOMPILES", 1)
+    for mask in ("bigbird", "padding"):
+        inputs = cases.inputs(cases.Case(2, 2, 150, 16, "float32", mask), "cpu")
+        torch.testing.assert_close(flex.compiled(inputs)().double(), accuracy.expected(inputs), rtol=0, atol=1e-5)
+    # What would silently be the eager form, as beyond the recompile limit.
+    with torch.compiler.set_stance("force_eager"), pytest.raises(cases.Unavailable, match="is the eager form"):
+        flex.compiled(inputs)
+
+
+def test_scaling_leaves_the_number_of_threads(monkeypatch):
+    before = torch.get_num_threads()
+    one, two = measure.scaling(a_case(), SETTINGS)
+    assert (one["params"]["threads"], two["params"]["threads"]) == (1, 2)
+    assert one["params"]["clock"] == "wall" and len(one["samples"]) >= timing.MIN_SAMPLES
+    assert torch.get_num_threads() == before
+
+
+def test_the_layer_is_the_same_in_every_variant(monkeypatch):
+    """A shorter batch; what torch compiles is for the benchmark, which checks it too."""
+    monkeypatch.delattr(torch, "compile")
+    said = []
+    found = layer.cell(3, 20, "float32", SETTINGS, said.append)
+    assert [record["impl"] for record in found][:2] == ["ours", "torch"] and "sdpa" in [r["impl"] for r in found]
+    assert said == [] and found[0]["params"]["full"] == 0.6
+    monkeypatch.setattr(layer, "packed", lambda *arguments: layer.composed(*arguments) * 1.01)
+    with pytest.raises(layer.Wrong, match="the layer 'ours' differs from SDPA's by"):
+        layer.cell(3, 20, "float32", SETTINGS, said.append)
+
+
+def test_a_peak_of_each_thread():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        machine.load()
+        one = torch.ops.fused_attention_bench.peak(False)
+        torch.set_num_threads(2)
+        assert 1.4 * one < torch.ops.fused_attention_bench.peak(False) < 2.8 * one
+    finally:
+        torch.set_num_threads(before)

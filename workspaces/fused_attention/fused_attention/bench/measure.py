@@ -1,0 +1,203 @@
+"""One cell of the grid: every method's time, work and memory for one case."""
+
+import functools
+import statistics
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from . import accuracy, cases, machine, methods, timing
+
+METRIC = "fused_attention.forward"
+CALL_LIMIT_S = 20.0
+ERROR_ELEMENTS = 1 << 24  # of scores: larger cases are not compared with float64 again
+
+Record = Dict[str, Any]
+
+
+class Settings(NamedTuple):
+    device: str
+    repeats: int
+    budget_s: float
+    flex_from: int  # the shortest sequence for which flex_attention is compiled
+
+
+class Grid:
+    """Cells in any order; shorter sequences first lets it leave out what would take minutes a call."""
+
+    def __init__(self, settings: Settings, roofs: "Optional[machine.Roofs]") -> None:
+        self.settings = settings
+        self.roofs = roofs
+        # By dtype, mask and method: how many scores a case had, and milliseconds a call.
+        self.seen = {}  # type: Dict[Tuple[str, str, str], Tuple[int, float]]
+        self.left_out = []  # type: List[str]
+
+    def cell(self, case: cases.Case) -> List[Record]:
+        """The records of one case. `left_out` then says which methods it lacks, and why."""
+        settings = self.settings
+        inputs = cases.inputs(case, settings.device)
+        clock = timing.clock_of(settings.device)
+        functions = self._functions(case, inputs)
+        samples = timing.interleaved(functions, clock, settings.repeats, settings.budget_s)
+        medians = {name: statistics.median(values) for name, values in samples.items()}
+        params = dict(params_of(case, settings.device), clock=clock)
+        records = [
+            _figure("work", "GFLOP", inputs.flop() / 1e9, params),
+            _figure("traffic", "MB", inputs.compulsory_bytes() / 1e6, params),
+        ]
+        for name, values in samples.items():
+            self.seen[case.dtype, case.mask, name] = (_scores(case), medians[name])
+            peak = machine.peak_bytes(functions[name].function, settings.device)
+            record = {
+                "metric": METRIC,
+                "impl": name,
+                "unit": "ms",
+                "median": medians[name],
+                "samples": values,
+                "peak_bytes": peak,
+                "params": params,
+                # How many times as fast as each of the others.
+                "ratio_to": {other: medians[other] / medians[name] for other in medians if other != name},
+            }
+            record.update(self._rates(case.dtype, inputs, medians[name]))
+            records.append(record)
+            if peak is not None:
+                records.append(_figure("memory", "MB", peak / 1e6, params, name))
+        return records + self._errors(case, inputs, functions, params)
+
+    def _functions(self, case: cases.Case, inputs: cases.Inputs) -> Dict[str, timing.Timed]:
+        functions = {}
+        self.left_out = []
+        for method in methods.methods(inputs, case.seq >= self.settings.flex_from):
+            reason = self._too_much(case, method)
+            if reason is None:
+                try:
+                    function = method.make(inputs)
+                    with method.context():
+                        function()
+                except (cases.Unavailable, RuntimeError) as error:
+                    if method.is_ours:
+                        raise
+                    reason = str(error).splitlines()[0]
+                else:
+                    functions[method.name] = timing.Timed(function, method.context)
+            if reason is not None:
+                self.left_out.append("%s (%s)" % (method.name, reason))
+        return functions
+
+    def _too_much(self, case: cases.Case, method: methods.Method) -> Optional[str]:
+        """Why this method is better not tried: memory, or minutes for what is no rival."""
+        needed = method.matrices * _scores(case) * (4 if case.dtype == "float32" else 2)
+        free = _free_bytes(self.settings.device)
+        if needed > free / 2:
+            return "its scores take %.1f GB, and %.1f GB are free" % (needed / 1e9, free / 1e9)
+        before = self.seen.get((case.dtype, case.mask, method.name))
+        rivals = [
+            ms / scores
+            for (dtype, mask, name), (scores, ms) in self.seen.items()
+            if (dtype, mask) == (case.dtype, case.mask) and not name.startswith("ours")
+        ]
+        if method.is_ours or before is None:
+            return None
+        seconds = before[1] / before[0] * _scores(case) / 1e3
+        if seconds > CALL_LIMIT_S and before[1] / before[0] > timing.SLOW_FACTOR * min(rivals):
+            return "it would take %.0f s a call" % seconds
+        return None
+
+    def _rates(self, dtype: str, inputs: cases.Inputs, milliseconds: float) -> Record:
+        """Useful work a second, and what share of the machine that is."""
+        gflops = inputs.flop() / milliseconds / 1e6
+        if self.roofs is None:
+            return {"gflops": gflops}
+        peak, bandwidth = self.roofs.peaks[dtype], max(self.roofs.bandwidths.values())
+        gbytes = inputs.compulsory_bytes() / milliseconds / 1e6
+        slope = bandwidth * inputs.flop() / inputs.compulsory_bytes()
+        return {
+            "gflops": gflops,
+            "peak_share": gflops / peak,
+            "bandwidth_share": gbytes / bandwidth,
+            "bound": "memory" if slope < peak else "compute",
+        }
+
+    def _errors(
+        self, case: cases.Case, inputs: cases.Inputs, functions: Dict[str, timing.Timed], params: Record
+    ) -> List[Record]:
+        """Against float64: ours and the first of torch's own."""
+        if _scores(case) > ERROR_ELEMENTS:
+            return []
+        right = accuracy.expected(inputs)
+        records = []
+        theirs = next((name for name in functions if name.startswith("sdpa")), None)
+        for name in ("ours", theirs):
+            if name is not None:
+                with functions[name].context():
+                    error = accuracy.error_of(functions[name].function(), right)
+                records.append(_figure("rms_error", "1", error.rms, params, name))
+                records.append(_figure("max_error", "1", error.largest, params, name))
+        return records
+
+
+def params_of(case: cases.Case, device: str) -> Record:
+    return dict(case.params(), device=device, threads=torch.get_num_threads())
+
+
+def scaling(case: cases.Case, settings: Settings, counts: Tuple[int, ...] = (1, 2)) -> List[Record]:
+    """Ours by the clock for each number of threads, in turns. torch's number of threads is left as it was."""
+    inputs = cases.inputs(case, settings.device)
+    before = torch.get_num_threads()
+    functions = {
+        str(count): timing.Timed(functools.partial(methods.ours, inputs), functools.partial(_Threads, count))
+        for count in counts
+    }
+    samples = timing.interleaved(functions, "wall", settings.repeats * 2, settings.budget_s)
+    torch.set_num_threads(before)
+    return [
+        {
+            "metric": "fused_attention.scaling",
+            "impl": "ours",
+            "unit": "ms",
+            "median": statistics.median(values),
+            "samples": values,
+            "params": dict(params_of(case, settings.device), threads=int(count), clock="wall"),
+        }
+        for count, values in samples.items()
+    ]
+
+
+class _Threads:
+    """torch's number of threads within a `with`."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __enter__(self) -> None:
+        self.before = torch.get_num_threads()
+        torch.set_num_threads(self.count)
+
+    def __exit__(self, *_: Any) -> None:
+        torch.set_num_threads(self.before)
+
+
+def _scores(case: cases.Case) -> int:
+    return case.batch * case.heads * case.seq * case.seq
+
+
+def _free_bytes(device: str) -> float:
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info()[0] if hasattr(torch.cuda, "mem_get_info") else float("inf")
+    try:
+        with open("/proc/meminfo") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return float("inf")
+
+
+def _figure(what: str, unit: str, value: float, params: Record, impl: Optional[str] = None) -> Record:
+    figure = {
+        "metric": "fused_attention." + what,
+        "unit": unit,
+        "median": value,
+        "samples": [value],
+        "params": params,
+    }
+    return dict(figure, impl=impl) if impl else figure
