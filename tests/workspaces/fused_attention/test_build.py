@@ -109,7 +109,7 @@ def test_an_undefined_symbol_of_torch_is_found_in_its_headers(project, tools):
     """As where a library meets another torch than it was compiled for."""
     (project / "main.cpp").write_text(
         "#include <cstdint>\nnamespace at { void set_num_threads(int, int); }\n"
-        "int64_t gone() asm(\"_ZN2at15get_num_threadsEi\");\nint64_t x = gone();\n"
+        'int64_t gone() asm("_ZN2at15get_num_threadsEi");\nint64_t x = gone();\n'
     )
     with pytest.raises(build.BuildError, match=r"at::get_num_threads\(int\) \(declared at .*ATen/Parallel.h:\d+\)"):
         build_it(project, tools, name="renamed")

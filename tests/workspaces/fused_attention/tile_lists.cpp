@@ -11,7 +11,7 @@ extern "C" {
 // batches, or minus the number of the promise that is broken.
 int64_t unpack_tiles(const int64_t* program, int causal, int64_t batch, int64_t q_len, int64_t k_len, int rows,
                      int keys, uint8_t* seen, int64_t* blocks) {
-  const Structure structure{program};
+  const Structure structure{program, 0};  // nothing here reads its size
   const int64_t batches = batches_of(structure, batch);
   const TileLists lists = list_tiles(structure, causal != 0, batches, q_len, k_len, rows, keys);
   *blocks = static_cast<int64_t>(lists.bits.size()) / (rows * (keys / 64));
@@ -58,7 +58,7 @@ void define_mask(const int64_t* program, int causal, int64_t batches, int64_t q_
   for (int64_t b = 0; b < batches; ++b) {
     for (int64_t row = 0; row < q_len; ++row) {
       for (int64_t key = 0; key < k_len; ++key) {
-        *seen++ = attends(Structure{program}, b, row, key) && (!causal || key <= row);
+        *seen++ = attends(Structure{program, 0}, b, row, key) && (!causal || key <= row);
       }
     }
   }

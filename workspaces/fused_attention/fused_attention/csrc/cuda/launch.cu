@@ -1,6 +1,7 @@
 // Includes no torch header, so that nvcc meets only what every toolkit from 10.2 to 13 can compile.
-#include "kernel.cuh"
 #include "launch.h"
+
+#include "classify.cuh"
 
 namespace fused_attention {
 
@@ -8,31 +9,41 @@ namespace {
 
 constexpr int64_t kMaxGrid = 2147483647;
 
-template <class T, int D>
-cudaError_t launch(const AttentionParams& params, cudaStream_t stream) {
-  const int64_t pieces = params.batch * params.heads * block_count<D>(params);
-  const unsigned grid = static_cast<unsigned>(pieces < kMaxGrid ? pieces : kMaxGrid);
-  attend_kernel<T, D><<<grid, kThreads, 0, stream>>>(params);
-  return cudaGetLastError();
-}
-
-template <class T>
-cudaError_t launch(const AttentionParams& params, cudaStream_t stream) {
-  if (params.head_dim <= 32) return launch<T, 32>(params, stream);
-  if (params.head_dim <= 64) return launch<T, 64>(params, stream);
-  if (params.head_dim <= 128) return launch<T, 128>(params, stream);
-  return launch<T, 256>(params, stream);
+__global__ void __launch_bounds__(kClassifyThreads) classify_kernel(const Classification classification) {
+  classify_list(classification);
 }
 
 }  // namespace
 
-cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream) {
-  switch (params.dtype) {
-    case DataType::kFloat32: return launch<float>(params, stream);
-    case DataType::kBFloat16: return launch<BFloat16>(params, stream);
-    case DataType::kFloat16: return launch<Float16>(params, stream);
+cudaError_t describe_device(DeviceTraits* traits) {
+  int device = 0, major = 0, minor = 0, l2_bytes = 0;
+  cudaFuncAttributes attributes;
+  cudaError_t error = cudaGetDevice(&device);
+  // Of the code that the driver has chosen: an older PTX may run on a newer GPU.
+  if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, classify_kernel);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&traits->multiprocessors, cudaDevAttrMultiProcessorCount, device);
   }
-  return cudaErrorInvalidValue;
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device);
+  if (error != cudaSuccess) return error;
+  traits->capability = major * 10 + minor;
+  traits->architecture = attributes.ptxVersion;
+  traits->l2_bytes = l2_bytes;
+  return cudaSuccess;
+}
+
+cudaError_t launch_classification(const Classification& classification, cudaStream_t stream) {
+  if (classification.lists() * classification.capacity > kMaxGrid) return cudaErrorInvalidConfiguration;
+  classify_kernel<<<static_cast<unsigned>(classification.lists()), kClassifyThreads, 0, stream>>>(classification);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_attention(const Call& call, const Plan& plan, cudaStream_t stream) {
+  if (piece_count(call) > kMaxGrid) return cudaErrorInvalidConfiguration;
+  if (!plan.tensor_cores) return launch_simt(call, plan, stream);
+  return call.p.dtype == DataType::kBFloat16 ? launch_bfloat16(call, plan, stream) : launch_float16(call, plan, stream);
 }
 
 }  // namespace fused_attention

@@ -2,11 +2,21 @@
 
 #include <cuda_runtime_api.h>
 
-#include "../params.h"
+#include "classification.h"
+#include "plan.h"
 
 namespace fused_attention {
 
-// Queues the kernel on the current device. Returns what the launch answered; the work itself runs later.
-cudaError_t launch_attention(const AttentionParams& params, cudaStream_t stream);
+// Of the current device.
+cudaError_t describe_device(DeviceTraits* traits);
+
+// These queue a kernel on the current device and return what the launch answered; the work itself runs later.
+cudaError_t launch_classification(const Classification& classification, cudaStream_t stream);
+cudaError_t launch_attention(const Call& call, const Plan& plan, cudaStream_t stream);
+
+// The parts of launch_attention, compiled one by one.
+cudaError_t launch_simt(const Call& call, const Plan& plan, cudaStream_t stream);
+cudaError_t launch_float16(const Call& call, const Plan& plan, cudaStream_t stream);
+cudaError_t launch_bfloat16(const Call& call, const Plan& plan, cudaStream_t stream);
 
 }  // namespace fused_attention

@@ -4,16 +4,62 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
+#include <map>
+#include <mutex>
+
 #include "../ops.h"
+#include "device_lists.h"
 #include "launch.h"
+#ifdef FUSED_ATTENTION_HOPPER
+#include "hopper/launch.h"
+#endif
 
 namespace fused_attention {
 
 namespace {
 
+// The driver takes microseconds to answer; nothing of it changes while a process runs.
+DeviceTraits traits_of(at::Device device) {
+  static std::mutex mutex;
+  static std::map<int, DeviceTraits> known;
+  const std::lock_guard<std::mutex> guard(mutex);
+  const auto found = known.find(device.index());
+  if (found != known.end()) return found->second;
+  DeviceTraits traits{};
+  C10_CUDA_CHECK(describe_device(&traits));
+  known[device.index()] = traits;
+  return traits;
+}
+
+#ifdef FUSED_ATTENTION_HOPPER
+// Queues the kernel for Hopper if the GPU is one and the call suits it; else returns false.
+bool launch_on_hopper(const AttentionParams& p, const DeviceTraits& traits, c10::cuda::CUDAStream stream) {
+  if (traits.capability != 90 || !hopper_built()) return false;
+  static const KeyTileRange none{};
+  TileView view{};  // of the lists that would be made for it
+  view.ranges = p.structure.exists() || p.mask.kind == MaskKind::kBool ? &none : nullptr;
+  view.rows = hopper::kTileRows;
+  view.keys = hopper::kTileKeys;
+  if (!hopper_supports(p, view)) return false;
+  const DeviceLists lists = make_lists(p, hopper::kTileRows, hopper::kTileKeys, stream);
+  C10_CUDA_CHECK(launch_hopper(p, lists.view, stream));
+  return true;
+}
+#endif
+
 void launch(const AttentionParams& params, at::Device device) {
   const c10::cuda::CUDAGuard guard(device);
-  C10_CUDA_CHECK(launch_attention(params, c10::cuda::getCurrentCUDAStream()));
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const DeviceTraits traits = traits_of(device);
+  constexpr int64_t kMaxLength = int64_t{1} << 30;
+  TORCH_CHECK(params.q_len <= kMaxLength && params.k_len <= kMaxLength, "q and k have sequences of ", params.q_len,
+              " and ", params.k_len, "; on CUDA at most ", kMaxLength, " are allowed");
+#ifdef FUSED_ATTENTION_HOPPER
+  if (launch_on_hopper(params, traits, stream)) return;
+#endif
+  const Plan plan = plan_attention(params, traits);
+  const DeviceLists lists = make_lists(params, plan.rows, kTileKeys, stream);
+  C10_CUDA_CHECK(launch_attention(make_call(params, lists.view, plan, traits), plan, stream));
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+// A call of an emulated kernel from Python: arguments as numbers, masks cut into tiles as the launch cuts them.
+#pragma once
+
+#include "cuda_emulation.h"
+#include "tiles.cpp"
+
+#include "structure.cpp"
+
+#include "cuda/classify.cuh"
+#include "cuda/schedule.h"
+
+namespace fused_attention {
+
+struct CallForTest {
+  Call call;
+  std::vector<int64_t> lists, made;
+  int mode;
+
+  static Strides strides(const int64_t*& numbers) {
+    const Strides result{numbers[0], numbers[1], numbers[2]};
+    numbers += 3;
+    return result;
+  }
+
+  // tensors: q, k, v, out, mask, structure, cu_q, cu_k, alibi. numbers: dtype, mask kind, causal, batch, heads,
+  // kv_heads, q_len, k_len, head_dim, section, then three strides each of q, k, v and out and four of the mask.
+  // mode: bit 0: threads in descending order; bit 1: asynchronous copies are late.
+  CallForTest(void** tensors, const int64_t* numbers, float scale, int mode) : call(), mode(mode) {
+    AttentionParams& p = call.p;
+    p.q = tensors[0];
+    p.k = tensors[1];
+    p.v = tensors[2];
+    p.out = tensors[3];
+    p.mask.data = tensors[4];
+    p.structure.words = static_cast<const int64_t*>(tensors[5]);
+    p.cu_q = static_cast<const int32_t*>(tensors[6]);
+    p.cu_k = static_cast<const int32_t*>(tensors[7]);
+    p.alibi = static_cast<const float*>(tensors[8]);
+    p.dtype = static_cast<DataType>(numbers[0]);
+    p.mask.kind = static_cast<MaskKind>(numbers[1]);
+    p.mask.causal = numbers[2] != 0;
+    p.batch = numbers[3];
+    p.heads = numbers[4];
+    p.kv_heads = numbers[5];
+    p.q_len = numbers[6];
+    p.k_len = numbers[7];
+    p.head_dim = static_cast<int>(numbers[8]);
+    p.scale = scale;
+    call.section = static_cast<int32_t>(numbers[9]);
+    numbers += 10;
+    p.q_strides = strides(numbers);
+    p.k_strides = strides(numbers);
+    p.v_strides = strides(numbers);
+    p.out_strides = strides(numbers);
+    p.mask.batch_stride = numbers[0];
+    p.mask.head_stride = numbers[1];
+    p.mask.row_stride = numbers[2];
+    p.mask.key_stride = numbers[3];
+    call.vectors = has_vectors(p);
+  }
+
+  // Cuts the call into query tiles of `rows` rows, and makes the lists of its masks.
+  void cut(int rows) {
+    AttentionParams& p = call.p;
+    call.query_tiles = static_cast<int32_t>((p.q_len + rows - 1) / rows);
+    if (p.structure.exists()) {
+      const TileLists tiles = list_tiles(p.structure, p.mask.causal, batches_of(p.structure, p.batch), p.q_len,
+                                         p.k_len, rows, kTileKeys);
+      lists = tiles.packed();
+      call.tiles = tiles.view(lists.data());
+    }
+    if (p.mask.kind == MaskKind::kBool) classify(rows);
+  }
+
+  void classify(int rows) {
+    const AttentionParams& p = call.p;
+    Classification c{};
+    c.mask = p.mask;
+    c.structure = call.tiles;
+    c.q_len = static_cast<int32_t>(p.q_len);
+    c.k_len = static_cast<int32_t>(p.k_len);
+    c.rows = rows;
+    c.keys = kTileKeys;
+    c.query_tiles = call.query_tiles;
+    c.batches = p.mask.batch_stride == 0 && call.tiles.batch_stride == 0 ? 1 : static_cast<int32_t>(p.batch);
+    c.heads = p.mask.head_stride == 0 ? 1 : static_cast<int32_t>(p.heads);
+    c.capacity = static_cast<int32_t>((p.k_len + kTileKeys - 1) / kTileKeys);
+    const int64_t slots = c.lists() * c.capacity;
+    made.assign(c.lists() + slots + slots * rows, -1);
+    c.ranges = reinterpret_cast<KeyTileRange*>(made.data());
+    c.tiles = reinterpret_cast<KeyTile*>(made.data() + c.lists());
+    c.bits = reinterpret_cast<uint64_t*>(made.data() + c.lists() + slots);
+    for (int64_t list = 0; list < c.lists(); ++list) {
+      blockIdx.x = static_cast<unsigned>(list);
+      emulation::run_block(kClassifyThreads, mode & 1, mode & 2, [&] { classify_list(c); });
+    }
+    call.tiles = c.view();
+  }
+
+  template <class Body>
+  void run(unsigned threads, Body body) {
+    gridDim.x = static_cast<unsigned>(piece_count(call));
+    for (unsigned i = 0; i < gridDim.x; ++i) {
+      blockIdx.x = i;
+      emulation::run_block(threads, mode & 1, mode & 2, [&] { body(call); });
+    }
+  }
+};
+
+}  // namespace fused_attention

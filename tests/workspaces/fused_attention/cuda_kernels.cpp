@@ -1,0 +1,92 @@
+// The CUDA kernels under emulation, callable from Python.
+#include "cuda_instructions.h"
+
+#define FUSED_ATTENTION_EMULATED
+#include "cuda/mma_kernel.cuh"
+#include "cuda/plan.h"
+#include "cuda/simt_kernel.cuh"
+#include "cuda_call.h"
+
+using namespace fused_attention;
+
+namespace {
+
+template <class F, class T, int D, int kWarpRows>
+int run(CallForTest& test) {
+  test.cut(MmaShape<D, kWarpRows>::kRows);
+  test.run(kThreads, [](const Call& call) {
+    if (Scaling(call.p).by_element) {
+      attend_tile<F, T, D, kWarpRows, true>(call, 0);
+    } else {
+      attend_tile<F, T, D, kWarpRows, false>(call, 0);
+    }
+  });
+  return 0;
+}
+
+template <class F, class T>
+int run(CallForTest& test, bool tall) {
+  if (test.call.p.head_dim > 128) return tall ? 1 : run<F, T, 256, 16>(test);
+  if (test.call.p.head_dim > 64) return tall ? run<F, T, 128, 32>(test) : run<F, T, 128, 16>(test);
+  return tall ? run<F, T, 64, 32>(test) : run<F, T, 64, 16>(test);
+}
+
+template <class T, int D>
+void run_simt(CallForTest& test) {
+  test.cut(SimtShape<D>::kRows);
+  test.run(kSimtThreads, attend_tile_simt<T, D>);
+}
+
+template <class T>
+void run_simt(CallForTest& test) {
+  if (test.call.p.head_dim > 128) return run_simt<T, 256>(test);
+  return test.call.p.head_dim > 64 ? run_simt<T, 128>(test) : run_simt<T, 64>(test);
+}
+
+}  // namespace
+
+extern "C" void attend_simt(void** tensors, const int64_t* numbers, float scale, int mode) {
+  CallForTest test(tensors, numbers, scale, mode);
+  switch (test.call.p.dtype) {
+    case DataType::kFloat32: return run_simt<float>(test);
+    case DataType::kBFloat16: return run_simt<BFloat16>(test);
+    case DataType::kFloat16: return run_simt<Float16>(test);
+  }
+}
+
+// What plan_attention says, as [tensor_cores, by_element, dims, warp_rows, rows].
+extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, int64_t* out) {
+  void* tensors[9] = {};
+  const CallForTest test(tensors, numbers, scale, 0);
+  const Plan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22});
+  const int64_t fields[5] = {plan.tensor_cores, plan.by_element, plan.dims, plan.warp_rows, plan.rows};
+  std::copy(fields, fields + 5, out);
+}
+
+// The pieces of a call in the order of their thread blocks: batch, head and query tile of `rows` rows.
+extern "C" void pieces(const int64_t* numbers, int rows, int64_t* out) {
+  void* tensors[9] = {};
+  CallForTest test(tensors, numbers, 1.0f, 0);
+  test.cut(rows);
+  for (int64_t i = 0; i < piece_count(test.call); ++i) {
+    const Piece piece = piece_of(test.call, i);
+    *out++ = piece.batch;
+    *out++ = piece.head;
+    *out++ = piece.query_tile;
+  }
+}
+
+// `capability` 70, 75 or 80; `tall`: 32 rows a warp. Returns 1 where there is no such kernel.
+extern "C" int attend_mma(void** tensors, const int64_t* numbers, float scale, int capability, int tall, int mode) {
+  CallForTest test(tensors, numbers, scale, mode);
+  const bool bfloat = test.call.p.dtype == DataType::kBFloat16;
+  if (capability == 80) {
+    return bfloat ? run<RowFragments<BFloat16, true>, BFloat16>(test, tall != 0)
+                  : run<RowFragments<Float16, true>, Float16>(test, tall != 0);
+  }
+  if (bfloat) return 1;
+  if (capability == 75) return run<RowFragments<Float16, false>, Float16>(test, tall != 0);
+  if (!tall || test.call.p.head_dim > 128) return 1;
+  return test.call.p.head_dim > 64 ? run<QuadPairFragments, Float16, 128, 32>(test)
+                                   : run<QuadPairFragments, Float16, 64, 32>(test);
+}

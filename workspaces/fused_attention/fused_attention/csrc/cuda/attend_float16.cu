@@ -1,0 +1,9 @@
+#include "mma_launch.cuh"
+
+namespace fused_attention {
+
+cudaError_t launch_float16(const Call& call, const Plan& plan, cudaStream_t stream) {
+  return launch_mma<Float16>(call, plan, stream);
+}
+
+}  // namespace fused_attention
