@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 from fused_attention import build, fused_attention
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 pytestmark = pytest.mark.extension
 
@@ -25,6 +26,8 @@ OPTIONS = {
     "causal": {"is_causal": True},
     "mask": {"mask": torch.ones(90, dtype=torch.bool)},
     "scale": {"scale": 0.3},
+    "structure": {"structure": torch.tensor([1, 1, 1, -9, 5, 0])},
+    "alibi_slopes": {"alibi_slopes": torch.linspace(0, 1, 4)},
 }
 
 
@@ -46,6 +49,18 @@ def test_compiles_without_a_graph_break(dynamic):
     for q_len in (70, 71):
         q, k, v = tensors(q_len=q_len)
         assert torch.equal(layer(q, k, v), fused_attention(q * 2, k, v, is_causal=True) + 1)
+
+
+def test_a_trace_for_a_gpu_takes_a_structured_mask():
+    """The structure is on the CPU and all else on the GPU, which meta kernels as such refuse."""
+    build.load()
+    with FakeTensorMode():
+        q = torch.empty(2, 4, 70, 32, device="cuda")
+        structure = torch.empty(6, dtype=torch.int64)
+        out = torch.ops.fused_attention.forward(q, q, q, structure=structure)
+        gradients = torch.ops.fused_attention.backward(q, [True] * 3 + [False] * 2, q, q, q, None, structure)
+    assert out.device.type == "cuda" and out.shape == q.shape
+    assert [t.device.type for t in gradients] == ["cuda"] * 5 and gradients[0].shape == q.shape
 
 
 def test_meta_tensors_give_shape_and_strides_and_are_checked():

@@ -1,21 +1,23 @@
 """Compiles the kernels by ninja, once per distinct build, and loads them."""
 
 import contextlib
+import ctypes
 import glob
 import os
 import subprocess
 import threading
-from typing import Any, List, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import torch
 
-from . import cache, diagnose, ninjafile, prebuilt, sources, toolchain
+from . import cache, diagnose, fakes, ninjafile, prebuilt, sources, toolchain
 
 SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 NAME = "fused_attention"
 
 _loading = threading.Lock()
 _loaded = False
+_direct = None  # type: Optional[Callable[..., Any]]
 
 
 class BuildError(RuntimeError):
@@ -32,13 +34,16 @@ def load() -> None:
     Call it before torch.compile(..., fullgraph=True): a build cannot be traced.
     Raises BuildError.
     """
-    global _loaded
+    global _loaded, _direct
     with _loading:
         if not _loaded:
             try:
-                load_library(prebuilt.find() or _compiled(toolchain.find()), SOURCE_FOLDER)
+                library = prebuilt.find() or _compiled(toolchain.find())
+                load_library(library, SOURCE_FOLDER)
             except (toolchain.ToolchainError, ValueError, OSError) as error:
                 raise BuildError(str(error)) from error
+            fakes.register()
+            _direct = _direct_call(library)
             _loaded = True
 
 
@@ -49,6 +54,25 @@ def ahead_of_time(folder: str) -> None:
     """
     tools = toolchain.find(ahead_of_time=True)
     prebuilt.write(folder, _compiled(tools), tools.archs)
+
+
+def direct() -> "Optional[Callable[..., Any]]":
+    """The short way to the CPU kernel (csrc/direct.cpp); None where the library was built without it, or before load.
+
+    It takes every argument of torch.ops.fused_attention.forward by position, and returns NotImplemented for a call
+    that must go that way.
+    """
+    return _direct
+
+
+def _direct_call(library: str) -> "Optional[Callable[..., Any]]":
+    try:
+        make = ctypes.PyDLL(library).fused_attention_direct
+    except AttributeError:
+        return None
+    make.restype = ctypes.py_object
+    function = make()  # type: Callable[..., Any]
+    return function
 
 
 def source_files(tools: toolchain.Toolchain) -> List[str]:

@@ -8,6 +8,7 @@ file's name alone (cpu/op.cpp and cuda/op.cpp would be one), and its lock file o
 import os
 import re
 import shlex
+import sysconfig
 from typing import Any, List, Sequence
 
 import torch
@@ -82,7 +83,8 @@ def _defines(tools: toolchain.Toolchain) -> List[str]:
 
 
 def _includes(tools: toolchain.Toolchain, extension: Any) -> List[str]:
-    folders = list(extension.include_paths())
+    # Python's own are for csrc/direct.cpp, which is empty without them.
+    folders = [*extension.include_paths(), sysconfig.get_paths()["include"]]
     if tools.cuda_home:
         folders.append(toolchain.cuda_include(tools.cuda_home))
     # Named, /usr/include would come before the folders of those headers that wrap its own.
@@ -90,7 +92,7 @@ def _includes(tools: toolchain.Toolchain, extension: Any) -> List[str]:
 
 
 def _link_flags(tools: toolchain.Toolchain, extension: Any) -> List[str]:
-    folders, libraries = list(extension.library_paths()), ["c10", "torch_cpu", "torch"]
+    folders, libraries = list(extension.library_paths()), ["c10", "torch_cpu", "torch", "torch_python"]
     if tools.cuda_home:
         folders += toolchain.cuda_libraries(tools.cuda_home)
         libraries += ["c10_cuda", "cudart"]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Optional, Tuple, Union
 import torch
 
 from . import build
+from .mask_program import is_compiling
 
 if TYPE_CHECKING:
     from .masks import Mask
@@ -49,31 +50,33 @@ def fused_attention(
     Returns [batch, heads, q_len, dim] in the dtype and the memory order of q. A row that may attend to
     nothing is zero. The result is the same from run to run and for any number of threads.
 
+    Gradients for q, k, v, an additive mask and alibi_slopes: the backward pass computes the scores again, some
+    rows at a time, from q and k with float32 sums; the same from run to run. The first derivative only.
+
     Raises TypeError, ValueError or RuntimeError that names the argument, what it is and what is allowed;
-    RuntimeError where a gradient would be needed, for there is no backward pass; build.BuildError if the
-    kernels do not compile. Older versions of torch raise RuntimeError for all of them.
+    RuntimeError for a forward-mode or a second derivative; build.BuildError if the kernels do not compile.
+    Older versions of torch raise RuntimeError for all of them.
     """
-    if not build.is_loaded():
+    direct = build.direct()
+    if direct is None and not build.is_loaded():
         build.load()
+        direct = build.direct()
     if cu_seqlens_k is None and max_seqlen_k is None:
         max_seqlen_k = max_seqlen
     structure = None
     if mask is not None and not isinstance(mask, torch.Tensor):
         q_len, k_len = _lengths(q, k, cu_seqlens, max_seqlen, cu_seqlens_k, max_seqlen_k)
         structure, mask = mask.lower(q_len, k_len)
+    longest, longest_k = max_seqlen or 0, max_seqlen_k or 0
+    # A trace must not meet the direct call, which is no Python.
+    if direct is not None and not is_compiling():
+        out = direct(
+            q, k, v, mask, structure, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale
+        )
+        if out is not NotImplemented:
+            return out
     return torch.ops.fused_attention.forward(
-        q,
-        k,
-        v,
-        mask,
-        structure,
-        alibi_slopes,
-        cu_seqlens,
-        cu_seqlens_k,
-        max_seqlen or 0,
-        max_seqlen_k or 0,
-        is_causal,
-        scale,
+        q, k, v, mask, structure, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale
     )
 
 
@@ -88,7 +91,11 @@ def _lengths(
     """The lengths that a mask is made for: of the longest sequences where they are packed."""
     if cu_seqlens is None:
         return q.shape[2], k.shape[2]
-    longest = max_seqlen or int((cu_seqlens[1:] - cu_seqlens[:-1]).max())
+    longest = max_seqlen or _longest(cu_seqlens)
     if max_seqlen_k:
         return longest, max_seqlen_k
-    return longest, longest if cu_seqlens_k is None else int((cu_seqlens_k[1:] - cu_seqlens_k[:-1]).max())
+    return longest, longest if cu_seqlens_k is None else _longest(cu_seqlens_k)
+
+
+def _longest(cu_seqlens: torch.Tensor) -> int:
+    return int((cu_seqlens[1:] - cu_seqlens[:-1]).max()) if cu_seqlens.numel() > 1 else 0

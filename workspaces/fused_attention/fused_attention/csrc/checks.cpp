@@ -1,7 +1,5 @@
 #include "checks.h"
 
-#include <ATen/core/grad_mode.h>
-
 #include <cmath>
 #include <sstream>
 #include <string>
@@ -119,6 +117,8 @@ void check_structure_tensor(const at::Tensor& structure) {
   check_layout("structure", structure);
   TORCH_CHECK_VALUE(structure.dim() == 1, "structure has ", structure.dim(), " dimensions, shape ",
                     shape_of<Sizes>(structure), "; it must have one, as masks.Mask.lower makes it");
+  TORCH_CHECK(structure.device().is_cpu() || structure.is_meta(), "structure is on ", structure.device(), "; it must be on the CPU, "
+              "whatever the device of q is");
   TORCH_CHECK_TYPE(structure.scalar_type() == at::kLong, "structure has dtype ", name_of(structure.scalar_type()),
                    "; it must be torch.int64");
 }
@@ -169,12 +169,16 @@ void check_packed(const Arguments& a) {
   }
 }
 
-bool wants_gradient(const at::Tensor& t) {
-  if (!t.defined()) return false;
+bool has_tangent(const at::Tensor& t) {
 #if FUSED_ATTENTION_TORCH >= 111
-  if (t._fw_grad(0).defined()) return true;
+  return t.defined() && t._fw_grad(0).defined();
+#else
+  return false;
 #endif
-  return t.requires_grad() && at::GradMode::is_enabled();
+}
+
+bool has_tangent(const Optional<at::Tensor>& t) {
+  return t.has_value() && has_tangent(*t);
 }
 
 }  // namespace
@@ -214,15 +218,37 @@ int64_t check_offsets(const char* name, const int32_t* offsets, int64_t sequence
   return longest;
 }
 
-void check_no_gradient(const Arguments& a) {
-  const char* name = wants_gradient(a.q)   ? "q"
-                     : wants_gradient(a.k) ? "k"
-                     : wants_gradient(a.v) ? "v"
-                     : a.mask.has_value() && wants_gradient(*a.mask) ? "mask"
-                     : a.alibi_slopes.has_value() && wants_gradient(*a.alibi_slopes) ? "alibi_slopes"
-                                                                                     : nullptr;
-  TORCH_CHECK(!name, name, " requires a gradient, and fused_attention has no backward pass; call it under "
-              "torch.no_grad() or pass ", name, ".detach()");
+void check_structure_fits(const at::Tensor& structure, int64_t batch, int64_t q_len, int64_t k_len) {
+  const auto error = check_structure(structure.data_ptr<int64_t>(), structure.size(0), batch, q_len, k_len);
+  TORCH_CHECK_VALUE(error.empty(), error);
+}
+
+template <class Sizes>
+void check_grad(const at::Tensor& grad, const at::Tensor& q) {
+  check_layout("grad", grad);
+  check_same_device("grad", grad, q);
+  TORCH_CHECK_TYPE(grad.scalar_type() == q.scalar_type(), "grad has dtype ", name_of(grad.scalar_type()),
+                   " and q has ", name_of(q.scalar_type()), "; they must be the same");
+  bool same = grad.dim() == 4;
+  for (int64_t i = 0; same && i < 4; ++i) same = Sizes::size(grad, i) == Sizes::size(q, i);
+  TORCH_CHECK_VALUE(same, "grad has shape ", shape_of<Sizes>(grad), " and q has ", shape_of<Sizes>(q),
+                    "; they must be the same");
+}
+
+template void check_grad<PlainSizes>(const at::Tensor&, const at::Tensor&);
+#if FUSED_ATTENTION_TORCH >= 200
+template void check_grad<SymbolicSizes>(const at::Tensor&, const at::Tensor&);
+#endif
+
+void check_no_forward_gradient(const Arguments& a) {
+  const char* name = has_tangent(a.q)              ? "q"
+                     : has_tangent(a.k)            ? "k"
+                     : has_tangent(a.v)            ? "v"
+                     : has_tangent(a.mask)         ? "mask"
+                     : has_tangent(a.alibi_slopes) ? "alibi_slopes"
+                                                   : nullptr;
+  TORCH_CHECK(!name, name, " has a forward-mode derivative, and fused_attention has backward gradients only; pass ",
+              name, " without a tangent, or use torch.autograd.grad");
 }
 
 }  // namespace fused_attention

@@ -14,7 +14,14 @@ void check_arguments(const Arguments& arguments);
 int64_t check_offsets(const char* name, const int32_t* offsets, int64_t sequences, int64_t total,
                       const char* max_name, int64_t max_seqlen);
 
-// Raises RuntimeError where a gradient would be asked for: this version computes the forward pass only.
-void check_no_gradient(const Arguments& arguments);
+// The values of a structured mask for calls of these lengths. Raises ValueError.
+void check_structure_fits(const at::Tensor& structure, int64_t batch, int64_t q_len, int64_t k_len);
+
+// `grad` as the gradient of the result.
+template <class Sizes>
+void check_grad(const at::Tensor& grad, const at::Tensor& q);
+
+// Raises RuntimeError where a forward-mode derivative would be asked for.
+void check_no_forward_gradient(const Arguments& arguments);
 
 }  // namespace fused_attention

@@ -1,10 +1,10 @@
 // The operator fused_attention::forward: its schema and what every device shares.
 #include "ops.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <cmath>
+#include <string>
 
 #include "checks.h"
 
@@ -20,7 +20,7 @@ at::Tensor with_contiguous_dim(const at::Tensor& t) {
 // The memory order of q, so that a caller's [batch, seq, heads, dim] behind a transpose comes back as such.
 template <class Sizes>
 at::Tensor allocate_out(const at::Tensor& q) {
-  const auto out = at::empty_like(q);
+  const auto out = Sizes::empty_like(q);
   return Sizes::size(q, 3) == 1 || Sizes::stride(out, 3) == 1 ? out : Sizes::empty_contiguous(q);
 }
 
@@ -45,13 +45,15 @@ void set_mask(AttentionParams& params, const Arguments& a) {
   params.mask.causal = a.is_causal;
   params.mask.kind = MaskKind::kNone;
   if (!a.mask.has_value()) return;
-  const auto mask = a.mask->expand({params.batch, params.heads, params.q_len, params.k_len});
+  const at::Tensor& mask = *a.mask;
   params.mask.data = mask.data_ptr();
   params.mask.kind = mask_kind(mask.scalar_type());
-  params.mask.batch_stride = mask.stride(0);
-  params.mask.head_stride = mask.stride(1);
-  params.mask.row_stride = mask.stride(2);
-  params.mask.key_stride = mask.stride(3);
+  int64_t* const strides[] = {&params.mask.batch_stride, &params.mask.head_stride, &params.mask.row_stride,
+                              &params.mask.key_stride};
+  for (int64_t i = 0; i < 4; ++i) {
+    const int64_t dim = i - 4 + mask.dim();
+    *strides[i] = dim < 0 || mask.sizes()[dim] == 1 ? 0 : mask.strides()[dim];
+  }
 }
 
 // One cu_seqlens, checked by value where the host can read it without waiting: on the CPU, and where the longest
@@ -92,31 +94,11 @@ void set_packed(AttentionParams& params, const Arguments& a, const Tables& table
 }
 
 #if FUSED_ATTENTION_TORCH >= 200
-at::Tensor forward_meta(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Optional<at::Tensor>& mask,
-                        const Optional<at::Tensor>& structure, const Optional<at::Tensor>& alibi_slopes,
-                        const Optional<at::Tensor>& cu_seqlens_q, const Optional<at::Tensor>& cu_seqlens_k,
-                        int64_t max_seqlen_q, int64_t max_seqlen_k, bool is_causal, Optional<double> scale) {
-  check_arguments<SymbolicSizes>(Arguments{q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k,
-                                           max_seqlen_q, max_seqlen_k, is_causal, scale});
+at::Tensor forward_meta(FA_FORWARD_PARAMETERS) {
+  check_arguments<SymbolicSizes>(Arguments{FA_FORWARD_NAMES});
   return allocate_out<SymbolicSizes>(with_contiguous_dim<SymbolicSizes>(q));
 }
 #endif
-
-// Without this, autograd would hand out a result that is silently cut off from its inputs.
-at::Tensor forward_autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const Optional<at::Tensor>& mask, const Optional<at::Tensor>& structure,
-                            const Optional<at::Tensor>& alibi_slopes, const Optional<at::Tensor>& cu_seqlens_q,
-                            const Optional<at::Tensor>& cu_seqlens_k, int64_t max_seqlen_q, int64_t max_seqlen_k,
-                            bool is_causal, Optional<double> scale) {
-  check_no_gradient(Arguments{q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k, max_seqlen_q,
-                              max_seqlen_k, is_causal, scale});
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("fused_attention::forward", "")
-                             .typed<decltype(forward_autograd)>();
-  BelowAutograd guard;
-  return op.call(q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k,
-                 is_causal, scale);
-}
 
 }  // namespace
 
@@ -147,7 +129,10 @@ at::Tensor forward_with(Launch launch, const Arguments& a) {
   params.dtype = data_type(q.scalar_type());
   const Tables tables(a);
   if (a.is_packed()) set_packed(params, a, tables);
-  if (a.structure.has_value()) params.structure = Structure{tables.structure.data_ptr<int64_t>(), tables.structure.numel()};
+  if (a.structure.has_value()) {
+    check_structure_fits(tables.structure, params.batch, params.q_len, params.k_len);
+    params.structure = Structure{tables.structure.data_ptr<int64_t>(), tables.structure.size(0)};
+  }
   if (a.alibi_slopes.has_value()) params.alibi = tables.alibi_slopes.data_ptr<float>();
   set_mask(params, a);
   if (out.numel() == 0) return out;
@@ -158,25 +143,33 @@ at::Tensor forward_with(Launch launch, const Arguments& a) {
 
 }  // namespace fused_attention
 
+// A torch from 2.2 on is told that the operators keep the rules that torch.compile relies on.
 TORCH_LIBRARY(fused_attention, m) {
-  const char* schema =
-      "forward(Tensor q, Tensor k, Tensor v, Tensor? mask=None, Tensor? structure=None, Tensor? alibi_slopes=None, "
+  const std::string forward =
+      "Tensor q, Tensor k, Tensor v, Tensor? mask=None, Tensor? structure=None, Tensor? alibi_slopes=None, "
       "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, int max_seqlen_q=0, int max_seqlen_k=0, "
-      "bool is_causal=False, float? scale=None) -> Tensor";
+      "bool is_causal=False, float? scale=None";
+  const auto define = [&m](const std::string& schema) {
 #if FUSED_ATTENTION_TORCH >= 202
-  m.def(schema, {at::Tag::pt2_compliant_tag});
+    m.def(schema.c_str(), {at::Tag::pt2_compliant_tag});
 #else
-  m.def(schema);
+    m.def(schema.c_str());
 #endif
-}
-
-TORCH_LIBRARY_IMPL(fused_attention, Autograd, m) {
-  m.impl("forward", fused_attention::forward_autograd);
+  };
+  // wanted: the gradients to compute, in the order of the result; the others come back empty.
+  const std::string backward = "Tensor grad, bool[5] wanted, " + forward;
+  const std::string gradients = "(Tensor q, Tensor k, Tensor v, Tensor mask, Tensor alibi_slopes)";
+  define("forward(" + forward + ") -> Tensor");
+  define("backward(" + backward + ") -> " + gradients);
+#ifdef FA_HAS_FAKES
+  define("forward_fake(" + forward + ") -> Tensor");
+  define("backward_fake(" + backward + ") -> " + gradients);
+#endif
 }
 
 // Older torch traces nothing by meta tensors.
 #if FUSED_ATTENTION_TORCH >= 200
 TORCH_LIBRARY_IMPL(fused_attention, Meta, m) {
-  m.impl("forward", fused_attention::forward_meta);
+  m.impl(FA_META_OF("forward"), fused_attention::forward_meta);
 }
 #endif

@@ -26,7 +26,7 @@ struct HeadMask {
     } else {
       std::fill_n(words, rows * width, ~uint64_t{0});
       const int last = static_cast<int>(k_len - (width - 1) * 64);
-      for (int64_t i = 0; i < rows; ++i) words[i * width + width - 1] = first_bits(last);
+      for (int64_t i = 0; width > 0 && i < rows; ++i) words[i * width + width - 1] = first_bits(last);
     }
     for (int64_t i = 0; params.mask.causal && i < rows; ++i) keep_below(words + i * width, width, row + i + 1);
     if (params.mask.kind != MaskKind::kNone) keep_tensor(row, rows, width, words);
