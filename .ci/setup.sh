@@ -267,6 +267,15 @@ install_torch() {
         say "no CPU build of torch $version is to be had here; the plain one brings CUDA and is several GB"
 }
 
+# What the tests need to compile the kernel for Hopper and to read its machine code, 13 MB; without it they skip. Without
+# its needs, since CUTLASS's headers have none, and its Python package names scipy and more.
+install_cuda_tools() {
+    has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || return 0
+    say "installing CUTLASS's headers and CUDA's disassembler"
+    pip_install --no-deps nvidia-cutlass==4.2.0.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37 \
+        2>/dev/null || say "they are not to be had here: tests of the kernel for Hopper will skip"
+}
+
 make_venv() {
     if venv_current; then
         say ".venv is up to date"
@@ -279,6 +288,7 @@ make_venv() {
     case $extras in *extension*) install_torch ;; esac
     say "installing the project${extras:+ with [$extras]} into .venv"
     pip_install -e ".${extras:+[$extras]}" || die 4 "pip could not install the project" "the lines above are pip's own"
+    case $extras in *extension*) install_cuda_tools ;; esac
     venv_key >"$venv/.setup-$target"
 }
 

@@ -21,20 +21,23 @@ __global__ void __launch_bounds__(hopper::kThreads, 1)
   hopper::run_block<D, T, hopper::Machine>(call);
 }
 
+struct Encoder {
+  decltype(&cuTensorMapEncodeTiled) function;
+  cudaError_t error;  // of looking for it
+};
+
 // The driver's function, without linking against the driver: the library must load where there is none.
-cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled)* encoder) {
+Encoder find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
-  const cudaError_t error =
+  cudaError_t error =
       cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
 #else
-  const cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+  cudaError_t error = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
 #endif
-  if (error != cudaSuccess) return error;
-  if (found != cudaDriverEntryPointSuccess) return cudaErrorSymbolNotFound;
-  *encoder = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  return cudaSuccess;
+  if (error == cudaSuccess && found != cudaDriverEntryPointSuccess) error = cudaErrorSymbolNotFound;
+  return Encoder{reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function), error};
 }
 
 template <class T, int D>
@@ -55,8 +58,8 @@ cudaError_t launch(const hopper::Call<CUtensorMap>& call, int blocks, cudaStream
 }  // namespace
 
 cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, cudaStream_t stream) {
-  decltype(&cuTensorMapEncodeTiled) encoder = nullptr;
-  cudaError_t error = find_encoder(&encoder);
+  static const Encoder encoder = find_encoder();
+  cudaError_t error = encoder.error;
   int device = 0, processors = 0, cache = 0;
   if (error == cudaSuccess) error = cudaGetDevice(&device);
   if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
@@ -71,10 +74,9 @@ cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, c
     const cuuint64_t strides[3] = {map.strides[0], map.strides[1], map.strides[2]};
     const CUtensorMapDataType type = params.dtype == DataType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                          : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    const CUresult status =
-        encoder(&result, type, 4, const_cast<void*>(map.base), sizes, strides, box, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult status = encoder.function(
+        &result, type, 4, const_cast<void*>(map.base), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (status != CUDA_SUCCESS) encoded = status;
     return result;
   };

@@ -92,7 +92,7 @@ FA_DEVICE void apply_alibi(float factor, float slope, int32_t offset, float (&sc
       for (int e = 0; e < 2; ++e) {
         float& score = scores[4 * j + 2 * r + e];
         const float distance = start + static_cast<float>(8 * j + e - 8 * r);
-        score = M::multiply_add(-slope, distance < 0.0f ? -distance : distance, score * factor);
+        score = M::multiply_add(-slope, fabsf(distance), score * factor);
       }
     }
   }
