@@ -1,12 +1,12 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench attention clean
 
 SETUP := sh .ci/setup.sh
 PYTHON_ENV := .venv/bin/python
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
 	@$(SETUP) demo
@@ -27,6 +27,13 @@ bench: ## Measure reprokit's own start-up, check, build and download times as ra
 	@$(SETUP) demo
 	$(PYTHON_ENV) tests/performance/measure.py
 	$(PYTHON_ENV) tests/performance/fetch.py
+
+ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
+attention: ## Measure the attention extension's whole grid into docs/attention, for hours; goes on where it was stopped
+	@$(SETUP) attention
+	$(ATTENTION) --threads 1 --output docs/attention/cpu.jsonl $(BENCH_ARGS)
+	-$(ATTENTION) --verdict docs/attention/cpu.jsonl > docs/attention/verdict.md
+	.venv/bin/reprokit bench fused-attention --report --records docs/attention/cpu.jsonl --plot docs/attention --json > /dev/null
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

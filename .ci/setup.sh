@@ -1,8 +1,9 @@
 #!/bin/sh
-# Readies a bare Debian or Ubuntu for `make demo`, `make test` and `make lint`: a virtual environment with the project
-# in it and, where no engine answers, Docker Engine and mmdebstrap from the distribution. Running it again is cheap.
+# Readies a bare Debian or Ubuntu for `make demo`, `make test`, `make lint` and `make attention`: a virtual environment
+# with the project in it and, where no engine answers, Docker Engine and mmdebstrap from the distribution. Running it
+# again is cheap.
 #
-#   sh .ci/setup.sh demo|test|lint
+#   sh .ci/setup.sh demo|test|lint|attention
 #
 #   REPROKIT_NO_INSTALL=1   change nothing, only say what is missing
 #   PYTHON=/path/python3    the interpreter for .venv (default: the first of python3, python3.14 ... python3.10 that fits)
@@ -299,7 +300,8 @@ case $target in
     demo) extras="" needs_engine=yes ;;
     test) extras="test,extension" needs_engine=yes ;;
     lint) extras="dev" needs_engine=no ;;
-    *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|lint" ;;
+    attention) extras="extension,plots" needs_engine=no ;;
+    *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|lint|attention" ;;
 esac
 
 cd "$(dirname "$0")/.."

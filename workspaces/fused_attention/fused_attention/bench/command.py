@@ -184,7 +184,7 @@ class Writer:
         return any(all(d.get(n) == value for n, value in params.items()) for d in self.done.get(metric, ()))
 
     def write(self, found: Sequence[Dict[str, Any]]) -> None:
-        lines = "".join(json.dumps(record) + "\n" for record in found)
+        lines = "".join(json.dumps(_short(record)) + "\n" for record in found)
         if self.path:
             # One write for all, so that a run that is killed leaves whole cases.
             with open(self.path, "a") as file:
@@ -214,6 +214,15 @@ def _unlike(name: str, before: Dict[str, Any], now: Dict[str, Any]) -> bool:
     if name == "device":  # without its clocks, which wander
         return before[name].get("name") != now[name].get("name")
     return bool(before[name] != now.get(name))
+
+
+def _short(value: Any) -> Any:
+    """Floats to seven digits, which is more than a clock gives and half of what they would take."""
+    if isinstance(value, dict):
+        return {name: _short(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_short(inner) for inner in value]
+    return float("%.7g" % value) if isinstance(value, float) else value
 
 
 def say(text: str) -> None:

@@ -71,10 +71,17 @@ def speedups(impl: str = "ours", prefix: str = "", **wanted: Any) -> Callable[[F
         for cell in file.where(**wanted):
             ratio = cell.speedup(impl, prefix)
             if ratio is not None:
-                found.append((ratio, "%s, against %s" % (cell.label(), cell.best_other(prefix))))
+                rival = "%s, against %s" % (cell.label(), cell.best_other(prefix))
+                found.append((ratio, rival + _most(cell, impl, ratio)))
         return found
 
     return values
+
+
+def _most(cell: Cell, impl: str, ratio: float) -> str:
+    """What the ratio would be at the raw peak: where that is too little, no kernel can do what must be."""
+    share = cell.records[impl].get("peak_share")
+    return " (at the raw peak: %.2f)" % (ratio / share) if share else ""
 
 
 def peak_shares(file: File) -> Iterable[Value]:
