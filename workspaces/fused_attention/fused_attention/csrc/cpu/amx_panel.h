@@ -37,6 +37,8 @@ struct TileMath {
 // Keys of whole tiles: zeros up to a multiple of 32 dimensions.
 template <class Tiles>
 struct Words<TileMath<Tiles>, BFloat16> {
+  static constexpr int64_t kPerWord = 2;
+  static constexpr bool kInPlace = true;  // where they fill tiles
   static int64_t count(int64_t head_dim) { return (head_dim + kTileDepth - 1) / kTileDepth * kTileLanes; }
   FA_HOST_DEVICE static void copy(const BFloat16* row, int64_t head_dim, float* out) {
     const size_t bytes = head_dim * sizeof *row;

@@ -9,7 +9,7 @@ constexpr int kScratchAlignment = 64;
 
 constexpr int kGranule = 16;      // rows
 constexpr int kMaxPanelRows = 64;
-constexpr int kChunkKeys = 96;    // a multiple of every kernel's blocks
+constexpr int kChunkKeys = 192;    // a multiple of every kernel's blocks
 
 // What a kernel can do, and the relative cost of a key for a row: what a plan is made for.
 struct PanelCosts {

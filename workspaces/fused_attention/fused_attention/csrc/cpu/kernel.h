@@ -58,9 +58,9 @@ class Head {
   Head(const Problem& problem, Tables& tables) : p_(problem.params), t_(tables) {
     width_ = round_up(p_.head_dim, 16);
     words_ = Words<Math, T>::count(p_.head_dim);
-    constexpr int64_t kPerWord = sizeof(float) / sizeof(T);
+    constexpr int64_t kPerWord = Words<Math, T>::kPerWord;
     // Rows of words already: read in place, unless they lie so far apart that they would evict each other.
-    const bool is_words = (Math::kPair == 2 || sizeof(T) == sizeof(float)) && words_ * kPerWord == p_.head_dim;
+    const bool is_words = Words<Math, T>::kInPlace && words_ * kPerWord == p_.head_dim;
     keys_in_place_ = is_words && p_.k_strides.row % kPerWord == 0 && !far_apart(p_.k_strides.row);
     values_in_place_ = Math::kPair == 1 && is_words && p_.head_dim % 16 == 0 && !far_apart(p_.v_strides.row);
     key_stride_ = keys_in_place_ ? p_.k_strides.row / kPerWord : words_;
@@ -151,24 +151,21 @@ template <class Math, class T>
 static void load_query(const T* q, int64_t row_stride, int64_t head_dim, float scale, const RowIndex& rows, int count,
                        int granules, Tables& t) {
   const int64_t words = Words<Math, T>::count(head_dim);
-  const Vec scales = broadcast(scale);
+  const bool is_words = Words<Math, T>::kInPlace && words * Words<Math, T>::kPerWord == head_dim;
   for (int g = 0; g < granules; ++g) {
     const float* sources[kGranule];
     for (int i = 0; i < kGranule; ++i) {
       float* row = t.rows + i * words;
       const int index = g * kGranule + i;
-      sources[i] = row;
-      if (index >= count) {
+      const T* source = index < count ? q + rows[index] * row_stride : nullptr;
+      sources[i] = is_words && source ? reinterpret_cast<const float*>(source) : row;
+      if (!source) {
         memset(row, 0, words * sizeof *row);
-        continue;
+      } else if (!is_words) {
+        Words<Math, T>::copy(source, head_dim, row);
       }
-      Words<Math, T>::copy(q + rows[index] * row_stride, head_dim, row);
-      if (Math::kPair == 2) continue;
-      int64_t d = 0;
-      for (; d + kLanes <= words; d += kLanes) store(row + d, load(row + d) * scales);
-      for (; d < words; ++d) row[d] *= scale;
     }
-    transpose16(sources, words, t.query + g * kGranule, granules * kGranule);
+    transpose16<Math::kPair == 1>(sources, words, scale, t.query + g * kGranule, granules * kGranule);
   }
 }
 

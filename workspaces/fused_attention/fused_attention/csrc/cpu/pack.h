@@ -27,6 +27,8 @@ FA_HOST_DEVICE void narrow_row(const float* row, float scale, int64_t count, T* 
 // The words of a key: floats, or pairs of bfloat16.
 template <class Math, class T>
 struct Words {
+  static constexpr int64_t kPerWord = 1;
+  static constexpr bool kInPlace = sizeof(T) == sizeof(float);  // rows in memory are words already
   static int64_t count(int64_t head_dim) { return head_dim; }
   FA_HOST_DEVICE static void copy(const T* row, int64_t head_dim, float* out) {
     widen_row(row, head_dim, head_dim, out);
@@ -36,6 +38,8 @@ struct Words {
 #if FA_LEVEL >= 3
 template <>
 struct Words<DotMath, BFloat16> {
+  static constexpr int64_t kPerWord = 2;
+  static constexpr bool kInPlace = true;  // where their number is even
   static int64_t count(int64_t head_dim) { return (head_dim + 1) / 2; }
   FA_HOST_DEVICE static void copy(const BFloat16* row, int64_t head_dim, float* out) {
     if (head_dim % 2) out[head_dim / 2] = 0.0f;
@@ -44,11 +48,15 @@ struct Words<DotMath, BFloat16> {
 };
 #endif
 
-// Sixteen rows of words to [word][16 of `pitch`].
-FA_HOST_DEVICE void transpose16(const float* const* rows, int64_t words, float* out, int64_t pitch) {
+// Sixteen rows of words to [word][16 of `pitch`]; floats may be scaled on the way.
+template <bool kScaled>
+FA_HOST_DEVICE void transpose16(const float* const* rows, int64_t words, float scale, float* out, int64_t pitch) {
   int64_t first = 0;
 #if FA_LEVEL >= 2
   for (; first + 16 <= words; first += 16) {
+    const auto put = [&](int64_t word, Vec x) {
+      store(out + (first + word) * pitch, kScaled ? x * broadcast(scale) : x);
+    };
     __m512 a[16], b[16];
     for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(rows[i] + first);
     for (int i = 0; i < 16; i += 2) {
@@ -66,15 +74,17 @@ FA_HOST_DEVICE void transpose16(const float* const* rows, int64_t words, float* 
       const __m512 low01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x44), high01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xee);
       const __m512 low23 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x44);
       const __m512 high23 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0xee);
-      _mm512_storeu_ps(out + (first + j) * pitch, _mm512_shuffle_f32x4(low01, low23, 0x88));
-      _mm512_storeu_ps(out + (first + 4 + j) * pitch, _mm512_shuffle_f32x4(low01, low23, 0xdd));
-      _mm512_storeu_ps(out + (first + 8 + j) * pitch, _mm512_shuffle_f32x4(high01, high23, 0x88));
-      _mm512_storeu_ps(out + (first + 12 + j) * pitch, _mm512_shuffle_f32x4(high01, high23, 0xdd));
+      put(j, _mm512_shuffle_f32x4(low01, low23, 0x88));
+      put(4 + j, _mm512_shuffle_f32x4(low01, low23, 0xdd));
+      put(8 + j, _mm512_shuffle_f32x4(high01, high23, 0x88));
+      put(12 + j, _mm512_shuffle_f32x4(high01, high23, 0xdd));
     }
   }
 #endif
   for (int i = 0; i < 16; ++i) {
-    for (int64_t word = first; word < words; ++word) out[word * pitch + i] = rows[i][word];
+    for (int64_t word = first; word < words; ++word) {
+      out[word * pitch + i] = kScaled ? rows[i][word] * scale : rows[i][word];
+    }
   }
 }
 

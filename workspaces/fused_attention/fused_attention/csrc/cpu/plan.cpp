@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kWord = 64;
 // Keys between two runs that are computed for nobody rather than ending the run.
 constexpr int64_t kGap = 3;
-// A run shorter than this is listed: copying its keys costs less than blocks that are partly filled.
+// A run shorter than this is listed unless it fills blocks: copying keys costs less than computing some for nobody.
 constexpr int64_t kShortRun = 24;
 // Beside its keys, in keys: a granule's query rows are transposed and its output is written.
 constexpr float kGranuleCost = 3.0f;
@@ -126,7 +126,8 @@ class PlanMaker {
         end_key = next_bit(panel_any_.data(), next, k_len_, false);
         next = next_bit(panel_any_.data(), end_key, k_len_, true);
       }
-      if (end_key - key < kShortRun) {
+      const bool fits_blocks = key % 2 == 0 && (end_key - key) % multiple_ == 0;
+      if (end_key - key < kShortRun && !fits_blocks) {
         list_keys(key, end_key);
       } else {
         keys += static_cast<float>(add_run(key, end_key, panel));
