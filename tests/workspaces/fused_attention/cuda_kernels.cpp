@@ -69,7 +69,7 @@ extern "C" void pieces(const int64_t* numbers, int rows, int64_t* out) {
   CallForTest test(tensors, numbers, 1.0f, 0);
   test.cut(rows);
   for (int64_t i = 0; i < piece_count(test.call); ++i) {
-    const Piece piece = piece_of(test.call, i);
+    const Piece piece = piece_of(test.call, static_cast<uint32_t>(i));
     *out++ = piece.batch;
     *out++ = piece.head;
     *out++ = piece.query_tile;

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
 from fused_attention import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytestmark = pytest.mark.extension
 
@@ -51,9 +54,12 @@ def library(compile_cpp):
 
 @pytest.fixture(scope="session")
 def emulate(library):
-    """A call of one kernel, run twice: threads in both orders, and asynchronous copies early and late."""
+    """A call of one kernel, with asynchronous copies as late as they may be; `twice`: and as early, threads in the other
+    order, with the same result bit by bit."""
 
-    def run(kernel, q, k, v, mask=None, *, is_causal=False, scale=None, structure=None, alibi=None, cu=None):
+    def run(
+        kernel, q, k, v, mask=None, *, is_causal=False, scale=None, structure=None, alibi=None, cu=None, twice=False
+    ):
         capability, tall = kernel
         cu_q, cu_k = (None, None) if cu is None else [torch.tensor(c, dtype=torch.int32) for c in cu]
         packed = {}
@@ -62,7 +68,7 @@ def emulate(library):
             packed = {"batch": len(cu_q) - 1, "lengths": longest}
         scale = ctypes.c_float(1 / math.sqrt(q.shape[3]) if scale is None else scale)
         results = []
-        for mode in (0, 3):
+        for mode in (3, 0) if twice else (3,):
             out = torch.full(q.shape, math.nan, dtype=q.dtype)
             numbers, expanded = pack_numbers(q, k, v, out, mask, is_causal, **packed)
             addresses = [None if t is None else t.data_ptr() for t in (q, k, v, out, expanded)]
@@ -74,7 +80,7 @@ def emulate(library):
             else:
                 assert library.attend_mma(tensors, numbers, scale, capability, tall, mode) == 0
             results.append(out)
-        assert torch.equal(results[0], results[1]) or results[0].isnan().any()
+        assert torch.equal(results[0], results[-1]) or results[0].isnan().any()
         return results[0]
 
     return run
@@ -104,16 +110,14 @@ def check(emulate, assert_close):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize("dim", [1, 40, 64, 72, 128, 129, 256])
-def test_every_kernel_and_dtype(check, kernel, dim):
-    if dim > 128 and kernel[1]:
-        pytest.skip("32 rows of more than 128 dimensions do not fit a warp's registers")
-    for dtype in dtypes_of(kernel):
-        check(kernel, *tensors(dtype, heads=1, q_len=35, k_len=67, dim=dim))
+def test_every_kernel_and_dtype(check, kernel):
+    # 32 rows of more than 128 dimensions do not fit a warp's registers: there is no such kernel.
+    for dim, dtype in itertools.product((1, 40, 64, 72, 128, 129, 256)[: 5 if kernel[1] else 7], dtypes_of(kernel)):
+        check(kernel, *tensors(dtype, heads=1, q_len=35, k_len=67, dim=dim), twice=1)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-@pytest.mark.parametrize(("q_len", "k_len"), [(1, 1), (1, 130), (90, 1), (64, 64), (130, 65), (65, 200)])
+@pytest.mark.parametrize(("q_len", "k_len"), [(1, 130), (64, 64), (130, 65)])
 def test_lengths_and_causal(check, kernel, q_len, k_len):
     q, k, v = tensors(dtypes_of(kernel)[0], heads=1, q_len=q_len, k_len=k_len)
     check(kernel, q, k, v)
@@ -141,10 +145,10 @@ def test_additive_masks(check, kernel, shape):
     check(kernel, q, k, v, mask.to(dtype), is_causal=True)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", [(0, 0), (70, 1), (80, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(1, 1, 150, 140), (2, 1, 1, 140), (2, 2, 150, 1), (2, 2, 150, 140)], ids=str)
 def test_boolean_masks_are_classified_on_the_device(check, kernel, shape):
-    q, k, v = tensors(dtypes_of(kernel)[0], batch=2, q_len=150, k_len=140)
+    q, k, v = tensors(dtypes_of(kernel)[0], batch=2, q_len=150, k_len=140, dim=40)
     mask = torch.rand(shape, generator=torch.Generator().manual_seed(1)) > 0.4
     mask[..., :64, 64 if shape[-1] > 1 else 0 :] = False  # a tile to skip
     mask[..., 64:128, :64] = True  # and one that is full
@@ -158,7 +162,7 @@ def test_structured_masks(check, kernel):
     rows, keys = torch.arange(200)[:, None], torch.arange(190)
     window = program((BAND, -9, 70, 0))
     in_window = (keys - rows >= -9) & (keys - rows <= 70)
-    check(kernel, q, k, v, structure=window, dense=in_window)
+    check(kernel, q, k, v, structure=window, dense=in_window, twice=1)
     check(kernel, q, k, v, structure=window, dense=in_window, is_causal=True)
     lengths = program((KEY_BELOW, 0, 2, 0), (ROWS, 3, 5, 0), (OR, 0, 0, 0), data=(150, 0))
     dense = (keys < torch.tensor([150, 0]).view(2, 1, 1, 1)) | ((rows >= 3) & (rows < 5))
@@ -186,13 +190,41 @@ def test_packed_sequences(emulate, assert_close, kernel, causal):
     q, k, v = tensors(dtype, heads=2, kv_heads=1, q_len=205, k_len=230)
     window = program((BAND, -40, 30, 0))
     for structure in (None, window):
-        out = emulate(kernel, q, k, v, is_causal=causal, cu=(cu_q, cu_k), structure=structure)
+        out = emulate(kernel, q, k, v, is_causal=causal, cu=(cu_q, cu_k), structure=structure, twice=int(causal))
         for i in range(4):
             part = [t[:, :, c[i] : c[i + 1]] for t, c in ((q, cu_q), (k, cu_k), (v, cu_k))]
             distance = torch.arange(part[1].shape[2]) - torch.arange(part[0].shape[2])[:, None]
             dense = None if structure is None else (distance >= -40) & (distance <= 30)
             expected = reference.attention(*part, dense, causal)
             assert_close(out[:, :, cu_q[i] : cu_q[i + 1]], expected, v, SLACK[dtype] + 5e-6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    kernel=st.sampled_from(KERNELS),
+    pick=st.integers(0, 2),
+    heads=st.sampled_from([(1, 1), (2, 1), (4, 2)]),
+    lengths=st.tuples(st.integers(1, 140), st.integers(1, 140)),
+    dim=st.integers(1, 80),
+    offset=st.integers(0, 8),
+    band=st.tuples(st.integers(-150, 20), st.integers(-20, 150)),
+    kind=st.sampled_from(["none", "causal", "band", "boolean", "both"]),
+)
+def test_random_calls(check, kernel, pick, heads, lengths, dim, offset, band, kind):
+    dtypes = dtypes_of(kernel)
+    q_len, k_len = lengths
+    q, k, v = tensors(dtypes[pick % len(dtypes)], 1, *heads, q_len, k_len, dim + offset)
+    q, k, v = q[..., offset:], k[..., offset:], v[..., :dim]
+    distance = torch.arange(k_len) - torch.arange(q_len)[:, None]
+    dense = torch.ones(q_len, k_len, dtype=torch.bool)
+    mask = structure = None
+    if kind in ("band", "both"):
+        structure = program((BAND, *band, 0))
+        dense = (distance >= band[0]) & (distance <= band[1])
+    if kind in ("boolean", "both"):
+        mask = torch.rand(1, heads[0], q_len, k_len, generator=torch.Generator().manual_seed(dim)) > 0.3
+        dense = dense & mask
+    check(kernel, q, k, v, mask, structure=structure, dense=dense, is_causal=kind == "causal")
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
@@ -208,12 +240,8 @@ def test_rows_that_see_no_key_are_zero(emulate, kernel):
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("scale", [-0.3, 0.0, 1e-30, 4.0])
 def test_scales(check, kernel, scale):
-    if scale == 0 and kernel[1]:
-        pytest.skip("a scale of zero is for the kernel that scales one by one")
     q, k, v = tensors(dtypes_of(kernel)[0], k_len=100)
-    check(kernel, q, k, v, scale=scale)
-    mask = torch.ones(70, 100, dtype=torch.bool).tril()
-    check(kernel, q, k, v, mask, scale=scale)
+    check(kernel, q, k, v, is_causal=True, scale=scale)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

@@ -50,18 +50,16 @@ struct Piece {
 };
 
 // The index-th piece to begin with. Within a section the tiles with most work come first, and heads that share keys
-// follow one another.
-FA_HOST_DEVICE Piece piece_of(const Call& call, int64_t index) {
-  const int32_t heads = static_cast<int32_t>(call.p.heads);
-  const int64_t pairs = call.p.batch * heads;
-  const int64_t whole = static_cast<int64_t>(call.section) * call.query_tiles;
-  const int64_t first_pair = index / whole * call.section;
-  const int32_t in_section = static_cast<int32_t>(pairs - first_pair < call.section ? pairs - first_pair : call.section);
-  const int32_t rest = static_cast<int32_t>(index % whole);
-  const int64_t pair = first_pair + rest % in_section;
-  const int32_t batch = static_cast<int32_t>(pair / heads);
-  const int64_t tile = call.tiles.ranked(batch, rest / in_section, call.query_tiles);
-  return Piece{batch, static_cast<int32_t>(pair % heads), static_cast<int32_t>(tile)};
+// follow one another. There are fewer than 2^31 pieces, so that 32 bits do, whose divisions take a quarter of the time.
+FA_HOST_DEVICE Piece piece_of(const Call& call, uint32_t index) {
+  const uint32_t heads = static_cast<uint32_t>(call.p.heads), pairs = static_cast<uint32_t>(call.p.batch) * heads;
+  const uint32_t section = static_cast<uint32_t>(call.section), query_tiles = static_cast<uint32_t>(call.query_tiles);
+  const uint32_t first_pair = index / (section * query_tiles) * section;
+  const uint32_t in_section = pairs - first_pair < section ? pairs - first_pair : section;
+  const uint32_t rest = index - first_pair * query_tiles, rank = rest / in_section;
+  const uint32_t pair = first_pair + rest - rank * in_section, batch = pair / heads;
+  const int64_t tile = call.tiles.ranked(batch, rank, query_tiles);
+  return Piece{static_cast<int32_t>(batch), static_cast<int32_t>(pair - batch * heads), static_cast<int32_t>(tile)};
 }
 
 FA_HOST_DEVICE int64_t piece_count(const Call& call) {
