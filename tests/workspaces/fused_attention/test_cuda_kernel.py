@@ -54,8 +54,8 @@ def library(compile_cpp):
 
 @pytest.fixture(scope="session")
 def emulate(library):
-    """A call of one kernel, with asynchronous copies as late as they may be; `twice`: and as early, threads in the other
-    order, with the same result bit by bit."""
+    """A call of one kernel, with asynchronous copies as late as they may be; `twice`: and as early as they may be, with
+    threads in the other order and the same result bit by bit."""
 
     def run(
         kernel, q, k, v, mask=None, *, is_causal=False, scale=None, structure=None, alibi=None, cu=None, twice=False
