@@ -87,6 +87,11 @@ CASES = {
     ),
     "sparse": ((GOOD.to_sparse(), GOOD, GOOD), (TypeError, NotImplementedError), "Sparse"),
     "None": ((GOOD, None, GOOD), TypeError, "k is None; it must be a tensor"),
+    "mask of no known kind": (
+        (GOOD, GOOD, GOOD, [1.0]),
+        TypeError,
+        "mask is a list; allowed are a tensor and a mask of fused_attention.masks",
+    ),
     "not a tensor": ((GOOD, GOOD, [1.0]), RuntimeError, "argument 'v'"),
 }
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from fused_attention import build, fused_attention
+from fused_attention import build, fused_attention, masks
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
@@ -55,6 +55,30 @@ def test_the_same_result(short, long, dtype):
         out, expected = direct(q, k, v, **short), usual(q, k, v, **long)
         assert torch.equal(out, expected) and out.stride() == expected.stride()
         assert (out.requires_grad, out.grad_fn, out.is_inference()) == (False, None, False)
+
+
+@pytest.mark.parametrize("mask", [masks.Causal(), masks.Dense(torch.arange(30) < 7) & masks.SlidingWindow(9)], ids=repr)
+def test_masks_are_lowered_on_the_way(mask):
+    structure, tensor = mask.lower(20, 30)
+    expected = usual(*tensors(), tensor, structure)
+    assert torch.equal(direct(*tensors(), mask), expected)
+    assert torch.equal(fused_attention(*tensors(), mask), expected)
+
+
+def test_a_mask_that_does_not_fit_says_so_itself():
+    mask = masks.Dense(torch.ones(3, 3, dtype=torch.bool)) | masks.Causal()
+    assert direct(*tensors(), mask) is NotImplemented
+    with pytest.raises(ValueError, match="mask is a tensor for 3 rows and 3 keys"):
+        fused_attention(*tensors(), mask)
+
+
+def test_an_interrupt_while_a_mask_is_lowered_is_not_lost():
+    class Interrupted(masks.Causal):
+        def lower(self, q_len, k_len):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        direct(*tensors(), Interrupted())
 
 
 def test_packed_sequences():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from fused_attention import fused_attention, reference
+from fused_attention import fused_attention, masks, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,6 +91,16 @@ def test_structured_masks_count_from_the_start_of_each_sequence(assert_close):
     mask = (key - row >= -9) & (key - row <= 5)
     expected = reference.attention(q, k, v, mask, cu_seqlens=ends(lengths), max_seqlen=130)
     assert_close(out, expected, v)
+
+
+@pytest.mark.parametrize("bound", [None, 150])
+def test_masks_count_from_the_start_of_each_sequence(assert_close, bound):
+    lengths = [40, 0, 130, 7]
+    mask = masks.SlidingWindow(5) | (masks.GlobalTokens([3]) & masks.Padding([30, 0, 100, 7]))
+    q, k, v = packed(lengths)
+    options = {"cu_seqlens": ends(lengths), "max_seqlen": bound}
+    out = fused_attention(q, k, v, mask, **options)
+    assert_close(out, reference.attention(q, k, v, mask, **options), v)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

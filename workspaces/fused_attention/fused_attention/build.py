@@ -59,8 +59,8 @@ def ahead_of_time(folder: str) -> None:
 def direct() -> "Optional[Callable[..., Any]]":
     """The short way to the CPU kernel (csrc/direct.cpp); None where the library was built without it, or before load.
 
-    It takes every argument of torch.ops.fused_attention.forward by position, and returns NotImplemented for a call
-    that must go that way.
+    It takes every argument of torch.ops.fused_attention.forward by position, a masks.Mask in place of mask too, and
+    returns NotImplemented for a call that must go that way.
     """
     return _direct
 

@@ -63,18 +63,20 @@ def fused_attention(
         direct = build.direct()
     if cu_seqlens_k is None and max_seqlen_k is None:
         max_seqlen_k = max_seqlen
-    structure = None
-    if mask is not None and not isinstance(mask, torch.Tensor):
-        q_len, k_len = _lengths(q, k, cu_seqlens, max_seqlen, cu_seqlens_k, max_seqlen_k)
-        structure, mask = mask.lower(q_len, k_len)
     longest, longest_k = max_seqlen or 0, max_seqlen_k or 0
     # A trace must not meet the direct call, which is no Python.
     if direct is not None and not is_compiling():
-        out = direct(
-            q, k, v, mask, structure, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale
-        )
+        out = direct(q, k, v, mask, None, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale)
         if out is not NotImplemented:
             return out
+    structure = None
+    if mask is not None and not isinstance(mask, torch.Tensor):
+        q_len, k_len = _lengths(q, k, cu_seqlens, max_seqlen, cu_seqlens_k, max_seqlen_k)
+        if not hasattr(mask, "lower"):
+            raise TypeError(
+                "mask is a %s; allowed are a tensor and a mask of fused_attention.masks" % type(mask).__name__
+            )
+        structure, mask = mask.lower(q_len, k_len)
     return torch.ops.fused_attention.forward(
         q, k, v, mask, structure, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale
     )

@@ -24,7 +24,38 @@ namespace {
 
 at::Tensor forward_signature(FA_FORWARD_PARAMETERS);
 
-// A call's objects, read without running any Python. Whatever is not plainly of the right type is left to the parser.
+// A reference to an object of Python, given back at the end.
+class Owned {
+ public:
+  explicit Owned(PyObject* object) : object_(object) {}
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() { Py_XDECREF(object_); }
+
+  PyObject* get() const { return object_; }
+
+ private:
+  PyObject* object_;
+};
+
+bool is_plain_tensor(PyObject* object) {
+  return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(THPVariableClass);
+}
+
+// The (structure, mask) that a masks.Mask lowers to for these tensors' lengths; null where it does not. What is no
+// error of the call, such as an interrupt, stays set.
+PyObject* lower(PyObject* mask, const at::Tensor& q, const at::Tensor& k) {
+  static PyObject* const name = PyUnicode_InternFromString("lower");
+  if (q.dim() != 4 || k.dim() != 4) return nullptr;
+  const Owned q_len(PyLong_FromLongLong(q.sizes()[2])), k_len(PyLong_FromLongLong(k.sizes()[2]));
+  PyObject* lowered = PyObject_CallMethodObjArgs(mask, name, q_len.get(), k_len.get(), nullptr);
+  if (!lowered && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
+  if (lowered && PyTuple_CheckExact(lowered) && PyTuple_GET_SIZE(lowered) == 2) return lowered;
+  Py_XDECREF(lowered);
+  return nullptr;
+}
+
+// A call's objects. Whatever is not plainly of the right type is left to the parser.
 class Reader {
  public:
   bool ok() const { return ok_; }
@@ -32,7 +63,7 @@ class Reader {
 
   // Neither a subclass, which may have its own idea of the call, nor one that autograd or a transform must see.
   const at::Tensor& tensor(PyObject* object) {
-    if (Py_TYPE(object) != reinterpret_cast<PyTypeObject*>(THPVariableClass)) return fail();
+    if (!is_plain_tensor(object)) return fail();
     const at::Tensor& t = THPVariable_Unpack(object);
     if (!t.defined()) return fail();
     keys_ = keys_ | t.key_set();
@@ -95,15 +126,24 @@ PyObject* not_for_here() {
   return Py_NotImplemented;
 }
 
-// The operator's arguments in its order, none left out. Gives NotImplemented back for a call of another kind, and for
-// one that fails: the usual way then says why.
+// The operator's arguments in its order, none left out; a masks.Mask may stand in for mask and structure. Gives
+// NotImplemented back for a call of another kind, and for one that fails: the usual way then says why.
 PyObject* forward(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   constexpr Py_ssize_t kArguments = 12;
   if (count != kArguments) return not_for_here();
   try {
     Reader read;
     const at::Tensor &q = read.tensor(arguments[0]), &k = read.tensor(arguments[1]), &v = read.tensor(arguments[2]);
-    const auto mask = read.optional_tensor(arguments[3]), structure = read.optional_tensor(arguments[4]),
+    if (!read.ok() || !goes_to_the_cpu(read.keys())) return not_for_here();
+    PyObject *mask_object = arguments[3], *structure_object = arguments[4];
+    const bool is_mask = mask_object != Py_None && !is_plain_tensor(mask_object) && arguments[6] == Py_None;
+    const Owned lowered(is_mask ? lower(mask_object, q, k) : nullptr);
+    if (PyErr_Occurred()) return nullptr;
+    if (lowered.get()) {
+      structure_object = PyTuple_GET_ITEM(lowered.get(), 0);
+      mask_object = PyTuple_GET_ITEM(lowered.get(), 1);
+    }
+    const auto mask = read.optional_tensor(mask_object), structure = read.optional_tensor(structure_object),
                alibi_slopes = read.optional_tensor(arguments[5]), cu_seqlens_q = read.optional_tensor(arguments[6]),
                cu_seqlens_k = read.optional_tensor(arguments[7]);
     const int64_t max_seqlen_q = read.integer(arguments[8]), max_seqlen_k = read.integer(arguments[9]);
