@@ -69,10 +69,11 @@ struct CallForTest {
       lists = tiles.packed();
       call.tiles = tiles.view(lists.data());
     }
-    if (p.mask.kind == MaskKind::kBool) classify(rows);
+    if (p.mask.kind == MaskKind::kBool) classify(rows, kTileKeys);
   }
 
-  void classify(int rows) {
+  // Makes the lists of a boolean mask, from those of the structured one if there are any.
+  void classify(int rows, int keys) {
     const AttentionParams& p = call.p;
     Classification c{};
     c.mask = p.mask;
@@ -80,13 +81,13 @@ struct CallForTest {
     c.q_len = static_cast<int32_t>(p.q_len);
     c.k_len = static_cast<int32_t>(p.k_len);
     c.rows = rows;
-    c.keys = kTileKeys;
-    c.query_tiles = call.query_tiles;
+    c.keys = keys;
+    c.query_tiles = static_cast<int32_t>((p.q_len + rows - 1) / rows);
     c.batches = p.mask.batch_stride == 0 && call.tiles.batch_stride == 0 ? 1 : static_cast<int32_t>(p.batch);
     c.heads = p.mask.head_stride == 0 ? 1 : static_cast<int32_t>(p.heads);
-    c.capacity = static_cast<int32_t>((p.k_len + kTileKeys - 1) / kTileKeys);
+    c.capacity = static_cast<int32_t>((p.k_len + keys - 1) / keys);
     const int64_t slots = c.lists() * c.capacity;
-    made.assign(c.lists() + slots + slots * rows, -1);
+    made.assign(c.lists() + slots + slots * rows * (keys / 64), -1);
     c.ranges = reinterpret_cast<KeyTileRange*>(made.data());
     c.tiles = reinterpret_cast<KeyTile*>(made.data() + c.lists());
     c.bits = reinterpret_cast<uint64_t*>(made.data() + c.lists() + slots);

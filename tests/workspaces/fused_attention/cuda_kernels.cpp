@@ -76,6 +76,32 @@ extern "C" void pieces(const int64_t* numbers, int rows, int64_t* out) {
   }
 }
 
+// What the lists of a boolean mask show, in tiles of any shape: seen[batch][head][q_len][k_len]. Returns the number of
+// full tiles, or -1 where one is listed that shows nothing.
+extern "C" int64_t classified(void** tensors, const int64_t* numbers, int rows, int keys, uint8_t* seen) {
+  CallForTest test(tensors, numbers, 1.0f, 0);
+  test.classify(rows, keys);
+  const AttentionParams& p = test.call.p;
+  const TileView& view = test.call.tiles;
+  int64_t full = 0;
+  for (int64_t row = 0; row < p.batch * p.heads * p.q_len; ++row) {
+    const int64_t i = row % p.q_len, head = row / p.q_len % p.heads, batch = row / p.q_len / p.heads;
+    const KeyTileRange range = view.range(batch, head, i / rows);
+    for (int32_t t = range.begin; t < range.end; ++t) {
+      const KeyTile tile = view.tiles[t];
+      full += tile.bits == kFullTile && i % rows == 0;
+      bool any = tile.bits == kFullTile;
+      for (int64_t word = 0; !any && word < rows * (keys / 64); ++word) any = view.row_bits(tile.bits, 0)[word] != 0;
+      if (!any) return -1;
+      for (int64_t j = 0; j < keys && tile.index * int64_t{keys} + j < p.k_len; ++j) {
+        const bool sees = tile.bits == kFullTile || (view.row_bits(tile.bits, i % rows)[j / 64] >> (j % 64) & 1);
+        seen[row * p.k_len + tile.index * int64_t{keys} + j] = sees;
+      }
+    }
+  }
+  return full;
+}
+
 // `capability` 70, 75 or 80; `tall`: 32 rows a warp. Returns 1 where there is no such kernel.
 extern "C" int attend_mma(void** tensors, const int64_t* numbers, float scale, int capability, int tall, int mode) {
   CallForTest test(tensors, numbers, scale, mode);

@@ -156,6 +156,23 @@ def test_boolean_masks_are_classified_on_the_device(check, kernel, shape):
     check(kernel, q, k, v, mask, is_causal=True)
 
 
+@pytest.mark.parametrize("tile", [(64, 64), (128, 128), (16, 192)], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_classification_in_tiles_of_any_shape(library, tile, causal):
+    q = torch.empty(2, 2, 200, 8)
+    mask = torch.rand(2, 1, 200, 300, generator=torch.Generator().manual_seed(3)) > 0.5
+    mask[:, :, :128, :192] = True
+    mask[1] = False
+    numbers, expanded = pack_numbers(q, torch.empty(2, 2, 300, 8), q, q, mask, causal)
+    seen = torch.zeros(2, 2, 200, 300, dtype=torch.bool)
+    library.classified.restype = ctypes.c_int64
+    tensors = (ctypes.c_void_p * 9)(None, None, None, None, expanded.data_ptr())
+    full = library.classified(tensors, numbers, *tile, ctypes.c_void_p(seen.data_ptr()))
+    assert torch.equal(seen, (expanded & torch.ones(200, 300, dtype=torch.bool).tril()) if causal else expanded)
+    # Of the first batch, for each of its two heads.
+    assert full == 2 * {(64, 64): 6, (128, 128): 1, (16, 192): 8}[tile] * (not causal) + 2 * causal * (tile == (64, 64))
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_structured_masks(check, kernel):
     q, k, v = tensors(dtypes_of(kernel)[0], batch=2, heads=1, q_len=200, k_len=190)

@@ -41,6 +41,7 @@ cudaError_t launch_classification(const Classification& classification, cudaStre
 }
 
 cudaError_t launch_attention(const Call& call, const Plan& plan, cudaStream_t stream) {
+  if (piece_count(call) == 0) return cudaSuccess;  // all sequences are empty; a grid may not be
   if (piece_count(call) > kMaxGrid) return cudaErrorInvalidConfiguration;
   if (!plan.tensor_cores) return launch_simt(call, plan, stream);
   return call.p.dtype == DataType::kBFloat16 ? launch_bfloat16(call, plan, stream) : launch_float16(call, plan, stream);

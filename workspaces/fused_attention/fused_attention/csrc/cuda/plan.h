@@ -50,7 +50,7 @@ inline Call make_call(const AttentionParams& p, const TileView& tiles, const Pla
   call.vectors = has_vectors(p);
   // Half of the cache for the keys and values of a section, whole groups of heads at a time.
   const int64_t bytes = 2 * p.k_len * p.head_dim * (p.dtype == DataType::kFloat32 ? 4 : 2);
-  const int64_t group = p.heads / p.kv_heads, groups = device.l2_bytes / 2 / bytes;
+  const int64_t group = p.heads / p.kv_heads, groups = device.l2_bytes / 2 / (bytes > 0 ? bytes : 1);
   const int64_t section = (groups < 1 ? 1 : groups) * group, pairs = p.batch * p.heads;
   call.section = static_cast<int32_t>(section < pairs ? section : pairs);
   return call;

@@ -17,17 +17,16 @@ struct Call {
   bool vectors;         // the rows of q, k, v and out can be read and written 16 bytes at a time
 };
 
-inline bool is_multiple_of_16(const void* data, const Strides& strides, int64_t element_bytes) {
-  const int64_t all = strides.batch | strides.head | strides.row;
-  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && all * element_bytes % 16 == 0;
+inline bool is_multiple_of_16(const AttentionParams& p, const void* data, const Strides& strides, int64_t heads) {
+  const int64_t bytes = p.dtype == DataType::kFloat32 ? 4 : 2;
+  const int64_t all = (p.batch > 1 ? strides.batch : 0) | (heads > 1 ? strides.head : 0) | strides.row;
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && all * bytes % 16 == 0 && p.head_dim * bytes % 16 == 0;
 }
 
 // The value of Call::vectors.
 inline bool has_vectors(const AttentionParams& p) {
-  const int64_t bytes = p.dtype == DataType::kFloat32 ? 4 : 2;
-  return p.head_dim * bytes % 16 == 0 && is_multiple_of_16(p.q, p.q_strides, bytes) &&
-         is_multiple_of_16(p.k, p.k_strides, bytes) && is_multiple_of_16(p.v, p.v_strides, bytes) &&
-         is_multiple_of_16(p.out, p.out_strides, bytes);
+  return is_multiple_of_16(p, p.q, p.q_strides, p.heads) && is_multiple_of_16(p, p.k, p.k_strides, p.kv_heads) &&
+         is_multiple_of_16(p, p.v, p.v_strides, p.kv_heads) && is_multiple_of_16(p, p.out, p.out_strides, p.heads);
 }
 
 // One sequence: all of a batch's rows, or what the offsets of packed sequences cut out of them.
