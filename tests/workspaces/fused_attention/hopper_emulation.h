@@ -56,6 +56,7 @@ struct Thread {
   std::vector<Product> queued;
   std::deque<std::vector<Product>> committed;
   int64_t waits;  // for products, which a warpgroup does together
+  std::vector<int> cleared;  // 16 bytes each of shared memory, which products see after the thread's fence
 };
 
 struct MemoryBarrier {
@@ -89,6 +90,7 @@ struct Block {
   int64_t products_ready[3], products_done[3];  // of a warpgroup: threads that came to a wait, and waits that are over
   size_t products_left[3];
   int products_delay[3];  // rounds of the scheduler until they are done; -1: none are due
+  int64_t warps_ready[kThreads / 32], warps_done[kThreads / 32];
   bool late;
   uint32_t random;
 };
@@ -149,8 +151,9 @@ struct Operand {
   }
 };
 
-// One wgmma of a warpgroup: threads[i] and its product number `which` of the oldest committed group.
-inline void multiply(int first_thread, size_t which) {
+// The product number `which` of the oldest committed group of `count` threads: a warpgroup, or a warp of it, which
+// makes 16 of the 64 rows.
+inline void multiply(int first_thread, int count, size_t which) {
   const Product& any = block.threads[first_thread].committed.front()[which];
   float left[64][kStep];
   std::vector<float> right(any.columns * kStep);
@@ -160,14 +163,15 @@ inline void multiply(int first_thread, size_t which) {
       right[n * kStep + k] = any.to_float(any.right_is_transposed ? b.along_rows(n, k) : b.along_k(n, k));
     }
   }
-  for (int t = 0; t < kWarpgroup; ++t) {
-    const Product& product = block.threads[first_thread + t].committed.front()[which];
+  for (int i = 0; i < count; ++i) {
+    const Product& product = block.threads[first_thread + i].committed.front()[which];
+    const int t = (first_thread + i) % kWarpgroup;
     if (product.right != any.right || product.left != any.left) fail("threads of a wgmma differ in descriptors");
     if (!product.registers) continue;
-    for (int i = 0; i < 4; ++i) {
+    for (int r = 0; r < 4; ++r) {
       for (int e = 0; e < 2; ++e) {
-        const int row = t / 32 * 16 + t % 32 / 4 + i % 2 * 8, k = t % 4 * 2 + i / 2 * 8 + e;
-        left[row][k] = any.to_float(static_cast<uint16_t>(product.registers[i] >> (16 * e)));
+        const int row = t / 32 * 16 + t % 32 / 4 + r % 2 * 8, k = t % 4 * 2 + r / 2 * 8 + e;
+        left[row][k] = any.to_float(static_cast<uint16_t>(product.registers[r] >> (16 * e)));
       }
     }
   }
@@ -177,23 +181,24 @@ inline void multiply(int first_thread, size_t which) {
       for (int k = 0; k < kStep; ++k) left[row][k] = any.to_float(a.along_k(row, k));
     }
   }
-  for (int t = 0; t < kWarpgroup; ++t) {
-    const Product& product = block.threads[first_thread + t].committed.front()[which];
-    for (int i = 0; i < product.columns / 2; ++i) {
-      const int row = t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + t % 4 * 2 + i % 2;
-      float sum = product.accumulate ? product.accumulator[i] : 0.0f;
+  for (int i = 0; i < count; ++i) {
+    const Product& product = block.threads[first_thread + i].committed.front()[which];
+    const int t = (first_thread + i) % kWarpgroup;
+    for (int r = 0; r < product.columns / 2; ++r) {
+      const int row = t / 32 * 16 + t % 32 / 4 + r / 2 % 2 * 8, column = r / 4 * 8 + t % 4 * 2 + r % 2;
+      float sum = product.accumulate ? product.accumulator[r] : 0.0f;
       for (int k = 0; k < kStep; ++k) sum += left[row][k] * right[column * kStep + k];
-      product.accumulator[i] = sum;
+      product.accumulator[r] = sum;
     }
   }
 }
 
-// Does a warpgroup's oldest groups of products, down to `remaining`.
-inline void do_products(int first_thread, size_t remaining) {
+// Does the oldest groups of products of `count` threads, down to `remaining`.
+inline void do_products(int first_thread, int count, size_t remaining) {
   while (block.threads[first_thread].committed.size() > remaining) {
-    const size_t count = block.threads[first_thread].committed.front().size();
-    for (size_t which = 0; which < count; ++which) multiply(first_thread, which);
-    for (int t = 0; t < kWarpgroup; ++t) block.threads[first_thread + t].committed.pop_front();
+    const size_t products = block.threads[first_thread].committed.front().size();
+    for (size_t which = 0; which < products; ++which) multiply(first_thread, count, which);
+    for (int i = 0; i < count; ++i) block.threads[first_thread + i].committed.pop_front();
   }
 }
 
@@ -209,12 +214,23 @@ inline void do_due_products() {
     if (block.products_delay[group] < 0) continue;
     ++block.progress;
     if (block.products_delay[group]-- > 0) continue;
-    do_products(group * kWarpgroup, block.products_left[group]);
+    do_products(group * kWarpgroup, kWarpgroup, block.products_left[group]);
     ++block.products_done[group];
   }
 }
 
-// All threads of a warpgroup come here, and leave when no more than `remaining` groups are to be done.
+// As soon as can be: when a warp's threads have all queued them, whatever the other warps do.
+inline void do_products_now() {
+  const int warp = block.current / 32;
+  const int64_t mine = ++self().waits;
+  if (++block.warps_ready[warp] == mine * 32) {
+    do_products(warp * 32, 32, 0);
+    block.warps_done[warp] = mine;
+  }
+  wait_until([=] { return block.warps_done[warp] >= mine; });
+}
+
+// As late as can be: all threads of a warpgroup come here, and leave when no more than `remaining` groups are left.
 inline void wait_for_products(size_t remaining) {
   const int group = block.current / kWarpgroup;
   const int64_t mine = ++self().waits;
@@ -296,6 +312,7 @@ inline void run_block(int index, int count, bool late, void (*body)(const void*)
     block.products_done[group] = block.products_ready[group] = 0;
     block.products_delay[group] = -1;
   }
+  for (int warp = 0; warp < kThreads / 32; ++warp) block.warps_ready[warp] = block.warps_done[warp] = 0;
   for (int i = 0; i < kThreads; ++i) {
     ucontext_t& context = block.threads[i].context;
     getcontext(&context);
@@ -391,8 +408,11 @@ struct Machine {
     std::memcpy(&tile, &emulation::block.shared[offset], 8);
     return tile;
   }
-  static void clear_16_bytes(int offset) { std::memset(&emulation::block.shared[offset], 0, 16); }
-  static void fence_shared() {}
+  static void clear_16_bytes(int offset) { self().cleared.push_back(offset); }
+  static void fence_shared() {
+    for (const int offset : self().cleared) std::memset(&emulation::block.shared[offset], 0, 16);
+    self().cleared.clear();
+  }
 
   static void begin_products() {}
   template <class T>
@@ -406,11 +426,11 @@ struct Machine {
   static void commit_products() {
     self().committed.push_back(std::move(self().queued));
     self().queued.clear();
-    if (!emulation::block.late) wait_for_products(0);
+    if (!emulation::block.late) do_products_now();
   }
   template <int kRemaining>
   static void wait_products() {
-    wait_for_products(kRemaining);
+    if (emulation::block.late) wait_for_products(kRemaining);
   }
   template <int kCount>
   static void fence_operand(float (&)[kCount]) {}
