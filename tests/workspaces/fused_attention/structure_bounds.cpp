@@ -16,7 +16,7 @@ int main() {
     for (int64_t& word : program) std::cin >> word;
     program.shrink_to_fit();
     if (!check_structure(program.data(), program.size(), batch, q_len, k_len).empty()) continue;
-    const Structure s{program.data()};
+    const Structure s{program.data(), static_cast<int64_t>(program.size())};
     for (int64_t i = 0; i < s.count(); ++i) ++counts[s.instruction(i).op];
     std::vector<uint64_t> words(q_len * words_for(k_len));
     evaluate_rows(s, batch - 1, 0, q_len, k_len, true, words.data());

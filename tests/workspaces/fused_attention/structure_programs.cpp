@@ -8,7 +8,7 @@ extern "C" {
 
 void evaluate(const int64_t* program, int64_t batch, int64_t row, int64_t rows, int64_t k_len, int with_residues,
               uint64_t* words) {
-  evaluate_rows(Structure{program}, batch, row, rows, k_len, with_residues != 0, words);
+  evaluate_rows(Structure{program, 0}, batch, row, rows, k_len, with_residues != 0, words);
 }
 
 void evaluate_by_definition(const int64_t* program, int64_t batch, int64_t row, int64_t rows, int64_t k_len,
@@ -17,7 +17,7 @@ void evaluate_by_definition(const int64_t* program, int64_t batch, int64_t row, 
   for (int64_t i = 0; i < rows * width; ++i) words[i] = 0;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t key = 0; key < k_len; ++key) {
-      const uint64_t bit = attends(Structure{program}, batch, row + i, key, with_residues != 0);
+      const uint64_t bit = attends(Structure{program, 0}, batch, row + i, key, with_residues != 0);
       words[i * width + key / 64] |= bit << (key % 64);
     }
   }

@@ -22,7 +22,7 @@ Structure checked(const at::Tensor& structure, int64_t batch, int64_t q_len, int
   const auto* words = structure.data_ptr<int64_t>();
   const auto error = check_structure(words, structure.numel(), batch, q_len, k_len);
   TORCH_CHECK_VALUE(error.empty(), error);
-  return Structure{words};
+  return Structure{words, structure.numel()};
 }
 
 void check_sizes(int64_t batch, int64_t q_len, int64_t k_len) {
@@ -137,7 +137,7 @@ std::tuple<at::Tensor, at::Tensor, int64_t> mask_tiles(const Optional<at::Tensor
   check_sizes(batch, q_len, k_len);
   TORCH_CHECK_VALUE(rows >= 1 && keys >= 1, "rows and keys are ", rows, " and ", keys, "; they must be 1 or more");
   const int64_t everything[] = {kStructureVersion, 1, static_cast<int64_t>(MaskOp::kAll), 0, 0, 0};
-  const Structure s = structure.has_value() ? checked(*structure, batch, q_len, k_len) : Structure{everything};
+  const Structure s = structure.has_value() ? checked(*structure, batch, q_len, k_len) : Structure{everything, 6};
   at::Tensor expanded;
   if (mask.has_value()) {
     TORCH_CHECK_TYPE(mask->device().is_cpu() && mask->scalar_type() == at::kBool,

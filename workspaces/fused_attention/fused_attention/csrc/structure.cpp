@@ -66,9 +66,19 @@ struct Operand {
   uint64_t* bits;  // where this place of the stack has its lines
   int64_t stride;  // of `bits`, in words
   uint64_t line[kPanelWords];  // kOneLine: the same for every row
+  int64_t line_maker = -1, line_key;  // whose line that is, and from which key on: other panels may have it, too
   Run runs[kMaxPanelRows];
 
   const uint64_t* row(int r) const { return form == kOneLine ? line : bits + r * stride; }
+
+  // Whether the line has to be made for this instruction.
+  bool start_line(int64_t maker, int64_t key) {
+    const bool kept = line_maker == maker && line_key == key;
+    form = kOneLine;
+    line_maker = maker;
+    line_key = key;
+    return !kept;
+  }
 };
 
 void all_rows(Operand* out, const Panel& p, Run run) {
@@ -101,29 +111,36 @@ uint64_t every(int64_t step) {
   return bits;
 }
 
+// The first row word by word; the rows of the first step are each the one before, moved by one key.
 void residues(Operand* out, const Panel& p, int64_t step, int64_t offset) {
   out->form = Operand::kBits;
   const uint64_t pattern = every(step);
   const int64_t advance = 64 % step;
-  for (int r = 0; r < p.rows; ++r) {
+  // The first key from the panel's or the word's first on that is in the residue class.
+  int64_t first = positive_remainder(p.row + offset - p.key, step), in_word = first;
+  for (int w = 0; w < p.words; ++w) {
+    out->bits[w] = in_word < 64 ? pattern << in_word : 0;
+    in_word -= advance;
+    in_word += in_word < 0 ? step : 0;
+  }
+  const uint64_t last = bits_below(p.limit - 64 * (p.words - 1));
+  out->bits[p.words - 1] &= last;
+  for (int r = 1; r < p.rows; ++r) {
     uint64_t* line = out->bits + r * out->stride;
-    if (r >= step) {  // as `step` rows before
-      std::copy(line - step * out->stride, line - step * out->stride + p.words, line);
+    if (r >= step) {
+      const uint64_t* same = line - step * out->stride;
+      std::copy(same, same + p.words, line);
       continue;
     }
-    // The first key of the word that is in the residue class.
-    int64_t first = positive_remainder(p.row + r + offset - p.key, step);
-    for (int w = 0; w < p.words; ++w) {
-      line[w] = first < 64 ? pattern << first : 0;
-      first -= advance;
-      first += first < 0 ? step : 0;
-    }
-    line[p.words - 1] &= bits_below(p.limit - 64 * (p.words - 1));
+    const uint64_t* before = line - out->stride;
+    first = first + 1 < step ? first + 1 : 0;
+    line[0] = before[0] << 1 | static_cast<uint64_t>(first == 0);
+    for (int w = 1; w < p.words; ++w) line[w] = before[w] << 1 | before[w - 1] >> 63;
+    line[p.words - 1] &= last;
   }
 }
 
 void key_residues(Operand* out, const Panel& p, int64_t step, int64_t begin, int64_t end) {
-  out->form = Operand::kOneLine;
   std::fill(out->line, out->line + p.words, uint64_t{0});
   begin = std::min(std::max(begin, int64_t{0}), step);
   end = std::min(end, step);
@@ -134,7 +151,6 @@ void key_residues(Operand* out, const Panel& p, int64_t step, int64_t begin, int
 }
 
 void key_set(Operand* out, const Panel& p, const int64_t* words, int64_t bits) {
-  out->form = Operand::kOneLine;
   const int64_t room = std::min(bits - p.key, static_cast<int64_t>(p.limit));
   for (int w = 0; w < p.words; ++w) {
     const int64_t left = room - 64 * w;
@@ -172,7 +188,8 @@ void block_table(Operand* out, const Panel& p, const int64_t* table, int64_t blo
   }
 }
 
-void load(Operand* out, const Panel& p, const Structure& s, const MaskInstruction& in, bool with_residues) {
+void load(Operand* out, const Panel& p, const Structure& s, int64_t i, bool with_residues) {
+  const MaskInstruction in = s.instruction(i);
   const int64_t* words = s.words;
   const auto of_batch = [&] { return words[in.a + (in.b == 1 ? 0 : p.batch)]; };
   switch (static_cast<MaskOp>(in.op)) {
@@ -183,7 +200,9 @@ void load(Operand* out, const Panel& p, const Structure& s, const MaskInstructio
       });
     case MaskOp::kResidue:
       return with_residues ? residues(out, p, in.a, in.b) : all_rows(out, p, Run{0, 0});
-    case MaskOp::kKeyResidue: return key_residues(out, p, in.a, in.b, in.c);
+    case MaskOp::kKeyResidue:
+      if (out->start_line(i, p.key)) key_residues(out, p, in.a, in.b, in.c);
+      return;
     case MaskOp::kSameBlock:
       return each_row(out, p, [&](int64_t row, int64_t* begin, int64_t* end) {
         *begin = row / in.a * in.a;
@@ -191,7 +210,9 @@ void load(Operand* out, const Panel& p, const Structure& s, const MaskInstructio
       });
     case MaskOp::kKeyRange: return all_rows(out, p, run_of(p, in.a, in.b));
     case MaskOp::kRowRange: return chosen_rows(out, p, [&](int64_t row) { return in.a <= row && row < in.b; });
-    case MaskOp::kKeySet: return key_set(out, p, words + in.a, in.b);
+    case MaskOp::kKeySet:
+      if (out->start_line(i, p.key)) key_set(out, p, words + in.a, in.b);
+      return;
     case MaskOp::kRowSet:
       return chosen_rows(out, p, [&](int64_t row) { return row < in.b && bit_of(words + in.a, row); });
     case MaskOp::kKeyBelow: return all_rows(out, p, run_of(p, 0, of_batch()));
@@ -313,7 +334,10 @@ void complement(uint64_t* line, const Panel& p) {
 }
 
 void complement(Operand* x, const Panel& p) {
-  if (x->form == Operand::kOneLine) return complement(x->line, p);
+  if (x->form == Operand::kOneLine) {
+    x->line_maker = -1;
+    return complement(x->line, p);
+  }
   const auto at_edge = [&](Run run) { return run.begin == 0 || run.end == p.limit; };
   if (x->form == Operand::kRuns && std::all_of(x->runs, x->runs + p.rows, at_edge)) {
     for (int r = 0; r < p.rows; ++r) {
@@ -350,8 +374,7 @@ void evaluate_rows(const Structure& s, int64_t batch, int64_t row, int64_t rows,
       stack[0].stride = width;
       int depth = 0;
       for (int64_t i = 0; i < s.count(); ++i) {
-        const MaskInstruction in = s.instruction(i);
-        switch (static_cast<MaskOp>(in.op)) {
+        switch (static_cast<MaskOp>(s.instruction(i).op)) {
           case MaskOp::kAnd: --depth; intersect(&stack[depth - 1], stack[depth], p); break;
           case MaskOp::kOr: --depth; unite(&stack[depth - 1], stack[depth], p); break;
           case MaskOp::kNot: complement(&stack[depth - 1], p); break;
@@ -360,7 +383,7 @@ void evaluate_rows(const Structure& s, int64_t batch, int64_t row, int64_t rows,
               stack[depth].bits = scratch[depth - 1];
               stack[depth].stride = p.words;
             }
-            load(&stack[depth++], p, s, in, with_residues);
+            load(&stack[depth++], p, s, i, with_residues);
         }
       }
       to_bits(&stack[0], p);

@@ -49,7 +49,10 @@ std::string check_operand(const MaskInstruction& in, int64_t size, const Lengths
   };
   const auto need_batch = [&](int64_t batch) {
     const bool right = batch == 1 || batch == lengths.batch;
-    if (!right) error << "has batch " << batch << " and the call has " << lengths.batch << "; allowed are 1 and that";
+    if (!right) {
+      error << "is made for a batch of " << batch << ", and the call's is " << lengths.batch
+            << "; a mask of lengths or documents must have as many, or one for all";
+    }
     return right;
   };
   switch (static_cast<MaskOp>(in.op)) {
@@ -107,7 +110,7 @@ std::string check_structure(const int64_t* words, int64_t size, int64_t batch, i
           << "; it must be what fused_attention.masks.Mask.lower returns";
     return error.str();
   }
-  const Structure s{words};
+  const Structure s{words, size};
   if (s.count() < 1 || s.count() > (size - kStructureHeader) / 4) {
     error << "structure says that it has " << s.count() << " instructions; its " << size << " words hold 1 to "
           << (size - kStructureHeader) / 4;
