@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fused_attention import toolchain
+from torch.utils import cpp_extension
 
 pytestmark = pytest.mark.extension
 
@@ -111,3 +112,18 @@ def test_descriptors_are_cutes(nvcc, tmp_path):
     zeros = set(re.findall(r"mov\.[bu]64\s+(%rd\d+), 0;", ptx))
     stored = re.findall(r"st\.global\.[bu]64\s+\[[^]]+\],\s+(\S+);", ptx)
     assert len(stored) == 6 and set(stored) <= zeros | {"0"}
+
+
+def test_the_operator_calls_it(nvcc, csrc, tmp_path):
+    # A CPU build of torch ships its CUDA headers but this generated one.
+    stub = tmp_path / "c10/cuda/impl/cuda_cmake_macros.h"
+    stub.parent.mkdir(parents=True)
+    stub.write_text("#define C10_CUDA_BUILD_SHARED_LIBS\n")
+    includes = [tmp_path, toolchain.cuda_include(toolchain.find_cuda_home()), *cpp_extension.include_paths()]
+    flags = ["-std=" + toolchain.torch_standard(), toolchain.torch_define(), "-DFUSED_ATTENTION_HOPPER", "-O1"]
+    path = tmp_path / "op.o"
+    command = ["g++", *flags, *(f"-I{folder}" for folder in includes), "-c", str(csrc / "cuda/op.cpp"), "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    names = subprocess.run(["nm", "-C", "-u", str(path)], capture_output=True, text=True, check=True).stdout
+    assert "fused_attention::launch_hopper(" in names

@@ -1,3 +1,5 @@
+// Only for a build that defines FUSED_ATTENTION_HOPPER, where this folder is compiled: it has nvcc 12.3 or newer and
+// CUTLASS's headers, and 9.0 is among its architectures.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,28 +8,8 @@
 
 namespace fused_attention {
 
-// A build defines FUSED_ATTENTION_HOPPER where it compiles this folder: it has nvcc 12.3 or newer and CUTLASS's
-// headers, and 9.0 is among its architectures.
-#ifdef FUSED_ATTENTION_HOPPER
-
-constexpr bool hopper_built() {
-  return true;
-}
-
 // Queues the kernel on the current device, which must be of compute capability 9.0, for a call that hopper_supports.
 // The view's tiles, if there are any, are hopper::kTileRows by hopper::kTileKeys. Returns what the launch answered.
 cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, cudaStream_t stream);
-
-#else
-
-constexpr bool hopper_built() {
-  return false;
-}
-
-inline cudaError_t launch_hopper(const AttentionParams&, const TileView&, cudaStream_t) {
-  return cudaErrorNotSupported;
-}
-
-#endif
 
 }  // namespace fused_attention
