@@ -1,6 +1,13 @@
 // The machine of kernel.h on the GPU: CUTLASS's wrappers of Hopper's instructions.
 #pragma once
 
+#include <cutlass/version.h>
+
+// Older ones have the instructions under other names; 4.2 is what this was compiled with.
+#if CUTLASS_MAJOR < 4
+#error "the kernel for Hopper needs CUTLASS 4 or newer: pip install nvidia-cutlass, or set CUTLASS_HOME"
+#endif
+
 #include <cute/arch/copy_sm90_desc.hpp>
 #include <cute/arch/copy_sm90_tma.hpp>
 #include <cute/arch/mma_sm90_gmma.hpp>
