@@ -64,8 +64,9 @@ class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
     data["max_seqlen_k"] = max_seqlen_k;
     data["is_causal"] = is_causal;
     data["scale"] = scale;
-    const Wanted wanted = wanted_of(Arguments{FA_FORWARD_NAMES});
-    data["wanted"] = std::vector<bool>(wanted.begin(), wanted.end());
+    c10::List<bool> flags;
+    for (const bool one : wanted_of(Arguments{FA_FORWARD_NAMES})) flags.push_back(one);
+    data["wanted"] = flags;
     BelowAutograd guard;
     return call_forward(FA_FORWARD_NAMES);
   }
