@@ -29,8 +29,12 @@ def address(array):
 
 
 @pytest.fixture(scope="session")
-def tiles(compile_cpp):
-    library = compile_cpp("tile_lists.cpp")
+def library(compile_cpp):
+    return compile_cpp("tile_lists.cpp")
+
+
+@pytest.fixture(scope="session")
+def tiles(library):
     library.unpack_tiles.restype = ctypes.c_int64
 
     def compare(words, batch, q_len, k_len, rows, keys, causal=False):
@@ -88,3 +92,20 @@ def test_equal_blocks_are_kept_once(tiles):
 
 def test_causal_alone_has_one_block(tiles):
     assert tiles(program([(ALL, 0, 0, 0)]), 1, 512, 512, 64, 64, causal=True) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "hits", "left"),
+    [
+        ([1, 2, 3, 1, 4, 2, 1], 10, [0, 0, 0, 1, 0, 0, 1], 3),  # 2 was not used for longest when 4 came
+        ([1, 2, 3, 2], 40, [0, 0, 0, 1], 2),  # 120 bytes are too many
+        ([1, 2, 1], 200, [0, 0, 0], 1),  # the new one stays, whatever its size
+        ([1000, 1, 2, 3, 4, 1000], 10, [0, 0, 0, 0, 0, 1], 4),  # 1000 is pinned, and the three last stay
+    ],
+)
+def test_lists_are_kept_up_to_a_bound(library, keys, size, hits, left):
+    library.use_store.restype = ctypes.c_int64
+    found = np.zeros(len(keys), dtype=np.uint8)
+    arrays = np.array(keys, dtype=np.int64), np.full(len(keys), size, dtype=np.int64)
+    assert library.use_store(*map(address, arrays), ctypes.c_int64(len(keys)), address(found)) == left
+    assert found.tolist() == hits

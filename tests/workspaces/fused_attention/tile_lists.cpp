@@ -3,6 +3,8 @@
 
 #include "structure.cpp"
 
+#include "cuda/recently_used.h"
+
 using namespace fused_attention;
 
 extern "C" {
@@ -62,5 +64,18 @@ void define_mask(const int64_t* program, int causal, int64_t batches, int64_t q_
       }
     }
   }
+}
+
+// A store of at most 3 items and 100 bytes is asked for each key, and given what it lacks; keys of 1000 and more are
+// pinned. Which of the asks were answered goes to `hits`; returns how many items are left.
+int64_t use_store(const int64_t* keys, const int64_t* bytes, int64_t count, uint8_t* hits) {
+  RecentlyUsed<int64_t> store(3, 100);
+  for (int64_t i = 0; i < count; ++i) {
+    auto* item = store.find({keys[i]});
+    hits[i] = item != nullptr && item->value == keys[i];
+    if (item == nullptr) item = store.put({keys[i]}, keys[i], bytes[i]);
+    item->pinned = item->pinned || keys[i] >= 1000;
+  }
+  return static_cast<int64_t>(store.size());
 }
 }

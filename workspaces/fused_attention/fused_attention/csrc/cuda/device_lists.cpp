@@ -2,12 +2,11 @@
 
 #include <c10/cuda/CUDAException.h>
 
-#include <algorithm>
-#include <list>
 #include <mutex>
 
 #include "../tiles.h"
 #include "launch.h"
+#include "recently_used.h"
 
 namespace fused_attention {
 
@@ -17,10 +16,8 @@ constexpr size_t kMaxKept = 64;
 constexpr int64_t kMaxKeptBytes = int64_t{256} << 20;
 
 struct KeptLists {
-  std::vector<int64_t> key;  // everything that the lists were made from
   at::Tensor memory;
   TileView view;
-  bool in_graph;  // a captured graph points to them: they stay
 };
 
 at::Tensor words_on(c10::cuda::CUDAStream stream, int64_t count) {
@@ -33,66 +30,40 @@ bool is_capturing(c10::cuda::CUDAStream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-// The lists made last, the most recently used first.
-class Kept {
- public:
-  DeviceLists find_or_make(const AttentionParams& p, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream) {
-    const std::lock_guard<std::mutex> guard(mutex_);
-    const bool capturing = is_capturing(stream);
-    std::vector<int64_t> key = {stream.device_index(), rows, keys, p.mask.causal, p.q_len, p.k_len,
-                                batches_of(p.structure, p.batch)};
-    const int64_t* words = p.structure.words;
-    key.insert(key.end(), words, words + p.structure.size);
-    auto found = std::find_if(lists_.begin(), lists_.end(), [&](const KeptLists& kept) { return kept.key == key; });
-    if (found == lists_.end()) {
-      TORCH_CHECK(!capturing, "the mask's tiles are not on ", stream.device(), " yet, and cannot be copied there while "
-                  "a CUDA graph is captured; call fused_attention once with this mask before the capture");
-      lists_.push_front(make(p, std::move(key), rows, keys, stream));
-      drop_oldest();
-    } else {
-      lists_.splice(lists_.begin(), lists_, found);
-    }
-    KeptLists& kept = lists_.front();
-    kept.in_graph = kept.in_graph || capturing;
-    // Dropped from here, the memory must not be given to others before this stream has done with it.
-    kept.memory.record_stream(stream.unwrap());
-    return DeviceLists{kept.view, kept.memory, at::Tensor()};
+KeptLists copy_lists(const AttentionParams& p, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream) {
+  const TileLists lists =
+      list_tiles(p.structure, p.mask.causal, batches_of(p.structure, p.batch), p.q_len, p.k_len, rows, keys);
+  const std::vector<int64_t> packed = lists.packed();
+  const at::Tensor memory = words_on(stream, static_cast<int64_t>(packed.size()));
+  int64_t* target = memory.data_ptr<int64_t>();
+  C10_CUDA_CHECK(
+      cudaMemcpyAsync(target, packed.data(), packed.size() * sizeof(int64_t), cudaMemcpyHostToDevice, stream));
+  // Any stream may read them from now on.
+  C10_CUDA_CHECK(cudaStreamSynchronize(stream));
+  return KeptLists{memory, lists.view(target)};
+}
+
+DeviceLists structured_lists(const AttentionParams& p, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream) {
+  // Never destroyed: at the end of a process the device may be gone before them.
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const kept = new RecentlyUsed<KeptLists>(kMaxKept, kMaxKeptBytes);
+  const std::lock_guard<std::mutex> guard(*mutex);
+  const bool capturing = is_capturing(stream);
+  std::vector<int64_t> key = {stream.device_index(), rows, keys, p.mask.causal, p.q_len, p.k_len,
+                              batches_of(p.structure, p.batch)};
+  key.insert(key.end(), p.structure.words, p.structure.words + p.structure.size);
+  auto* item = kept->find(key);
+  if (item == nullptr) {
+    TORCH_CHECK(!capturing, "the mask's tiles are not on ", stream.device(), " yet, and cannot be copied there while "
+                "a CUDA graph is captured; call fused_attention once with this mask before the capture");
+    KeptLists lists = copy_lists(p, rows, keys, stream);
+    const int64_t bytes = lists.memory.numel() * 8;
+    item = kept->put(std::move(key), std::move(lists), bytes);
   }
-
- private:
-  static KeptLists make(const AttentionParams& p, std::vector<int64_t> key, int32_t rows, int32_t keys,
-                        c10::cuda::CUDAStream stream) {
-    const TileLists lists =
-        list_tiles(p.structure, p.mask.causal, batches_of(p.structure, p.batch), p.q_len, p.k_len, rows, keys);
-    const std::vector<int64_t> packed = lists.packed();
-    const at::Tensor memory = words_on(stream, static_cast<int64_t>(packed.size()));
-    int64_t* target = memory.data_ptr<int64_t>();
-    C10_CUDA_CHECK(
-        cudaMemcpyAsync(target, packed.data(), packed.size() * sizeof(int64_t), cudaMemcpyHostToDevice, stream));
-    // Any stream may read them from now on.
-    C10_CUDA_CHECK(cudaStreamSynchronize(stream));
-    return KeptLists{std::move(key), memory, lists.view(target), false};
-  }
-
-  void drop_oldest() {
-    size_t count = 0;
-    int64_t bytes = 0;
-    for (auto kept = lists_.begin(); kept != lists_.end();) {
-      ++count;
-      bytes += kept->memory.numel() * 8;
-      const bool drop = kept != lists_.begin() && !kept->in_graph && (count > kMaxKept || bytes > kMaxKeptBytes);
-      kept = drop ? lists_.erase(kept) : std::next(kept);
-    }
-  }
-
-  std::mutex mutex_;
-  std::list<KeptLists> lists_;
-};
-
-// Never destroyed: at the end of a process the device may be gone before it.
-Kept& kept_lists() {
-  static Kept* const kept = new Kept;
-  return *kept;
+  item->pinned = item->pinned || capturing;  // the graph will point to them for as long as it lives
+  // Dropped from here, the memory must not be given to others before this stream has done with it.
+  item->value.memory.record_stream(stream.unwrap());
+  return DeviceLists{item->value.view, item->value.memory, at::Tensor()};
 }
 
 // Starts from the lists of the structured mask, if there is one.
@@ -125,7 +96,7 @@ void add_boolean(const AttentionParams& p, int32_t rows, int32_t keys, c10::cuda
 
 DeviceLists make_lists(const AttentionParams& params, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream) {
   DeviceLists lists{};
-  if (params.structure.exists()) lists = kept_lists().find_or_make(params, rows, keys, stream);
+  if (params.structure.exists()) lists = structured_lists(params, rows, keys, stream);
   if (params.mask.kind == MaskKind::kBool) add_boolean(params, rows, keys, stream, &lists);
   return lists;
 }
