@@ -140,6 +140,18 @@ def test_rows_longer_than_a_panel(library, data, row, rows, k_len):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_what_all_rows_share_in_several_panels(library):
+    """Sets and residues of keys are made once for a panel's keys, and anew for the next ones."""
+    instructions = [(KEY_RESIDUE, 7, 2, 4), (KEY_SET, 0, 40000, 0), (NOT, 0, 0, 0), (AND, 0, 0, 0)]
+    table = np.random.default_rng(3).integers(-(2**63), 2**63, 625, dtype=np.int64).tolist()
+    for program in (assemble(instructions, [table], [1]), assemble(instructions[:1])):
+        found, expected = (
+            words(function, program, 0, 5, 3, 40000, True)
+            for function in (library.evaluate, library.evaluate_by_definition)
+        )
+        np.testing.assert_array_equal(found, expected)
+
+
 HUGE = 2**62
 
 # Each of one instruction, what is said of it, and lengths: batch, q_len, k_len.
