@@ -145,6 +145,12 @@ FA_HOST_DEVICE Vec load_floats(const BFloat16* p) {
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
 }
+#if FA_LEVEL >= 3
+// Denormals become zero, as they are to this set's products.
+FA_HOST_DEVICE void store_floats(BFloat16* p, Vec x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
+}
+#else
 FA_HOST_DEVICE void store_floats(BFloat16* p, Vec x) {
   const __m512i bits = (__m512i)x;
   const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -154,6 +160,7 @@ FA_HOST_DEVICE void store_floats(BFloat16* p, Vec x) {
   const __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), halves);
 }
+#endif
 #elif FA_LEVEL == 1
 FA_HOST_DEVICE Vec load_floats(const Float16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
