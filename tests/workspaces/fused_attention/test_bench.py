@@ -73,6 +73,10 @@ def test_work_counts_unmasked_pairs_alone():
     assert causal.flop() == 4 * 16 * 2 * 3 * 64 * 65 // 2
     assert window.flop() == 4 * 16 * 2 * 3 * (64 * 9 - 2 * (1 + 2 + 3 + 4))
     assert dense.compulsory_bytes() == 4 * 2 * 3 * 64 * 16 * 4
+    padded = cases.inputs(cases.Case(2, 3, 50, 16, "float32", "padding"), "cpu")
+    assert padded.lengths == [10, 50]
+    assert padded.flop() == 4 * 16 * 3 * 50 * (10 + 50)
+    assert padded.without_padding() == (4 * 16 * 3 * (10 * 10 + 50 * 50), 4 * 3 * (10 + 50) * 16 * 4)
 
 
 def test_table(capsys):

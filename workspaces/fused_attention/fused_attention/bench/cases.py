@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -73,6 +73,13 @@ class Inputs(NamedTuple):
         """q, k, v and the result, each once."""
         rows = self.q.numel() * 2 + self.k.numel() * 2
         return rows * self.q.element_size()
+
+    def without_padding(self) -> Tuple[int, int]:
+        """flop and compulsory_bytes of a padded batch's rows alone."""
+        lengths = self.lengths or []
+        full = sum(lengths) / (len(lengths) * self.q.shape[2])
+        flop = 4 * self.q.shape[-1] * self.q.shape[1] * sum(length * length for length in lengths)
+        return flop, int(full * self.compulsory_bytes())
 
 
 def grid(

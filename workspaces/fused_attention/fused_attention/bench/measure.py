@@ -59,7 +59,7 @@ class Grid:
                 # How many times as fast as each of the others.
                 "ratio_to": {other: medians[other] / medians[name] for other in medians if other != name},
             }
-            record.update(self._rates(case.dtype, inputs, medians[name]))
+            record.update(self._rates(case.dtype, inputs, name, medians[name]))
             records.append(record)
             if peak is not None:
                 records.append(_figure("memory", "MB", peak / 1e6, params, name))
@@ -104,14 +104,16 @@ class Grid:
             return "it would take %.0f s a call" % seconds
         return None
 
-    def _rates(self, dtype: str, inputs: cases.Inputs, milliseconds: float) -> Record:
+    def _rates(self, dtype: str, inputs: cases.Inputs, name: str, milliseconds: float) -> Record:
         """Useful work a second, and what share of the machine that is."""
-        gflops = inputs.flop() / milliseconds / 1e6
+        packed = name == "ours-packed"
+        flop, moved = inputs.without_padding() if packed else (inputs.flop(), inputs.compulsory_bytes())
+        gflops = flop / milliseconds / 1e6
         if self.roofs is None:
             return {"gflops": gflops}
         peak, bandwidth = self.roofs.peaks[dtype], max(self.roofs.bandwidths.values())
-        gbytes = inputs.compulsory_bytes() / milliseconds / 1e6
-        slope = bandwidth * inputs.flop() / inputs.compulsory_bytes()
+        gbytes = moved / milliseconds / 1e6
+        slope = bandwidth * flop / moved
         return {
             "gflops": gflops,
             "peak_share": gflops / peak,
