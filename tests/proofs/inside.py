@@ -45,7 +45,8 @@ def main():
     hopper = "with" if tools.cutlass else "without"
     print(f"built and loaded in {time.time() - started:.0f} s, {hopper} Hopper's kernel", flush=True)
     started = time.time()
-    subprocess.check_call([sys.executable, "-c", "from fused_attention import build; build.load()"])
+    # Not in the workspace, whose package would come before the one to prove.
+    subprocess.check_call([sys.executable, "-c", "from fused_attention import build; build.load()"], cwd="/")
     print(f"a second process, torch's import with it: {time.time() - started:.1f} s")
     folder = Path(build.build_folder(build.SOURCE_FOLDER, build.source_files(tools), tools))
     library = folder / (build.NAME + ".so")

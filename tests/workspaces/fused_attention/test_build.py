@@ -48,6 +48,9 @@ def test_the_folder_follows_everything_that_changes_the_result(project, tools, m
     with monkeypatch.context() as patch:
         patch.setattr(build.ninjafile, "cxx_flags", lambda tools: ["-g"])
         folders.append(folder_of(project, tools))
+    with monkeypatch.context() as patch:
+        patch.setattr(build.ninjafile.sysconfig, "get_paths", lambda: {"include": "/no headers of Python"})
+        folders.append(folder_of(project, tools))
     (project / "part.h").write_text("// a header that main.cpp may include\n")
     folders.append(folder_of(project, tools))
     (project / "part.h").rename(project / "renamed.h")

@@ -40,7 +40,10 @@ def text(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, l
 
 def flags(tools: toolchain.Toolchain) -> List[str]:
     """Every flag that changes the result, but for the folders of torch."""
-    return cxx_flags(tools) + (cuda_flags(tools) + hopper_flags(tools) if tools.cuda_home else [])
+    words = cxx_flags(tools) + (cuda_flags(tools) + hopper_flags(tools) if tools.cuda_home else [])
+    # Whoever installs Python's headers later gets what needs them.
+    headers = os.path.join(sysconfig.get_paths()["include"], "Python.h")
+    return words + ([headers] if os.path.isfile(headers) else [])
 
 
 def cxx_flags(tools: toolchain.Toolchain) -> List[str]:
