@@ -31,7 +31,7 @@ struct Panel {
   int32_t rows;      // at most 16 * granules
   int32_t granules;  // 1, 2 or 4
   int32_t chunk_begin, chunk_end;
-  int32_t key_end;   // beyond the last key of a run
+  int32_t key_end;   // beyond the last key
   bool is_listed;
   bool continues;    // goes on with rows that an earlier phase began
   bool finishes;     // nothing later adds to these rows

@@ -78,10 +78,14 @@ class Head {
     copied_ = 0;
   }
 
-  // Makes the keys [0, end) ready as a run.
+  // Makes the keys [0, end) ready.
   void prepare(int64_t end) {
     if (keys_in_place_ && values_in_place_) return;
     for (; copied_ < end; copied_ += 2) {
+      for (int64_t i = copied_ + kRowsAhead; i < copied_ + kRowsAhead + 2 && i < length_; ++i) {
+        if (!keys_in_place_) prefetch_row<0>(k_ + i * p_.k_strides.row, p_.head_dim);
+        if (!values_in_place_) prefetch_row<0>(v_ + i * p_.v_strides.row, p_.head_dim);
+      }
       const T* rows[2] = {v_ + copied_ * p_.v_strides.row,
                           copied_ + 1 < length_ ? v_ + (copied_ + 1) * p_.v_strides.row : nullptr};
       for (int64_t i = copied_; !keys_in_place_ && i < copied_ + 2 && i < length_; ++i) {
@@ -105,20 +109,21 @@ class Head {
         (values_in_place_ ? reinterpret_cast<const float*>(v_) : t_.head_values) + first / Math::kPair * value_stride_;
   }
 
+  // From where runs lie: it is nearer than the tensors.
   void use_list(const int32_t* keys, ChunkData& chunk) const {
-    for (int i = 0; i < chunk.count; i += Math::kPair) {
-      const T* rows[2] = {nullptr, nullptr};
-      for (int j = 0; j < Math::kPair; ++j) {
-        const int32_t key = keys[i + j];
-        float* out = t_.list_keys + (i + j) * words_;
-        if (key < 0) {
-          memset(out, 0, words_ * sizeof *out);
-        } else {
-          Words<Math, T>::copy(k_ + key * p_.k_strides.row, p_.head_dim, out);
-          rows[j] = v_ + key * p_.v_strides.row;
-        }
+    ChunkData all;
+    use_run(0, all);
+    for (int i = 0; i < chunk.count; ++i) {
+      float* out = t_.list_keys + i * words_;
+      if (keys[i] < 0) {
+        memset(out, 0, words_ * sizeof *out);
+      } else {
+        copy_words(all.keys + keys[i] * all.key_stride, words_, out);
       }
-      Values<Math, T>::copy(rows, p_.head_dim, width_, t_.list_values + i / Math::kPair * width_);
+    }
+    for (int i = 0; i < chunk.count; i += Math::kPair) {
+      gather_values<Math::kPair>(all.values, all.value_stride, keys + i, width_,
+                                 t_.list_values + i / Math::kPair * width_);
     }
     chunk.keys = t_.list_keys;
     chunk.values = t_.list_values;
@@ -237,6 +242,12 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
     is_first = false;
   }
 
+  // What is written at the end, and the next panel's queries, which its first product waits for.
+  for (int i = 0; panel.finishes && i < panel.rows; ++i) prefetch_row<1>(out + rows[i] * a.out_strides.row, a.head_dim);
+  if (&panel + 1 < plan.panels + plan.panel_count) {
+    const RowIndex next{*(&panel + 1), plan};
+    for (int i = 0; i < next.panel.rows; ++i) prefetch_row<0>(q + next[i] * a.q_strides.row, a.head_dim);
+  }
   keys.prepare(panel.key_end);
   for (int i = panel.chunk_begin; i < panel.chunk_end; ++i) {
     const Chunk& chunk = plan.chunks[i];

@@ -6,6 +6,20 @@
 namespace fused_attention {
 namespace FA_ISA {
 
+// Rows lie far apart, more than the processor's own prefetching follows: ask for those of a while later.
+constexpr int kRowsAhead = 16;
+
+template <int kForWriting, class T>
+FA_HOST_DEVICE void prefetch_row(const T* row, int64_t count) {
+  for (int64_t d = 0; d < count; d += 64 / sizeof(T)) __builtin_prefetch(row + d, kForWriting);
+}
+
+FA_HOST_DEVICE void copy_words(const float* words, int64_t count, float* out) {
+  int64_t w = 0;
+  for (; w + kLanes <= count; w += kLanes) store(out + w, load(words + w));
+  for (; w < count; ++w) out[w] = words[w];
+}
+
 // A row of `count` elements as floats, zero up to `width`.
 template <class T>
 FA_HOST_DEVICE void widen_row(const T* row, int64_t count, int64_t width, float* out) {
@@ -43,7 +57,13 @@ struct Words<DotMath, BFloat16> {
   static int64_t count(int64_t head_dim) { return (head_dim + 1) / 2; }
   FA_HOST_DEVICE static void copy(const BFloat16* row, int64_t head_dim, float* out) {
     if (head_dim % 2) out[head_dim / 2] = 0.0f;
-    memcpy(out, row, head_dim * sizeof *row);
+    int64_t d = 0;
+    for (; d + 2 * kLanes <= head_dim; d += 2 * kLanes) {
+      Vec words;
+      memcpy(&words, row + d, sizeof words);
+      store(out + d / 2, words);
+    }
+    if (d < head_dim) memcpy(out + d / 2, row + d, (head_dim - d) * sizeof *row);
   }
 };
 #endif
@@ -116,6 +136,32 @@ struct Values<DotMath, BFloat16> {
   }
 };
 #endif
+
+// One row of words for kPair keys, out of rows that hold kPair consecutive keys each; -1: a key of zeros.
+template <int kPair>
+FA_HOST_DEVICE void gather_values(const float* values, int64_t stride, const int32_t* keys, int64_t width, float* out) {
+  if (kPair == 1) {
+    if (keys[0] < 0) {
+      memset(out, 0, width * sizeof *out);
+    } else {
+      copy_words(values + keys[0] * stride, width, out);
+    }
+    return;
+  }
+  const float* source[2];
+  int32_t shift[2], keep[2];  // what brings a key's half into the low one, and whether there is a key
+  for (int i = 0; i < 2; ++i) {
+    source[i] = values + (keys[i] < 0 ? 0 : keys[i] / 2 * stride);
+    shift[i] = keys[i] % 2 ? 16 : 0;
+    keep[i] = keys[i] < 0 ? 0 : 0xffff;
+  }
+  using Words = uint32_t __attribute__((vector_size(FA_VECTOR_BYTES)));
+  for (int64_t d = 0; d < width; d += kLanes) {
+    const Words low = ((Words)load(source[0] + d) >> shift[0]) & static_cast<uint32_t>(keep[0]);
+    const Words high = ((Words)load(source[1] + d) >> shift[1]) & static_cast<uint32_t>(keep[1]);
+    store(out + d, (Vec)(low | (high << 16)));
+  }
+}
 
 }  // namespace FA_ISA
 }  // namespace fused_attention

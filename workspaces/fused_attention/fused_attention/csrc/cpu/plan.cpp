@@ -9,7 +9,7 @@ namespace fused_attention {
 namespace {
 
 constexpr int64_t kWord = 64;
-// Keys between two runs that are computed for nobody rather than ending the run.
+// Keys between two long runs that are computed for nobody rather than ending the run.
 constexpr int64_t kGap = 3;
 // A run shorter than this is listed unless it fills blocks: copying keys costs less than computing some for nobody.
 constexpr int64_t kShortRun = 24;
@@ -123,7 +123,9 @@ class PlanMaker {
       int64_t end_key = next_bit(panel_any_.data(), key, k_len_, false);
       int64_t next = next_bit(panel_any_.data(), end_key, k_len_, true);
       while (next < k_len_ && next - end_key <= kGap) {
-        end_key = next_bit(panel_any_.data(), next, k_len_, false);
+        const int64_t next_end = next_bit(panel_any_.data(), next, k_len_, false);
+        if (next_end - next < kGap * kGap || end_key - key < kGap * kGap) break;
+        end_key = next_end;
         next = next_bit(panel_any_.data(), end_key, k_len_, true);
       }
       const bool fits_blocks = key % 2 == 0 && (end_key - key) % multiple_ == 0;
@@ -134,6 +136,7 @@ class PlanMaker {
       }
       key = next;
     }
+    if (!listed_.empty()) panel.key_end = std::max(panel.key_end, listed_.back() + 1);
     keys += (1.0f + costs_.gather_cost / static_cast<float>(panel.granules)) * static_cast<float>(add_lists());
     panel.chunk_end = static_cast<int32_t>(plan_.chunks.size());
     plan_.panels.push_back(panel);
