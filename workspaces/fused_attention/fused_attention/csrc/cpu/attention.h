@@ -44,6 +44,7 @@ struct PlanView {
   const int32_t *keys, *rows;
   const uint16_t* words;
   int64_t panel_count;
+  float visits;  // of a key by granules of rows, on average
 };
 
 // One call: its parameters and its schedule.

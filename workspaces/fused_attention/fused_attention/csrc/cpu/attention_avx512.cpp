@@ -16,7 +16,7 @@
 namespace fused_attention {
 
 CpuKernel kernel_avx512() {
-  return {"avx512", isa_avx512::scratch_floats, isa_avx512::attend, {2, {8, 4, 2}, {1.2f, 1.05f, 1.0f}, 0.12f}};
+  return {"avx512", isa_avx512::scratch_floats, isa_avx512::attend, {2, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f}};
 }
 
 }  // namespace fused_attention

@@ -15,7 +15,7 @@
 namespace fused_attention {
 
 CpuKernel kernel_avx512_bf16() {
-  return {"avx512_bf16", isa_avx512_bf16::scratch_floats, isa_avx512_bf16::attend, {3, {8, 4, 2}, {1.2f, 1.05f, 1.0f}, 0.12f}};
+  return {"avx512_bf16", isa_avx512_bf16::scratch_floats, isa_avx512_bf16::attend, {3, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f}};
 }
 
 }  // namespace fused_attention

@@ -141,6 +141,7 @@ class PlanMaker {
     panel.chunk_end = static_cast<int32_t>(plan_.chunks.size());
     plan_.panels.push_back(panel);
     const float key_cost = costs_.key_cost[size_index(panel.granules)];
+    plan_.visits += static_cast<float>(panel.granules) * keys / static_cast<float>(k_len_);
     plan_.cost.push_back(plan_.cost.back() + panel.granules * (keys * key_cost + kGranuleCost));
   }
 

@@ -23,10 +23,11 @@ struct Plan {
   std::vector<uint16_t> words;
   std::vector<float> cost;     // [panels + 1], running sums
   bool has_phases = false;
+  float visits = 0.0f;         // of a key by granules of rows, on average
 
   PlanView view() const {
     return PlanView{panels.data(), chunks.data(), keys.data(), rows.data(), words.data(),
-                    static_cast<int64_t>(panels.size())};
+                    static_cast<int64_t>(panels.size()), visits};
   }
 };
 
