@@ -13,8 +13,8 @@ static void powers(const float* in, float* out, int64_t n) {
 
 extern "C" {
 
-void powers_5(const float* in, float* out, int64_t n) {
-  powers<5>(in, out, n);
+void powers_6(const float* in, float* out, int64_t n) {
+  powers<6>(in, out, n);
 }
 
 void powers_3(const float* in, float* out, int64_t n) {

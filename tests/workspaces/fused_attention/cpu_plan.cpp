@@ -37,8 +37,8 @@ int count(const Plan& plan, int64_t q_len, int64_t k_len, const int* multiples, 
 
 extern "C" {
 
-// words[q_len][words_for(k_len)]; with a step, `rest` is what the mask has without its residues. The panels' number, 0 where
-// the mask cannot be split, or -1.
+// words[q_len][words_for(k_len)]; with a step, `rest` is what the mask has without its residues. The panels'
+// number, or -1.
 int plan(const uint64_t* words, const uint64_t* rest, int64_t step, int64_t q_len, int64_t k_len, const int* multiples,
          int32_t* counts, float* cost) {
   const PanelCosts costs{0, {multiples[0], multiples[1], multiples[2]}, {1.2f, 1.05f, 1.0f}, 0.1f};
@@ -46,9 +46,8 @@ int plan(const uint64_t* words, const uint64_t* rest, int64_t step, int64_t q_le
   const auto rows_of = [&](const uint64_t* source) {
     return [=](int64_t row, int64_t rows, uint64_t* out) { std::copy_n(source + row * width, rows * width, out); };
   };
-  const Plan made = step ? make_split_plan(rows_of(words), rows_of(rest), step, q_len, k_len, costs)
+  const Plan made = step ? make_residue_plan(rows_of(words), rows_of(rest), step, q_len, k_len, costs)
                          : make_plan(rows_of(words), q_len, k_len, costs);
-  if (made.panels.empty()) return 0;
   *cost = made.cost.back();
   return count(made, q_len, k_len, multiples, counts);
 }

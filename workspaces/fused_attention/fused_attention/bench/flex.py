@@ -26,7 +26,6 @@ def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
     except ImportError as error:
         raise Unavailable("this torch has no flex_attention") from error
     limit = "recompile_limit" if hasattr(dynamo.config, "recompile_limit") else "cache_size_limit"
-    setattr(dynamo.config, limit, RECOMPILES)
     dynamo.reset()
     dynamo.utils.counters.clear()
     device = inputs.q.device.type
@@ -40,7 +39,9 @@ def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
     options: Dict[str, Any] = {"enable_gqa": True} if inputs.k.shape[1] != inputs.q.shape[1] else {}
     run = functools.partial(function, inputs.q, inputs.k, inputs.v, block_mask=mask, **options)
     try:
-        run()
+        # For this call alone, which is the one that compiles: the limit is every other function's, too.
+        with dynamo.config.patch(**{limit: RECOMPILES}):
+            run()
     except Exception as error:  # a compiler's, dynamo's, inductor's: they share no class
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise Unavailable("it does not compile: " + (lines[0] if lines else type(error).__name__)) from error

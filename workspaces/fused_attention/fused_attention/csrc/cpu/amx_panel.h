@@ -88,7 +88,7 @@ static bool raise_to_scores(const ChunkData& chunk, int granules, float scale, f
     }
     const Vec old = load(state.reference + g * kLanes);
     const Vec reference = maximum(peak, old);
-    const Vec change = exp2<5>(old - reference);
+    const Vec change = exp2<6>(old - reference);
     is_raised |= any_above(reference - old, 0.0f);
     store(factor + g * kLanes, change);
     store(state.reference + g * kLanes, reference);

@@ -123,7 +123,7 @@ static void weigh_scores(const float* scores, int count, const uint16_t* words, 
   for (int c = 0; c < C; ++c) {
     const Vec old = load(state.reference + c * kLanes);
     const Vec reference = maximum(load(state.peak + c * kLanes), old);
-    const Vec change = exp2<5>(old - reference);
+    const Vec change = exp2<6>(old - reference);
     store(state.reference + c * kLanes, reference);
     store(factor + c * kLanes, change);
     Vec total = Vec{};
@@ -180,7 +180,7 @@ static void raise_references(PanelBuffers& b, bool is_first) {
   for (int c = 0; c < C; ++c) {
     const Vec old = load(s.reference + c * kLanes);
     const Vec raised = maximum(load(s.peak + c * kLanes), old);
-    const Vec change = exp2<5>(old - raised);
+    const Vec change = exp2<6>(old - raised);
     store(s.reference + c * kLanes, raised);
     store(s.total + c * kLanes, load(s.total + c * kLanes) * change);
     store(factor + c * kLanes, change);

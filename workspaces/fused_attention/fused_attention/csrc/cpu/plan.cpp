@@ -41,14 +41,14 @@ class PlanMaker {
         has_by_key_(width_), any_(kMaxPanelRows / kGranule * width_), all_(any_.size()), panel_any_(width_),
         panel_all_(width_) {}
 
+  // What a group will cost, nearly.
+  float estimate_group(int rows, const uint64_t* words) { return begin_group(rows, words).cost; }
+
   // At most 64 rows whose bits are words[row][width].
   void add_group(int64_t first, int rows, bool is_listed, bool continues, bool finishes, const uint64_t* words) {
-    words_ = words;
-    rows_ = rows;
-    std::fill(has_by_key_.begin(), has_by_key_.end(), 0);
+    const int size = begin_group(rows, words).granules;
     const int granules = (rows + kGranule - 1) / kGranule;
-    for (int g = 0; g < granules; ++g) gather_granule(g);
-    const int size = cheapest_size(granules);
+    std::fill(has_by_key_.begin(), has_by_key_.end(), 0);
     for (int g = 0; g < granules; g += size) {
       Panel panel;
       panel.row = static_cast<int32_t>(first + g * kGranule);
@@ -62,6 +62,19 @@ class PlanMaker {
   }
 
  private:
+  struct PanelSize {
+    int granules;
+    float cost;
+  };
+
+  PanelSize begin_group(int rows, const uint64_t* words) {
+    words_ = words;
+    rows_ = rows;
+    const int granules = (rows + kGranule - 1) / kGranule;
+    for (int g = 0; g < granules; ++g) gather_granule(g);
+    return cheapest_size(granules);
+  }
+
   void gather_granule(int g) {
     uint64_t* any = any_.data() + g * width_;
     uint64_t* all = all_.data() + g * width_;
@@ -88,10 +101,9 @@ class PlanMaker {
     }
   }
 
-  // Granules a panel: what the keys that any of its rows sees cost in all.
-  int cheapest_size(int granules) {
-    int best = 0;
-    float best_cost = 0.0f;
+  // By what the keys that any row of a panel sees cost in all.
+  PanelSize cheapest_size(int granules) {
+    PanelSize best{0, 0.0f};
     for (int size = 4; size >= 1; size /= 2) {
       const int index = size_index(size);
       if (costs_.key_multiple[index] == 0 || (size > granules && size / 2 >= granules)) continue;
@@ -102,10 +114,7 @@ class PlanMaker {
         for (int64_t w = 0; w < width_; ++w) keys += __builtin_popcountll(panel_any_[w]);
         cost += size * (static_cast<float>(keys) * costs_.key_cost[index] + kGranuleCost);
       }
-      if (best == 0 || cost < best_cost) {
-        best = size;
-        best_cost = cost;
-      }
+      if (best.granules == 0 || cost < best.cost) best = PanelSize{size, cost};
     }
     return best;
   }
@@ -255,38 +264,68 @@ Plan make_plan(const FillRows& fill, int64_t q_len, int64_t k_len, const PanelCo
   return plan;
 }
 
-Plan make_split_plan(const FillRows& fill, const FillRows& fill_rest, int64_t step, int64_t q_len, int64_t k_len,
-                     const PanelCosts& costs) {
+Plan make_residue_plan(const FillRows& fill, const FillRows& fill_rest, int64_t step, int64_t q_len, int64_t k_len,
+                       const PanelCosts& costs) {
   const int64_t width = words_for(k_len);
-  std::vector<uint64_t> residue(q_len * width), rest(q_len * width);
-  fill(0, q_len, residue.data());
+  std::vector<uint64_t> all(q_len * width), rest(q_len * width), residue(q_len * width);
+  fill(0, q_len, all.data());
   fill_rest(0, q_len, rest.data());
-  bool has_rest = false;
-  for (int64_t i = 0; i < q_len * width; ++i) {
-    if (rest[i] & ~residue[i]) return Plan();
-    residue[i] &= ~rest[i];
-    has_rest = has_rest || rest[i];
-  }
-  Plan plan;
-  plan.has_phases = has_rest;
-  plan.cost.push_back(0.0f);
-  PlanMaker maker(k_len, costs, plan);
-  for (int64_t row = 0; has_rest && row < q_len; row += kMaxPanelRows) {
-    const int rows = static_cast<int>(std::min<int64_t>(kMaxPanelRows, q_len - row));
-    maker.add_group(row, rows, false, false, false, rest.data() + row * width);
-  }
-  std::vector<uint64_t> words(kMaxPanelRows * width);
+  bool has_rest = false, is_part = true;
+  // By rows of one residue, one after the other, so that a group's bits lie together.
+  std::vector<int32_t> rows;
   for (int64_t first = 0; first < std::min(step, q_len); ++first) {
-    for (int64_t row = first; row < q_len;) {
-      const int64_t at = static_cast<int64_t>(plan.rows.size());
-      int rows = 0;
-      for (; rows < kMaxPanelRows && row < q_len; row += step, ++rows) {
-        plan.rows.push_back(static_cast<int32_t>(row));
-        std::copy_n(residue.data() + row * width, width, words.data() + rows * width);
+    for (int64_t row = first; row < q_len; row += step) {
+      const uint64_t *whole = all.data() + row * width, *part = rest.data() + row * width;
+      uint64_t* left = residue.data() + static_cast<int64_t>(rows.size()) * width;
+      for (int64_t w = 0; w < width; ++w) {
+        left[w] = whole[w] & ~part[w];
+        is_part = is_part && (part[w] & ~whole[w]) == 0;
+        has_rest = has_rest || part[w];
       }
-      maker.add_group(at, rows, true, has_rest, true, words.data());
+      rows.push_back(static_cast<int32_t>(row));
     }
   }
+
+  Plan plan;
+  plan.cost.push_back(0.0f);
+  PlanMaker maker(k_len, costs, plan);
+  const auto each_group = [&](const auto& visit) {
+    for (int64_t row = 0; row < q_len; row += kMaxPanelRows) {
+      visit(row, static_cast<int>(std::min<int64_t>(kMaxPanelRows, q_len - row)));
+    }
+  };
+  const auto each_residue_group = [&](const auto& visit) {
+    for (int64_t at = 0; at < q_len;) {
+      const int64_t same = (q_len - 1 - rows[at]) / step + 1;  // rows of this residue from here on
+      const int count = static_cast<int>(std::min<int64_t>(kMaxPanelRows, same));
+      visit(at, count);
+      at += count;
+    }
+  };
+  float whole_cost = 0.0f, split_cost = 0.0f;
+  each_group([&](int64_t row, int count) {
+    whole_cost += maker.estimate_group(count, all.data() + row * width);
+    if (has_rest) split_cost += maker.estimate_group(count, rest.data() + row * width);
+  });
+  each_residue_group(
+      [&](int64_t at, int count) { split_cost += maker.estimate_group(count, residue.data() + at * width); });
+
+  if (!is_part || whole_cost <= split_cost) {
+    each_group([&](int64_t row, int count) {
+      maker.add_group(row, count, false, false, true, all.data() + row * width);
+    });
+    return plan;
+  }
+  plan.has_phases = has_rest;
+  plan.rows = rows;
+  if (has_rest) {
+    each_group([&](int64_t row, int count) {
+      maker.add_group(row, count, false, false, false, rest.data() + row * width);
+    });
+  }
+  each_residue_group([&](int64_t at, int count) {
+    maker.add_group(at, count, true, has_rest, true, residue.data() + at * width);
+  });
   return plan;
 }
 

@@ -4,7 +4,7 @@
 // or lists. So a key that no row of a panel sees costs nothing, whatever the mask, at a granularity of one key by 16,
 // 32 or 64 rows: whichever a count of the work finds cheapest. Where a mask has elements at a fixed distance modulo a
 // step (strided, dilated), rows of one residue make a panel, and what else the mask has is a first phase of its own;
-// see make_split_plan.
+// see make_residue_plan.
 #pragma once
 
 #include <functional>
@@ -36,10 +36,10 @@ using FillRows = std::function<void(int64_t row, int64_t rows, uint64_t* words)>
 
 Plan make_plan(const FillRows& fill, int64_t q_len, int64_t k_len, const PanelCosts& costs);
 
-// Rows of one residue modulo `step` together, after a first phase for the elements that `fill_rest` gives: a mask's
-// own without those that it has by residue. Without panels where the rest is no part of the mask.
-Plan make_split_plan(const FillRows& fill, const FillRows& fill_rest, int64_t step, int64_t q_len, int64_t k_len,
-                     const PanelCosts& costs);
+// The same for a mask with residues modulo `step`, in two phases where that is cheaper: what the mask has without its
+// residues, which `fill_rest` gives, then the remainder with rows of one residue together.
+Plan make_residue_plan(const FillRows& fill, const FillRows& fill_rest, int64_t step, int64_t q_len, int64_t k_len,
+                       const PanelCosts& costs);
 
 // The plans of one call, by batch (or sequence) and head. Those whose mask is known by its structure alone are kept.
 class Plans {

@@ -103,11 +103,11 @@ int64_t residue_step(const Structure& s) {
 Plan make_cheapest(const HeadMask& mask, const PanelCosts& costs) {
   const auto fill = [&](int64_t row, int64_t rows, uint64_t* words) { mask.fill(row, rows, true, words); };
   const auto fill_rest = [&](int64_t row, int64_t rows, uint64_t* words) { mask.fill(row, rows, false, words); };
-  Plan plan = make_plan(fill, mask.q_len, mask.k_len, costs);
   const int64_t step = residue_step(mask.params.structure);
-  if (step < 2 || step * 4 > mask.q_len || mask.q_len > kMaxSplitLength) return plan;
-  Plan split = make_split_plan(fill, fill_rest, step, mask.q_len, mask.k_len, costs);
-  return !split.panels.empty() && split.cost.back() < plan.cost.back() ? split : plan;
+  if (step < 2 || step * 4 > mask.q_len || mask.q_len > kMaxSplitLength) {
+    return make_plan(fill, mask.q_len, mask.k_len, costs);
+  }
+  return make_residue_plan(fill, fill_rest, step, mask.q_len, mask.k_len, costs);
 }
 
 template <class T>
