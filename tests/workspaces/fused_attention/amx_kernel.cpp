@@ -11,17 +11,9 @@
 #include "cpu/kernel.h"
 #include "cpu/plan.h"
 
+#include "call_numbers.h"
+
 using namespace fused_attention;
-
-namespace {
-
-Strides strides(const int64_t*& numbers) {
-  const Strides result{numbers[0], numbers[1], numbers[2]};
-  numbers += 3;
-  return result;
-}
-
-}  // namespace
 
 // tensors: q, k, v, out, mask, structure, slopes, cu_q, cu_k; null where there is none. numbers: mask kind, causal,
 // batch, heads, kv_heads, q_len, k_len, head_dim, words of the structure, then three strides each of q, k, v and out
@@ -40,22 +32,13 @@ extern "C" void attend(void** tensors, const int64_t* numbers, float scale, int 
   p.dtype = DataType::kBFloat16;
   p.mask.kind = static_cast<MaskKind>(numbers[0]);
   p.mask.causal = numbers[1] != 0;
-  p.batch = numbers[2];
-  p.heads = numbers[3];
-  p.kv_heads = numbers[4];
-  p.q_len = numbers[5];
-  p.k_len = numbers[6];
-  p.head_dim = static_cast<int>(numbers[7]);
+  numbers += 2;
+  take_lengths(numbers, p);
+  p.head_dim = static_cast<int>(numbers[0]);
   p.scale = scale;
-  numbers += 9;
-  p.q_strides = strides(numbers);
-  p.k_strides = strides(numbers);
-  p.v_strides = strides(numbers);
-  p.out_strides = strides(numbers);
-  p.mask.batch_stride = numbers[0];
-  p.mask.head_stride = numbers[1];
-  p.mask.row_stride = numbers[2];
-  p.mask.key_stride = numbers[3];
+  numbers += 2;
+  take_tensor_strides(numbers, p);
+  take_mask_strides(numbers, p.mask);
 
   const Plans plans(p, PanelCosts{-1, {32, 32, 32}, {1.2f, 1.05f, 1.0f}, 0.25f});
   const Problem problem = plans.problem(p);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda_emulation.h"
+#include "call_numbers.h"
 #include "tiles.cpp"
 
 #include "structure.cpp"
@@ -15,12 +16,6 @@ struct CallForTest {
   Call call;
   std::vector<int64_t> lists, made;
   int mode;
-
-  static Strides strides(const int64_t*& numbers) {
-    const Strides result{numbers[0], numbers[1], numbers[2]};
-    numbers += 3;
-    return result;
-  }
 
   // tensors: q, k, v, out, mask, structure, cu_q, cu_k, alibi. numbers: dtype, mask kind, causal, batch, heads,
   // kv_heads, q_len, k_len, head_dim, section, then three strides each of q, k, v and out and four of the mask.
@@ -39,23 +34,14 @@ struct CallForTest {
     p.dtype = static_cast<DataType>(numbers[0]);
     p.mask.kind = static_cast<MaskKind>(numbers[1]);
     p.mask.causal = numbers[2] != 0;
-    p.batch = numbers[3];
-    p.heads = numbers[4];
-    p.kv_heads = numbers[5];
-    p.q_len = numbers[6];
-    p.k_len = numbers[7];
-    p.head_dim = static_cast<int>(numbers[8]);
+    numbers += 3;
+    take_lengths(numbers, p);
+    p.head_dim = static_cast<int>(numbers[0]);
     p.scale = scale;
-    call.section = static_cast<int32_t>(numbers[9]);
-    numbers += 10;
-    p.q_strides = strides(numbers);
-    p.k_strides = strides(numbers);
-    p.v_strides = strides(numbers);
-    p.out_strides = strides(numbers);
-    p.mask.batch_stride = numbers[0];
-    p.mask.head_stride = numbers[1];
-    p.mask.row_stride = numbers[2];
-    p.mask.key_stride = numbers[3];
+    call.section = static_cast<int32_t>(numbers[1]);
+    numbers += 2;
+    take_tensor_strides(numbers, p);
+    take_mask_strides(numbers, p.mask);
     call.vectors = has_vectors(p);
   }
 

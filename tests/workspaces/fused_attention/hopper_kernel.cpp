@@ -1,5 +1,6 @@
 // The kernel for Hopper, its schedule and what it supports, callable from Python: compiled by g++ alone.
 #include "hopper_emulation.h"
+#include "call_numbers.h"
 
 #include "cuda/hopper/kernel.h"
 #include "cuda/hopper/plan.h"
@@ -23,12 +24,6 @@ void run(const Call<TensorMap>& call, int blocks, bool late) {
   }
 }
 
-Strides strides(const int64_t*& numbers) {
-  const Strides result{numbers[0], numbers[1], numbers[2]};
-  numbers += 3;
-  return result;
-}
-
 // tensors: q, k, v, out, cu_q, cu_k, alibi. numbers: dtype, causal, batch, heads, kv_heads, q_len, k_len, q_rows,
 // k_rows, head_dim, then three strides each of q, k, v and out.
 AttentionParams params_of(void** tensors, const int64_t* numbers, float scale) {
@@ -42,20 +37,14 @@ AttentionParams params_of(void** tensors, const int64_t* numbers, float scale) {
   p.alibi = static_cast<const float*>(tensors[6]);
   p.dtype = static_cast<DataType>(numbers[0]);
   p.mask.causal = numbers[1] != 0;
-  p.batch = numbers[2];
-  p.heads = numbers[3];
-  p.kv_heads = numbers[4];
-  p.q_len = numbers[5];
-  p.k_len = numbers[6];
-  p.q_rows = numbers[7];
-  p.k_rows = numbers[8];
-  p.head_dim = static_cast<int>(numbers[9]);
+  numbers += 2;
+  take_lengths(numbers, p);
+  p.q_rows = numbers[0];
+  p.k_rows = numbers[1];
+  p.head_dim = static_cast<int>(numbers[2]);
   p.scale = scale;
-  numbers += 10;
-  p.q_strides = strides(numbers);
-  p.k_strides = strides(numbers);
-  p.v_strides = strides(numbers);
-  p.out_strides = strides(numbers);
+  numbers += 3;
+  take_tensor_strides(numbers, p);
   return p;
 }
 
