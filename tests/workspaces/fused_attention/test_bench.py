@@ -45,6 +45,20 @@ def test_module_prints_nothing_but_json(workspace):
     assert second["correctness"] and times(found)[0]["impl"] == "ours"
 
 
+def test_an_interrupt_is_one_line(workspace):
+    code = """
+import runpy, signal
+from fused_attention import build
+signal.signal(signal.SIGINT, signal.default_int_handler)
+build.load = lambda: signal.raise_signal(signal.SIGINT)
+runpy.run_module("fused_attention.bench", run_name="__main__", alter_sys=True)
+"""
+    environment_ = {**os.environ, "PYTHONPATH": str(workspace)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment_)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.startswith("interrupted;") and len(done.stderr.splitlines()) == 1
+
+
 def test_records(capsys):
     assert bench.main(["--json", "--dtype", "float32", "bfloat16", *SMALL, "none", "causal", "padding"]) == 0
     first, second, *found = lines_of(capsys)

@@ -1,5 +1,10 @@
 import sys
 
-from .command import main
+try:
+    from .command import main
 
-sys.exit(main())
+    code = main()
+except KeyboardInterrupt:
+    print("interrupted; with --output, the same command goes on from here", file=sys.stderr)
+    code = 130
+sys.exit(code)
