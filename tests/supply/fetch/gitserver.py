@@ -16,18 +16,10 @@ class GitServer:
         self.cuts = 0
         self.cut_after = 0
         self.packs: list[int] = []  # sizes of the answers that were sent whole
-        self.answering: set[int] = set()  # threads that are at it
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.answering.add(threading.get_ident())
-                try:
-                    self.answer()
-                finally:
-                    outer.answering.discard(threading.get_ident())
-
-            def answer(self) -> None:
                 path, _, query = self.path.partition("?")
                 environ = {
                     **os.environ,
