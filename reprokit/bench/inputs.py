@@ -29,9 +29,7 @@ fi
 """
 
 
-def prepare(
-    execute: Execute, inputs: Sequence[Input], workdir: str, place: Callable[[Input], None]
-) -> dict[str, str]:
+def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Callable[[Input], None]) -> dict[str, str]:
     """Make what is missing; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
 
     `place` puts the recipe's data where an input wants it.

@@ -182,9 +182,7 @@ def roofline(measured: Measured) -> Figure:
     return figure
 
 
-_COMPARED = (
-    "In each case against the fastest of torch's SDPA (all backends), naive matmul and compiled flex_attention."
-)
+_COMPARED = "In each case against the fastest of torch's SDPA (all backends), naive matmul and compiled flex_attention."
 _ROOFS = "Work on masked pairs does not count. Short cases stay in cache, and may pass the roof of memory."
 
 

@@ -109,8 +109,7 @@ def nobody_serves(reference: str, tried: list[str]) -> SourceError:
     return SourceError(
         f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
         "",
-        _nearest(reference)
-        or "a mirror may have it: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
+        _nearest(reference) or "a mirror may have it: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
     )
 
 

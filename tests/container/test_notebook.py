@@ -38,9 +38,7 @@ def _get(url: str) -> int:
 
 
 @pytest.mark.engine
-def test_it_serves_with_a_token_on_loopback_and_ends_with_us(
-    engine, made, command, free_port, sh, processes
-):
+def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, command, free_port, sh, processes):
     container = f"reprokit-{made.recipe.name}-cpu"
     with subprocess.Popen(
         command("notebook", made.recipe.name, "-p", str(free_port)),

@@ -1,0 +1,164 @@
+"""What an engine's `save` gives, read one entry at a time as it comes.
+
+Three layouts are known: Docker's own until Engine 24 (`HEX/layer.tar`, a link where a layer repeats, `manifest.json`
+last), an OCI layout with uncompressed layers (Engine 25 and newer, which keeps `manifest.json`) or compressed ones
+(containerd stores), and podman's (`HEX.tar` with links from the old names).
+Sources: moby `image/tarexport/save.go`, containerd `images/archive/exporter.go`, containers/image
+`docker/internal/tarfile`.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+
+from reprokit.bundle.model import DOCKER_MANIFEST, INDEX, blob_path
+from reprokit.bundle.stream import Stream, members
+from reprokit.errors import EngineError
+
+_MOST_JSON = 16 << 20
+_USTAR = slice(257, 262)
+
+
+@dataclass(frozen=True)
+class SavedLayer:
+    """One layer's file in the archive; `blocks` are its uncompressed tar, and come once."""
+
+    path: str
+    blocks: Iterator[bytes]
+
+
+@dataclass(frozen=True)
+class SavedImage:
+    """An image of the archive: its names as the engine wrote them, its config, and the paths of its layers."""
+
+    names: tuple[str, ...]
+    config: bytes
+    layers: tuple[str, ...]
+
+
+class Saved:
+    """Read `layers` to the end, each with all its blocks; then `images` tells what they belong to."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._stream = Stream(blocks)
+        self._texts: dict[str, bytes] = {}
+        self._links: dict[str, str] = {}
+        self._blobs: set[str] = set()
+
+    def layers(self) -> Iterator[SavedLayer]:
+        """Raises EngineError where the archive ends early or is none."""
+        try:
+            for member in members(self._stream):
+                if member.issym() or member.islnk():
+                    folder = posixpath.dirname(member.name) if member.issym() else ""
+                    self._links[member.name] = posixpath.normpath(posixpath.join(folder, member.linkname))
+                elif member.isreg() and (layer := self._file(member.name, member.size)):
+                    yield layer
+        except (tarfile.TarError, zlib.error, zstandard.ZstdError, EOFError) as error:
+            raise _broken(str(error)) from None
+
+    def _file(self, name: str, size: int) -> SavedLayer | None:
+        body = self._stream.body(size)
+        first = next(body, b"")
+        if name.endswith(".json") or (first[:1] == b"{" and first[_USTAR] != b"ustar"):
+            if size > _MOST_JSON:
+                raise _broken(f"{name} has {size} bytes")
+            self._texts[name] = b"".join([first, *body])
+        elif name.endswith(".tar") or posixpath.dirname(name) == "blobs/sha256":
+            self._blobs.add(name)
+            return SavedLayer(name, _unpacked(first, body, size))
+        return None
+
+    def images(self) -> list[SavedImage]:
+        """Raises EngineError where a manifest, a config or a layer is missing."""
+        try:
+            if DOCKER_MANIFEST in self._texts:
+                return [self._of_docker(item) for item in json.loads(self._texts[DOCKER_MANIFEST])]
+            return list(self._of_index(self._texts[INDEX], ""))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise _broken(f"{type(error).__name__}: {error}") from None
+
+    def _of_docker(self, item: dict[str, Any]) -> SavedImage:
+        config = self._texts[self._real(item["Config"])]
+        return SavedImage(tuple(item.get("RepoTags") or ()), config, tuple(map(self._layer, item["Layers"])))
+
+    def _of_index(self, text: bytes, name: str) -> Iterator[SavedImage]:
+        for each in json.loads(text)["manifests"]:
+            annotations = each.get("annotations") or {}
+            named = annotations.get("io.containerd.image.name", name)
+            # An index also names platforms, and statements about the build, which the engine does not hold.
+            held = self._texts.get(blob_path(each["digest"]))
+            if held is None:
+                continue
+            value = json.loads(held)
+            if "manifests" in value:
+                yield from self._of_index(held, named)
+            elif all("in-toto" not in layer["mediaType"] for layer in value["layers"]):
+                layers = tuple(self._layer(blob_path(layer["digest"])) for layer in value["layers"])
+                yield SavedImage((named,), self._texts[blob_path(value["config"]["digest"])], layers)
+
+    def _real(self, path: str) -> str:
+        for _ in range(len(self._links) + 1):
+            if path not in self._links:
+                return path
+            path = self._links[path]
+        raise ValueError(f"{path} is a link to itself")
+
+    def _layer(self, path: str) -> str:
+        real = self._real(path)
+        if real not in self._blobs:
+            raise LookupError(f"{path} is missing")
+        return real
+
+
+def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The uncompressed content. Raises EOFError where it ends before its `size`."""
+    whole = _counted(first, body, size)
+    if first[:2] == b"\x1f\x8b":
+        return _decompressed(whole, lambda: zlib.decompressobj(wbits=31))
+    if first[:4] == b"\x28\xb5\x2f\xfd":
+        return _decompressed(whole, lambda: zstandard.ZstdDecompressor().decompressobj())
+    return whole
+
+
+def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
+    left = size - len(first)
+    yield first
+    for block in body:
+        left -= len(block)
+        yield block
+    if left:
+        raise EOFError("it is cut off in a layer")
+
+
+def _decompressed(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
+    """`new` makes a decompressor of one gzip member or zstd frame; several may follow each other."""
+    unpacker = new()
+    for block in blocks:
+        while block:
+            if unpacker.eof:
+                unpacker = new()
+            yield unpacker.decompress(block)
+            block = unpacker.unused_data
+    if not unpacker.eof:
+        raise EOFError("a compressed layer is cut off")
+
+
+def digest_in(path: str) -> str | None:
+    """The digest that a path of an OCI layout promises, None for another path."""
+    folder, _, name = path.rpartition("/")
+    return f"sha256:{name}" if folder == "blobs/sha256" else None
+
+
+def _broken(why: str) -> EngineError:
+    return EngineError(
+        f"the engine's archive is incomplete or damaged: {why}", hint="repeat it, or build the image anew"
+    )

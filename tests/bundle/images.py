@@ -1,0 +1,62 @@
+"""Small images for tests, made in the engine and taken out of it afterwards."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+import uuid
+from collections.abc import Mapping
+
+from reprokit.engine import Engine
+
+
+def tar_of(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o755
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def noise(size: int, seed: int) -> bytes:
+    """Half of it can be compressed."""
+    return b"".join(random.Random(seed + i).randbytes(512) + bytes(512) for i in range(size // 1024))
+
+
+class Images:
+    """Makes images `reprokit-test-bundle-RANDOM/NAME:1` and removes them in the end."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.prefix = f"reprokit-test-bundle-{uuid.uuid4().hex[:8]}"
+        self.names: list[str] = []
+
+    def base(self, name: str, files: Mapping[str, bytes], changes: list[str] | None = None) -> str:
+        """An image of one layer."""
+        self.engine.import_image(io.BytesIO(tar_of(files)), f"{self.prefix}/{name}", "1", changes or ["ENV A=b"])
+        return self._made(name)
+
+    def on(self, base: str, name: str, layers: list[Mapping[str, bytes]], lines: str = "") -> str:
+        """An image with a layer more for each mapping."""
+        context: dict[str, bytes] = {}
+        dockerfile = [f"FROM {base}"]
+        for number, files in enumerate(layers):
+            context |= {f"{number}/{path}": content for path, content in files.items()}
+            dockerfile.append(f"COPY {number} /")
+        context["Dockerfile"] = "\n".join([*dockerfile, lines]).encode()
+        for event in self.engine.build(io.BytesIO(tar_of(context)), tag=f"{self.prefix}/{name}:1", nocache=True):
+            assert "error" not in event, event
+        return self._made(name)
+
+    def _made(self, name: str) -> str:
+        full = f"{self.prefix}/{name}:1"
+        self.names.append(full)
+        return full
+
+    def close(self) -> None:
+        for name in reversed(self.names):
+            if self.engine.image(name):
+                self.engine.remove_image(name, force=True)

@@ -1,0 +1,86 @@
+"""Images out of the engine: each layer once, and as its digest says."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from reprokit.bundle.collect import collect
+from reprokit.bundle.model import Image, blob_path
+from reprokit.bundle.partial import PartialTar
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+
+pytestmark = pytest.mark.engine
+
+
+def _collected(engine: Engine, path: Path, names: list[str], **options: object) -> tuple[list[Image], dict[str, bytes]]:
+    with path.open("w+b") as file:
+        sink = PartialTar(file)
+        images = collect(engine, names, sink, **options)  # type: ignore[arg-type]
+        sink.end()
+    return images, _contents(path)
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+
+
+def test_every_layer_stands_once_and_is_what_its_digests_say(engine, two, tmp_path):
+    images, entries = _collected(engine, tmp_path / "x", list(two))
+    layers = {layer.diff_id: layer for image in images for layer in image.layers}
+    assert set(layers) == {diff_id for name in two for diff_id in engine.image(name)["RootFS"]["Layers"]}
+    assert len(entries) == len(layers) < sum(len(image.layers) for image in images)
+    for layer in layers.values():
+        blob = entries[blob_path(layer.blob.digest)]
+        assert (len(blob), f"sha256:{hashlib.sha256(blob).hexdigest()}") == (layer.blob.size, layer.blob.digest)
+        plain = zstandard.ZstdDecompressor().decompressobj().decompress(blob)
+        assert (len(plain), f"sha256:{hashlib.sha256(plain).hexdigest()}") == (layer.size, layer.diff_id)
+    for name, image in zip(two, images, strict=True):
+        described = engine.image(name)
+        assert image.name == name
+        assert image.id == described["Id"]
+        assert [layer.diff_id for layer in image.layers] == described["RootFS"]["Layers"]
+
+
+def test_layers_without_are_named_and_left_out(engine, two, base, tmp_path):
+    common = engine.image(base)["RootFS"]["Layers"][0]
+    (image,), entries = _collected(engine, tmp_path / "x", [two[1]], without={common})
+    assert [layer.blob is None for layer in image.layers] == [True] + [False] * (len(image.layers) - 1)
+    assert set(entries) == {blob_path(layer.blob.digest) for layer in image.layers[1:]}
+    assert image.layers[0].descriptor.digest == common
+
+
+def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
+    first, _ = _collected(engine, tmp_path / "x", [two[0]])
+    second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
+    assert first[0] == second[1]
+
+
+def test_what_an_earlier_attempt_finished_is_used_again(engine, two, tmp_path):
+    images, entries = _collected(engine, tmp_path / "x", [two[0]])
+    wanted = {layer.diff_id for layer in images[0].layers}
+    whole = (tmp_path / "x").read_bytes()
+    used = []
+    for cut in (len(whole) - 1500, len(whole) // 2, 700):
+        with (tmp_path / "x").open("r+b") as file:
+            file.write(whole)
+            file.truncate(cut)
+            sink = PartialTar(file, wanted)
+            used.append(sum(sink.held(diff_id) is not None for diff_id in wanted))
+            assert collect(engine, [two[0]], sink) == images
+            sink.end()
+        assert _contents(tmp_path / "x") == entries
+    assert len(wanted) > used[0] > used[1] > used[2] == 0
+
+
+def test_a_missing_image_is_named(engine, tmp_path):
+    with (tmp_path / "x").open("w+b") as file, pytest.raises(UsageError) as error:
+        collect(engine, ["reprokit/nobody:cpu"], PartialTar(file))
+    assert "reprokit/nobody:cpu" in error.value.where
+    assert "build" in error.value.hint
