@@ -37,6 +37,8 @@ VERBS = {
     "stop": "Stop containers; their files stay.",
     "rm": "Remove containers and their files.",
     "notebook": "Serve Jupyter from a recipe's container.",
+    "push": "Put the image of a recipe into a registry.",
+    "pull": "Take the image of a recipe from a registry.",
     "smoke": "Check, build and try recipes, for CI.",
     "bench": "Run a recipe's benchmarks and record the figures.",
     "store": "List, verify, free, carry what recipes take in.",

@@ -28,3 +28,9 @@ def containers(incomplete: str) -> list[str]:
         return []
     names = [n.removeprefix("/") for c in found for n in c.get("Names") or []]
     return [n for n in names if n.startswith(incomplete)]
+
+
+def published(incomplete: str) -> list[str]:
+    """Recipes after the registry that is typed already."""
+    registry, slash, begun = incomplete.rpartition("/")
+    return [f"{registry}/{name}" for name in targets(begun)] if slash else []

@@ -96,10 +96,18 @@ class Engine:
         if not separator and ":" in repository.rsplit("/", 1)[-1]:
             repository, _, tag = repository.rpartition(":")
         with _translated(SourceError, reference):
-            for event in self.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-                if "error" in event:
-                    raise SourceError(event["error"], reference)
-                yield event
+            yield from _without_error(
+                self.api.pull(repository, tag=tag or "latest", stream=True, decode=True), reference
+            )
+
+    def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
+        """Push an image to the registry in its name; yields the engine's events, one with `aux.Digest`.
+
+        Raises SourceError.
+        """
+        where = f"{repository}:{tag}"
+        with _translated(SourceError, where):
+            yield from _without_error(self.api.push(repository, tag=tag, stream=True, decode=True), where)
 
     def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
@@ -332,14 +340,33 @@ def _translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Ite
         if "is already in use by container" in words:
             raise UsageError(f"the container name {where!r} is in use", where, "choose another with --name") from None
         if "no space left on device" in words:
-            raise EngineError(words, where, "free space below the engine's root folder") from None
+            raise _no_space(words, where) from None
         raise kind(words, where) from None
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
         if isinstance(error, BrokenPipeError | KeyboardInterrupt):
             raise
+        if str(error).startswith("Credentials store error"):
+            raise SourceError(
+                "the program that keeps Docker's credentials failed",
+                where,
+                "see credsStore and credHelpers in Docker's config.json; `docker login` shows whether it works",
+            ) from None
         raise EngineError(
             f"the engine stopped answering: {_root_cause(error)}", where, "start it again and repeat the command"
         ) from None
+
+
+def _without_error(events: Iterator[dict[str, Any]], where: str) -> Iterator[dict[str, Any]]:
+    """A transfer's events. Raises SourceError for what a registry refuses, EngineError for a full disk."""
+    for event in events:
+        if "error" in event:
+            full = "no space left on device" in event["error"]
+            raise _no_space(event["error"], where) if full else SourceError(event["error"], where)
+        yield event
+
+
+def _no_space(words: str, where: str) -> EngineError:
+    return EngineError(words, where, "free space below the engine's root folder")
 
 
 def _address() -> str:

@@ -18,13 +18,21 @@ version: 0.1
 log: {{level: info, formatter: json, accesslog: {{disabled: false}}}}
 storage: {{filesystem: {{rootdirectory: {folder}/data}}}}
 http: {{addr: "{host}"}}
+{auth}
 """
+# Who may log in to a registry with credentials, and the password as bcrypt, which is all that it takes.
+USER, PASSWORD = "ana", "right"
+_HASH = "$2b$04$gfFVpZq9.QEH9lhxfbO2ouLWzI5yCW5h6iyPLrzAu6fd0FDFmkK32"
 
 
 class Registry:
-    """Serves `layer` (a tar) as the image `repository:1`, or nothing at all; `digest` is that image's."""
+    """Serves `layer` (a tar) as the image `repository:1`, or nothing at all; `digest` is that image's.
 
-    def __init__(self, engine: Engine, repository: str = "", layer: bytes = b"") -> None:
+    A `closed` one asks for the credentials of USER.
+    """
+
+    def __init__(self, engine: Engine, repository: str = "", layer: bytes = b"", closed: bool = False) -> None:
+        self._closed = closed
         self._engine, self._repository, self._layer = engine, repository, layer
         self._folder = tempfile.TemporaryDirectory()
         self.digest = ""
@@ -34,7 +42,9 @@ class Registry:
             probe.bind(("127.0.0.1", 0))
             self.host = f"127.0.0.1:{probe.getsockname()[1]}"
         folder = Path(self._folder.name)
-        (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=self.host))
+        auth = f"auth: {{htpasswd: {{realm: test, path: {folder}/users}}}}" if self._closed else ""
+        (folder / "users").write_text(f"{USER}:{_HASH}\n")
+        (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=self.host, auth=auth))
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._server = subprocess.Popen(

@@ -1,0 +1,27 @@
+"""`reprokit pull`."""
+
+from __future__ import annotations
+
+import typer
+
+from reprokit import completion
+
+
+def pull(
+    image: str = typer.Argument(..., metavar="REGISTRY/NAME[:VARIANT][@DIGEST]", autocompletion=completion.published),
+) -> None:
+    """Take the image of a recipe from a registry.
+
+    The engine pulls, with the credentials of `docker login`; of many at once on a machine one pulls and the others
+    wait. An image that is built from other inputs than the lock here is refused, except by its digest. Afterwards
+    `reprokit shell NAME` works as where it was built.
+    """
+    from reprokit.commands._shown import progress, say
+    from reprokit.engine import Engine
+    from reprokit.nodes import published, registry
+
+    wanted, target = published.of_recipe(image)
+    engine = Engine.connect()
+    with progress(f"pulling {image}") as watch:
+        moved = registry.pull(engine, wanted, target, say, watch)
+    typer.echo(f"{moved.name} is here ({moved.digest}{', ' if moved.said else ': it was already'}{moved.said})")

@@ -1,0 +1,1 @@
+"""Other machines: nodes behind ssh, and registries."""

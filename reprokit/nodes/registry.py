@@ -1,0 +1,179 @@
+"""Images to and from a registry, moved by the engine, with the credentials that Docker's own configuration names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit import paths
+from reprokit.container.fit import require_fit
+from reprokit.container.gpu import GpuRefused
+from reprokit.container.gpu_host import host_gpus
+from reprokit.engine import LABEL, Engine
+from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.image.standing import standing
+from reprokit.nodes.published import Published
+from reprokit.nodes.transfer import Transfer
+from reprokit.recipe.find import Target
+
+Say = Callable[[str], None]
+Watch = Callable[[int, int], None]
+
+# What the engine and registries say (moby's and distribution's own words), and the remedy.
+_HINTS = (
+    (r"unauthorized|denied|no basic auth|authentication required|incorrect username", "log in: docker login {host}"),
+    (
+        r"HTTP response to HTTPS client",
+        'it has no TLS: {{"insecure-registries": ["{host}"]}} in daemon.json lets it in',
+    ),
+    (r"manifest unknown|not found|name unknown|does not exist", "what is in a registry was put there: reprokit push"),
+    (
+        r"refused|no such host|timeout|no route|unreachable|EOF|no answer",
+        "the engine asks: can it reach {host}?",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """`name` is what the engine calls it now, `digest` the registry's; `said` what moved, "" where nothing had to."""
+
+    name: str
+    digest: str
+    said: str = ""
+
+
+def push(engine: Engine, wanted: Published, target: Target | None, say: Say, watch: Watch) -> Moved:
+    """Put the image of a recipe into a registry; layers that are there are not sent again.
+
+    `target` is the recipe where it is known here. Raises UsageError where the image has not been built, SourceError.
+    """
+    label = f"{wanted.recipe}:{wanted.variant}"
+    image = engine.image(f"reprokit/{label}")
+    if image is None:
+        raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
+    if target and standing(target, _labels(image)) == "other inputs":
+        say(f"this image of {label} is older than its lock: `reprokit build {label}` would build it anew")
+    transfer = Transfer(watch)
+    with _one_at_a_time(engine, f"push {wanted.named}", say), _explained(wanted), _named(engine, image["Id"], wanted):
+        for event in engine.push(wanted.repository, wanted.variant):
+            transfer.take(event)
+    if not transfer.digest:
+        raise SourceError("the registry took the image and did not tell its digest", wanted.named)
+    return Moved(wanted.named, transfer.digest, transfer.described("sent"))
+
+
+def pull(engine: Engine, wanted: Published, target: Target | None, say: Say, watch: Watch) -> Moved:
+    """Take a recipe's image from a registry under the name that reprokit knows it by.
+
+    Of many at once that want the same one pulls and the others wait; what is there already is found without a lock,
+    and, by digest, without the registry. Raises WorkFailed where it is not what was asked for, and then gives it no
+    name; SourceError.
+    """
+    with _explained(wanted):
+        digest = wanted.digest or engine.registry_digest(wanted.named)
+    name = f"{wanted.repository}@{digest}"
+    image, said = engine.image(name), ""
+    if image is None:
+        with _one_at_a_time(engine, f"pull {digest}", say), _explained(wanted):
+            image = engine.image(name)
+            if image is None:
+                said = _fetched(engine, name, watch)
+                image = engine.image(name)
+    if image is None:
+        raise WorkFailed("the engine pulled it and does not have it", name)
+    try:
+        ours = _as_asked(wanted, target, _labels(image))
+    except WorkFailed:
+        if said:  # nothing of what was refused stays
+            with suppress(ReprokitError):
+                engine.remove_image(name)
+        raise
+    engine.tag(name, *ours.split(":"))
+    if warning := _fit(_labels(image)):
+        say(warning)
+    return Moved(ours, digest, said)
+
+
+def _fetched(engine: Engine, name: str, watch: Watch) -> str:
+    transfer = Transfer(watch)
+    for event in engine.pull(name):
+        transfer.take(event)
+    return transfer.described("pulled")
+
+
+def _as_asked(wanted: Published, target: Target | None, labels: Mapping[str, str]) -> str:
+    """reprokit's name of the image. Raises WorkFailed where its labels say that it is another than was asked for.
+
+    A name in a registry says nothing of what it stands for; a digest does, and is taken even where the lock here has
+    moved on.
+    """
+    recipe, variant = labels.get(f"{LABEL}.recipe", ""), labels.get(f"{LABEL}.variant", "")
+    if not recipe or not variant:
+        raise WorkFailed("this is no image of reprokit's: it has none of its labels", wanted.repository)
+    if recipe != wanted.recipe or variant != (wanted.variant or variant):
+        raise WorkFailed(f"the registry has {recipe}:{variant} under this name", wanted.named)
+    if target and not wanted.digest and standing(target, labels) == "other inputs":
+        raise WorkFailed(
+            f"the image there is built from other inputs than the lock of {target.label} names",
+            wanted.named,
+            f"pull it by its digest to have it all the same, or `reprokit build {target.label}`",
+        )
+    return f"reprokit/{recipe}:{variant}"
+
+
+def _fit(labels: Mapping[str, str]) -> str:
+    """What `run` would say of this host's driver and GPUs."""
+    try:
+        return require_fit(labels, host_gpus()) if labels.get(f"{LABEL}.gpu") != "none" else ""
+    except GpuRefused as error:
+        return f"{error.message} ({error.where}): {error.hint}"
+
+
+def _labels(image: Mapping[str, Any]) -> dict[str, str]:
+    return (image.get("Config") or {}).get("Labels") or {}
+
+
+@contextmanager
+def _named(engine: Engine, image: str, wanted: Published) -> Iterator[None]:
+    """The registry's name for an image while it is pushed: left on, it would keep an old image from going."""
+    own = engine.image(wanted.named) is not None
+    engine.tag(image, wanted.repository, wanted.variant)
+    try:
+        yield
+    finally:
+        if not own:
+            with suppress(ReprokitError):
+                engine.remove_image(wanted.named)
+
+
+@contextmanager
+def _one_at_a_time(engine: Engine, work: str, say: Say) -> Iterator[None]:
+    """One process of this user and this engine: the folder may be shared by nodes, which pull beside each other."""
+    from filelock import FileLock, Timeout
+
+    folder = paths.home() / "locks"
+    folder.mkdir(parents=True, exist_ok=True)
+    whose = str(engine.info().get("ID", ""))
+    lock = FileLock(folder / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(f"another reprokit is at it (`{work}`): waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _explained(wanted: Published) -> Iterator[None]:
+    try:
+        yield
+    except SourceError as error:
+        hint = next((h for words, h in _HINTS if re.search(words, error.message)), "")
+        raise SourceError(error.message, error.where, error.hint or hint.format(host=wanted.host)) from None

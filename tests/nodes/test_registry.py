@@ -1,0 +1,250 @@
+"""Push to and pull from a real registry, by the command line in processes of its own."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+from reprokit.image.render import render
+from reprokit.image.sections import sections
+from reprokit.image.standing import wanted_inputs
+from reprokit.recipe.find import target
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
+from tests.image.registry import PASSWORD, USER, Registry
+
+pytestmark = pytest.mark.engine
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def name(engine: Engine) -> Iterator[str]:
+    """A recipe's name; every image that carries it is removed."""
+    name = f"reprokit-test-registry-{secrets.token_hex(4)}"
+    yield name
+    for image in engine.images([f"reprokit.recipe={name}"]):
+        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or []), image["Id"]]:
+            with contextlib.suppress(ReprokitError):
+                engine.remove_image(reference, force=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make(engine: Engine, name: str, **labels: str) -> str:
+    """The image `reprokit/NAME:cpu` with a layer of its own; its id."""
+    labels = {"recipe": name, "variant": "cpu", **labels}
+    changes = ["ENV PATH=/bin", *(f'LABEL reprokit.{key}="{value}"' for key, value in labels.items())]
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        entry = tarfile.TarInfo("data")
+        entry.size = 1 << 20
+        tar.addfile(entry, io.BytesIO(secrets.token_bytes(entry.size)))
+    layer.seek(0)
+    return engine.import_image(layer, f"reprokit/{name}", "cpu", changes)
+
+
+def forget(engine: Engine, reference: str) -> None:
+    """Remove an image and its layers from the engine."""
+    found = engine.image(reference)
+    assert found
+    for named in [*found["RepoTags"], *found["RepoDigests"]]:
+        with contextlib.suppress(ReprokitError):
+            engine.remove_image(named, force=True)
+    assert engine.image(found["Id"]) is None
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "reprokit", *args]
+
+
+@pytest.fixture
+def call(place: Path) -> Call:
+    return lambda *args: subprocess.run(command(*args), capture_output=True, text=True, check=False, timeout=120)
+
+
+def blobs(registry: Registry, name: str) -> tuple[str, str]:
+    """The paths of the image's configuration and of its only layer."""
+    kind = "application/vnd.docker.distribution.manifest.v2+json"
+    asked = urllib.request.Request(f"http://{registry.host}/v2/{name}/manifests/cpu", headers={"Accept": kind})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
+        manifest = json.load(answer)
+    config, layer = (f"/v2/{name}/blobs/{m['digest']}" for m in (manifest["config"], *manifest["layers"]))
+    return config, layer
+
+
+def test_there_and_back(engine: Engine, name: str, call: Call):
+    made = make(engine, name)
+    with Registry(engine) as registry:
+        there = f"{registry.host}/lab/{name}"
+        pushed = call("push", f"{there}:cpu")
+        assert pushed.returncode == 0, pushed.stderr
+        assert re.fullmatch(rf"{re.escape(there)}@sha256:[0-9a-f]{{64}}\n", pushed.stdout)
+        assert "1 layer sent, 0 already there" in pushed.stderr
+        assert engine.image(f"{there}:cpu") is None  # the registry's name does not stay on the engine
+        again = call("push", f"{there}:cpu")
+        assert again.stdout == pushed.stdout and "0 layers sent, 1 already there" in again.stderr
+
+        forget(engine, f"reprokit/{name}:cpu")
+        pulled = call("pull", f"{there}:cpu")
+        assert pulled.returncode == 0, pulled.stderr
+        assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is here")
+        assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+
+        asked = len(registry.asked)
+        warm = call("pull", pushed.stdout.strip())
+        assert warm.returncode == 0 and "it was already" in warm.stdout
+        assert len(registry.asked) == asked  # by digest a warm reader asks nobody
+
+
+@pytest.mark.parametrize(("by", "count"), [("digest", 8), ("name", 3)])
+def test_of_many_readers_one_fetches(engine: Engine, name: str, call: Call, by: str, count: int):
+    make(engine, name)
+    with Registry(engine) as registry:
+        digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
+        forget(engine, f"reprokit/{name}:cpu")
+        before = len(registry.asked)
+        wanted = digest if by == "digest" else f"{registry.host}/{name}:cpu"
+        readers = [
+            subprocess.Popen(command("pull", wanted), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+        ended = [(*reader.communicate(timeout=120), reader.returncode) for reader in readers]
+        assert [code for _, _, code in ended] == [0] * count, ended
+        assert sum("1 layer pulled" in out for out, _, _ in ended) == 1
+        fetched = Counter(path for path in registry.asked[before:] if "/blobs/sha256:" in path)
+        config, layer = blobs(registry, name)
+        assert fetched[layer] == 1
+        # Whoever asks for a name has the engine ask for its digest, which reads the configuration, too.
+        assert fetched[config] == (1 if by == "digest" else 1 + count)
+        assert engine.image(f"reprokit/{name}:cpu")
+
+
+def test_an_image_of_other_inputs_is_taken_by_its_digest_alone(engine: Engine, name: str, place: Path, call: Call):
+    (place / "recipes").mkdir()
+    text = f"name: {name}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\nvariants:\n"
+    (place / "recipes" / f"{name}.yaml").write_text(text + '  cpu: {base: "debian:12"}\n')
+    lock(name)
+    make(engine, name, inputs="of-yesterday")
+    with Registry(engine) as registry:
+        pushed = call("push", f"{registry.host}/{name}")
+        assert "older than its lock" in pushed.stderr and pushed.returncode == 0
+        forget(engine, f"reprokit/{name}:cpu")
+        refused = call("pull", f"{registry.host}/{name}")
+        assert refused.returncode == 1
+        assert "built from other inputs than the lock" in refused.stderr and "by its digest" in refused.stderr
+        assert not engine.images([f"reprokit.recipe={name}"])
+        assert call("pull", pushed.stdout.strip()).returncode == 0
+        assert engine.image(f"reprokit/{name}:cpu")
+
+        forget(engine, f"reprokit/{name}:cpu")
+        make(engine, name, inputs=wanted_inputs(target(name)) or "")
+        assert call("push", f"{registry.host}/{name}").returncode == 0
+        forget(engine, f"reprokit/{name}:cpu")
+        assert call("pull", f"{registry.host}/{name}").returncode == 0
+
+
+def lock(name: str) -> None:
+    """Beside the recipe, a lock of nothing but its base."""
+    found = target(name)
+    rendered = render(found)
+    variant = VariantLock(
+        reprokit="0",
+        inputs=sections(found, rendered, "x86_64"),
+        python="3.11",
+        glibc="2.36",
+        machine="x86_64",
+        base=Base(reference="debian:12", digest="sha256:" + "1" * 64),
+    )
+    write(lock_path(found.path), Lock(recipe=name, variants={"cpu": variant}))
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [({"variant": "gpu"}, "has {name}:gpu under this name"), ({"recipe": ""}, "no image of reprokit's")],
+)
+def test_another_image_under_the_name_is_refused(engine: Engine, name: str, call: Call, labels: dict, words: str):
+    make(engine, name, owner=name, **labels)
+    with Registry(engine) as registry:
+        assert call("push", f"{registry.host}/{name}:cpu").returncode == 0
+        forget(engine, f"reprokit/{name}:cpu")
+        refused = call("pull", f"{registry.host}/{name}:cpu")
+        assert refused.returncode == 1 and words.format(name=name) in refused.stderr
+        assert not engine.images([f"reprokit.owner={name}"])
+
+
+def test_the_credentials_are_dockers(
+    engine: Engine, name: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+):
+    make(engine, name)
+    with Registry(engine, closed=True) as registry:
+        there = f"{registry.host}/{name}:cpu"
+        for password in (None, "wrong"):
+            credentials(place, registry.host, password)
+            for verb in ("push", "pull"):
+                refused = call(verb, there)
+                assert refused.returncode == 4, refused
+                assert len(refused.stderr.splitlines()) == 2 and f"docker login {registry.host}" in refused.stderr
+        credentials(place, registry.host, PASSWORD)
+        assert call("push", there).returncode == 0
+        forget(engine, f"reprokit/{name}:cpu")
+        helper(place, registry.host, monkeypatch)
+        assert call("pull", there).returncode == 0
+        assert not any(PASSWORD in file.read_text(errors="replace") for file in (place / "home").rglob("*.*"))
+
+
+def credentials(place: Path, host: str, password: str | None) -> None:
+    """Docker's own configuration with this password, or none."""
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    (place / "docker").mkdir(exist_ok=True)
+    (place / "docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}} if password else {}}))
+
+
+def helper(place: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with a program that keeps the credentials."""
+    answer = json.dumps({"ServerURL": host, "Username": USER, "Secret": PASSWORD})
+    program = place / "docker-credential-test"
+    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    (place / "docker" / "config.json").write_text(json.dumps({"credHelpers": {host: "test"}}))
+
+
+@pytest.mark.parametrize("verb", ["push", "pull"])
+def test_no_registry_there(engine: Engine, name: str, verb: str, call: Call):
+    make(engine, name)
+    with Registry(engine) as registry:
+        there = f"{registry.host}/{name}:cpu"
+    done = call(verb, there)
+    assert done.returncode == 4, done
+    error, hint = done.stderr.splitlines()[-2:]
+    assert "refused" in error and hint.startswith("hint: the engine asks: can it reach 127.0.0.1:")
+
+
+def test_nothing_of_that_name(engine: Engine, name: str, call: Call):
+    with Registry(engine) as registry:
+        done = call("pull", f"{registry.host}/{name}:cpu")
+        assert done.returncode == 4 and "reprokit push" in done.stderr.splitlines()[-1]
+        unbuilt = call("push", f"{registry.host}/{name}:cpu")
+        assert unbuilt.returncode == 2 and f"reprokit build {name}:cpu" in unbuilt.stderr
