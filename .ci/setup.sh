@@ -103,6 +103,13 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         has docker-registry || packages="$packages docker-registry"
         has rootlesskit || packages="$packages rootlesskit"
         has newuidmap || packages="$packages uidmap"
+        # Tests send images to nodes of their own, each with its network, sshd and engine.
+        has ip || packages="$packages iproute2"
+        has ssh || packages="$packages openssh-client"
+        has zstd || packages="$packages zstd"
+        has csh || packages="$packages tcsh"
+        # It starts a service, which is for its owner to decide on a machine that stays; those tests are skipped there.
+        [ -z "${CI-}" ] || [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
     fi
     [ "$needs_engine" = yes ] || return 0
     if [ "$engine" = absent ] && ! has dockerd; then

@@ -1,1 +1,1 @@
-"""Other machines: nodes behind ssh, and registries."""
+"""Other machines: which there are, how they are reached, what they hold, and how images get there."""

@@ -1,4 +1,4 @@
-"""The user's configuration: mirrors from variables, from the file and from presets, each with where it comes from."""
+"""The user's configuration: nodes, and mirrors from variables, file and presets, each with where it comes from."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from reprokit import paths
 from reprokit.errors import UsageError
+from reprokit.nodes.address import Node, WrittenNodes, nodes_of
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.recipe.fields import Size
@@ -60,6 +61,7 @@ class File(_Model):
     presets: tuple[Annotated[str, AfterValidator(_preset)], ...] = ()
     mirrors: Lists = Lists()
     fetch: Fetch = Fetch()
+    nodes: WrittenNodes = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Configuration:
 
     entries: tuple[Entry, ...] = ()
     fetch: Fetch = field(default_factory=Fetch)
+    nodes: tuple[Node, ...] = ()
 
     def of(self, kind: str) -> tuple[str, ...]:
         """The mirrors of one of `KINDS`, each once."""
@@ -101,7 +104,8 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
     except ValidationError as error:
         wrong = explained(error, document, File, _PAGE)
         raise UsageError(redact(wrong.message), wrong.where, wrong.hint or _PAGE) from None
-    return Configuration((*_variables(environment), *_entries(written, document)), written.fetch)
+    entries = (*_variables(environment), *_entries(written, document))
+    return Configuration(entries, written.fetch, nodes_of(written.nodes))
 
 
 def starting_text() -> str:

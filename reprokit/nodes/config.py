@@ -1,0 +1,60 @@
+"""The nodes that the user has named: in reprokit's configuration and in ssh's."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from reprokit.nodes.address import Node, parse_node
+from reprokit.supply.mirrors import configuration
+
+_MOST_INCLUDES = 16  # ssh's own limit
+
+
+def configured() -> list[Node]:
+    """The nodes of `nodes:` in the user's configuration, in the order written there. Raises UsageError."""
+    return list(configuration.load().nodes)
+
+
+def ssh_names() -> list[str]:
+    """Hosts that the user's ssh configuration names, patterns left out. What cannot be read names none."""
+    folder = Path.home() / ".ssh"
+    return list(dict.fromkeys(_hosts(folder / "config", folder, _MOST_INCLUDES)))
+
+
+def known_names() -> list[str]:
+    """All names by which a node can be called without its address."""
+    return list(dict.fromkeys([*(node.name for node in configured()), *ssh_names()]))
+
+
+def find(text: str, jump: str = "") -> Node:
+    """A configured node by its name, else an address or a name that ssh knows. Raises UsageError.
+
+    `jump` comes before what is configured for the node.
+    """
+    for node in configured():
+        if node.name == text:
+            return Node(node.name, node.host, node.user, node.port, jump or node.jump)
+    return parse_node(text, jump=jump)
+
+
+def _hosts(file: Path, folder: Path, depth: int) -> Iterator[str]:
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            words = shlex.split(line.replace("=", " ", 1), comments=True)
+        except ValueError:
+            continue
+        keyword = words[0].lower() if words else ""
+        if keyword == "host":
+            yield from (word for word in words[1:] if not set(word) & set("*?!"))
+        elif keyword == "include" and depth:
+            for pattern in words[1:]:
+                # Relative to ~/.ssh, as ssh_config(5) has it.
+                for path in sorted(glob.glob(str(folder / Path(pattern).expanduser()))):  # noqa: PTH207
+                    yield from _hosts(Path(path), folder, depth - 1)

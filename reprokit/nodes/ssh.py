@@ -1,0 +1,191 @@
+"""Commands on a node, through the system's own ssh and the user's own configuration of it.
+
+One connection a node: a master that every command goes through. It lives as long as the pipe that this process holds,
+so that it ends by itself where this process is killed. Nothing ever asks: what would need a password fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from reprokit.errors import EngineError, SourceError
+from reprokit.nodes.address import Node
+
+CONNECT_S = 10
+_LOST = 255  # ssh's own exit code: everything but the remote command failed
+_READY = b"reprokit: connected"
+# ssh adds 17 characters to the socket's path while it makes it, and the kernel takes 107.
+_LONGEST_FOLDER = 70
+_OPTIONS = {
+    "BatchMode": "yes",
+    "ConnectTimeout": str(CONNECT_S),
+    "ServerAliveInterval": "5",
+    "ServerAliveCountMax": "3",
+    "ForwardAgent": "no",
+    "ForwardX11": "no",
+    "PermitLocalCommand": "no",
+    "RemoteCommand": "none",
+    "RequestTTY": "no",
+    "LogLevel": "ERROR",
+}
+# Engines outside of what a shell that nobody logs in to searches.
+_PATH = "PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/snap/bin; export PATH\n"
+_HINTS = (
+    ("host key verification failed", "log in once with `ssh` and see that the host's key is right"),
+    ("permission denied", "reprokit never asks for passwords: let `ssh` log in by key (ssh-copy-id, ssh-agent)"),
+    ("could not resolve", "is the name right? `ssh -G NAME` shows what ssh makes of it"),
+    ("", "is it on, and does `ssh` reach it?"),
+)
+
+
+class Connection:
+    """A connection to a node. Use as a context manager; methods may be called from several threads.
+
+    Raises SourceError naming the node where it cannot be reached within `patience_s` seconds.
+    """
+
+    def __init__(self, node: Node, patience_s: float = 2 * CONNECT_S) -> None:
+        self.node = node
+        folder = tempfile.gettempdir()
+        self._folder = tempfile.mkdtemp(prefix="rk-", dir=folder if len(folder) < _LONGEST_FOLDER else "/tmp")
+        try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+            self._master = self._start_master()
+            self._wait(patience_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def control(self) -> list[str]:
+        """What makes an `ssh` of the caller's go through this connection; the destination is the last word."""
+        return ["ssh", "-S", str(Path(self._folder) / "c"), *_arguments(self.node)]
+
+    def command(self, script: str) -> list[str]:
+        """The arguments that run a POSIX sh script on the node."""
+        return [*self.control, _line(_PATH + script)]
+
+    def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
+        """Run a script to its end. Its exit code is for the caller to look at; texts are decoded leniently.
+
+        Raises SourceError where the connection breaks or `limit_s` seconds pass.
+        """
+        process = self.popen(script)
+        try:
+            out, err = process.communicate(stdin, limit_s)
+        except subprocess.TimeoutExpired:
+            raise self.lost(f"no answer within {limit_s:g} s") from None
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        if process.returncode == _LOST:
+            raise self.lost(last_line(err))
+        words = (out.decode(errors="replace"), err.decode(errors="replace"))
+        return subprocess.CompletedProcess(script, process.returncode, *words)
+
+    def popen(self, script: str) -> subprocess.Popen[bytes]:
+        """Start a script with pipes for its three streams. An exit code of 255 means that the connection broke."""
+        return _start(self.command(script), subprocess.PIPE)
+
+    def lost(self, why: str) -> SourceError:
+        """The error of a connection that broke."""
+        why = re.sub(r"^ssh: ", "", why) or "the connection broke"
+        hint = next(hint for sign, hint in _HINTS if sign in why.lower())
+        return SourceError(why, self.node.name, hint)
+
+    @property
+    def alive(self) -> bool:
+        return self._master.poll() is None
+
+    def close(self) -> None:
+        """End the connection, with all commands that still run in it."""
+        master = getattr(self, "_master", None)
+        if master is not None and master.poll() is None:
+            master.terminate()
+            try:
+                master.wait(2)
+            except subprocess.TimeoutExpired:
+                master.kill()
+                master.wait()
+        for stream in (getattr(master, "stdin", None), getattr(master, "stdout", None), getattr(self, "_errors", None)):
+            if stream is not None:
+                stream.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start_master(self) -> subprocess.Popen[bytes]:
+        # The remote command holds the connection until our end of its input is closed.
+        hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
+        options = ["-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes"]
+        ssh, *rest = self.control
+        return _start([ssh, *options, *rest, hold], self._errors)
+
+    def _wait(self, patience_s: float) -> None:
+        """Until the master is ready. What login scripts print before that is passed over."""
+        deadline, said = time.monotonic() + patience_s, b""
+        out = self._master.stdout
+        assert out is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(out, selectors.EVENT_READ)
+            while _READY not in said:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise self.lost(f"no login within {patience_s:g} s")
+                block = os.read(out.fileno(), 1 << 16)
+                if not block:
+                    self._master.wait()
+                    self._errors.seek(0)
+                    raise self.lost(last_line(self._errors.read()) or last_line(said))
+                said += block
+
+
+def _start(command: list[str], stderr: object) -> subprocess.Popen[bytes]:
+    # Without a terminal the ssh of a jump host, which does not hear of BatchMode, cannot ask either; and Ctrl-C comes
+    # to this process alone, which ends its connections in order.
+    environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
+    environment.pop("SSH_ASKPASS", None)
+    pipe = subprocess.PIPE
+    try:
+        return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
+            command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment, start_new_session=True
+        )
+    except FileNotFoundError:
+        raise EngineError("there is no ssh on this machine", hint="install the OpenSSH client") from None
+
+
+def _arguments(node: Node) -> list[str]:
+    options = [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
+    if node.user:
+        options += ["-l", node.user]
+    if node.port:
+        options += ["-p", str(node.port)]
+    if node.jump:
+        options += ["-J", node.jump]
+    return ["-T", *options, "--", node.host]
+
+
+def _line(script: str) -> str:
+    """One line that has sh run a script, whatever the user's login shell: csh and fish differ inside quotes."""
+    spelled = re.sub(r"[\\'!%\n\t]", lambda found: f"\\0{ord(found[0]):03o}", script)
+    return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{spelled}'"
+
+
+def last_line(output: bytes) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if line), "")

@@ -1,0 +1,75 @@
+"""Nodes as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.nodes import config
+from reprokit.nodes.address import Node, parse_node
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("me@lab", Node("me@lab", "lab", "me")),
+        ("me@10.0.0.3:2222", Node("me@10.0.0.3:2222", "10.0.0.3", "me", 2222)),
+        ("lab1", Node("lab1", "lab1")),
+        ("me@[fe80::1%eth0]:22", Node("me@[fe80::1%eth0]:22", "fe80::1%eth0", "me", 22)),
+        ("CORP\\a b@c@lab", Node("CORP\\a b@c@lab", "lab", "CORP\\a b@c")),
+    ],
+)
+def test_addresses(text, expected):
+    assert parse_node(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "-oProxyCommand=x", "me@-oX", "me@", "me@lab:x", "me@lab:70000", "lab\n", "a b"])
+def test_what_is_no_address(text):
+    with pytest.raises(UsageError):
+        parse_node(text)
+
+
+def test_jumps_are_addresses_too():
+    assert parse_node("me@lab", jump="a@b:1,c").jump == "a@b:1,c"
+    with pytest.raises(UsageError, match="-oX"):
+        parse_node("me@lab", jump="a@b,-oX")
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Writes the user's configuration."""
+    file = tmp_path / "config.yaml"
+    monkeypatch.setenv("REPROKIT_CONFIG", str(file))
+    return file.write_text
+
+
+def test_the_configuration_names_nodes(written):
+    written("nodes:\n  lab1:\n  lab2: me@x:22\n  lab3: {address: me@y, jump: gate}\n")
+    assert config.configured() == [
+        Node("lab1", "lab1"),
+        Node("lab2", "x", "me", 22),
+        Node("lab3", "y", "me", 0, "gate"),
+    ]
+    assert config.find("lab3", jump="other") == Node("lab3", "y", "me", 0, "other")
+    assert config.find("me@z") == Node("me@z", "z", "me")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("nodes: {a: {adress: x}}", "adress"), ("nodes: {a: '-oX'}", "'-oX'"), ("nodes: [a]", "nodes")]
+)
+def test_errors_of_the_configuration_name_the_file(written, tmp_path, text, said):
+    written(text)
+    with pytest.raises(UsageError, match=said) as error:
+        config.configured()
+    assert error.value.where == f"{tmp_path / 'config.yaml'}:1"
+
+
+def test_names_of_the_ssh_configuration(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    ssh = tmp_path / ".ssh"
+    (ssh / "more").mkdir(parents=True)
+    (ssh / "config").write_text(
+        'Include more/*\nHost lab1 "lab 2" # a comment\n  User me\nhost=lab3\nHost *.org !x\nInclude config\n'
+    )
+    (ssh / "more" / "one").write_text("Host lab4\n")
+    assert config.ssh_names() == ["lab4", "lab1", "lab 2", "lab3"]

@@ -1,0 +1,112 @@
+"""Connections to nodes, for real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import EngineError, SourceError
+from reprokit.nodes.config import find
+from reprokit.nodes.inventory import Inventory, inventory
+from reprokit.nodes.ssh import Connection
+
+from .cluster import wait_for
+
+pytestmark = pytest.mark.engine
+AWKWARD = 'it\'s "100%" a\\tb !x $HOME `id` ü\n  second line\t*'
+
+
+def test_a_script_is_run_as_it_is(nodes):
+    with Connection(find(nodes["node1"].login)) as connection:
+        script = f"cat <<'END'\n{AWKWARD}\nEND\ncat; echo wrong >&2; exit 7"
+        answer = connection.run(script, b"and input\n")
+    assert (answer.stdout, answer.stderr, answer.returncode) == (f"{AWKWARD}\nand input\n", "wrong\n", 7)
+
+
+@pytest.mark.skipif(not shutil.which("csh") and not os.environ.get("CI"), reason="no csh here")
+def test_another_login_shell_hands_a_script_on(nodes):
+    """The line that ssh gives to a login shell, read by one that quotes unlike sh."""
+    with Connection(find(nodes["node1"].login)) as connection:
+        line = connection.command(f"cat <<'END'\n{AWKWARD}\nEND\n")[-1]
+    assert subprocess.run(["csh", "-c", line], capture_output=True, text=True, check=True).stdout == f"{AWKWARD}\n"
+
+
+def test_behind_a_jump_host(nodes):
+    with Connection(find(nodes["hidden"].login, jump=nodes["gate"].login)) as connection:
+        assert inventory(connection).storage
+
+
+def test_names_of_the_ssh_configuration_reach_a_node(nodes):
+    file = Path(os.environ["HOME"]) / ".ssh" / "config"
+    before = file.read_text()
+    hidden, gate = nodes["hidden"].address, nodes["gate"].login
+    file.write_text(f"{before}Host far\n  HostName {hidden}\n  User root\n  ProxyJump {gate}\n  RemoteCommand id\n")
+    try:
+        with Connection(find("far")) as connection:
+            assert connection.run("echo here").stdout == "here\n"
+    finally:
+        file.write_text(before)
+
+
+def test_unreachable_nodes_say_why(nodes):
+    start = time.monotonic()
+    for text, said in [
+        (nodes.down, "route|unreachable|timed out"),
+        (f"nobody@{nodes['node1'].address}", "Permission denied"),
+        (f"{nodes['node1'].login}:23", "refused"),
+        ("root@nowhere.invalid", "resolve"),
+    ]:
+        with pytest.raises(SourceError, match=said) as error:
+            Connection(find(text))
+        assert error.value.where == text
+        assert error.value.hint
+    assert time.monotonic() - start < 25
+
+
+def test_an_unknown_host_key_is_refused(nodes):
+    (nodes.folder / "known_hosts").rename(nodes.folder / "aside")
+    try:
+        with pytest.raises(SourceError, match="Host key verification failed"):
+            Connection(find(nodes["node1"].login))
+    finally:
+        (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
+
+
+def test_a_node_without_an_engine_says_so(nodes):
+    with Connection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):
+        inventory(connection)
+
+
+def test_an_inventory_can_be_kept(nodes):
+    nodes["node1"].engine().import_image(iter([b"\0" * 10240]), "kept", "1", ["LABEL reprokit.recipe=r other=x"])
+    with Connection(find(nodes["node1"].login)) as connection:
+        found = inventory(connection)
+    assert Inventory.model_validate_json(found.model_dump_json()) == found
+    image = next(i for i in found.images if "kept:1" in i.tags)
+    assert image.labels == {"reprokit.recipe": "r"}
+    assert image.id == (nodes["node1"].engine().image("kept:1") or {})["Id"]
+    assert found.held([*image.layers, "sha256:other"]) == 1
+    assert found.held(["sha256:other", *image.layers]) == 0
+    nodes["node1"].engine().remove_image("kept:1")
+
+
+def test_nothing_stays_of_a_killed_process(nodes):
+    machine = nodes["node3"]
+    program = (
+        "import time\nfrom reprokit.nodes.config import find\nfrom reprokit.nodes.ssh import Connection\n"
+        f"there = Connection(find({machine.login!r}))\nthere.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        wait_for(lambda: machine.pids("98765"), 30)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_for(lambda: not machine.pids("root@notty"), 30)
