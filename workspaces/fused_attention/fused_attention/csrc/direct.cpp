@@ -114,9 +114,10 @@ class Reader {
 // Whether the dispatcher would go straight to the CPU kernel: no mode, trace, transform, autocast, profiler or device
 // of another kind has a part in the call.
 bool goes_to_the_cpu(c10::DispatchKeySet keys) {
-  constexpr c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU,
-                                       c10::DispatchKey::ADInplaceOrView, c10::DispatchKey::BackendSelect});
-  const auto local = c10::impl::tls_local_dispatch_key_set();
+  // None const: torch 2.6 and before cannot read the bits of a set that is.
+  c10::DispatchKeySet plain({c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
+                             c10::DispatchKey::BackendSelect});
+  auto local = c10::impl::tls_local_dispatch_key_set();
   const uint64_t seen = (keys.raw_repr() | local.included_.raw_repr()) & ~local.excluded_.raw_repr();
   return !(seen & ~plain.raw_repr()) && !at::impl::torch_function_mode_enabled() && !at::hasCallbacks();
 }

@@ -17,9 +17,14 @@ namespace FA_ISA {
 // Scores wait in memory until a chunk's maximum is known.
 constexpr float kHeadroom = 6.0f;
 
+// Keys after which a sum of floats begins anew, to be added to what is there: short sums lose less. So long that the
+// additions cost little, and a multiple of every kernel's blocks.
+constexpr int kSumKeys = 96;
+
 struct RowState {
   alignas(64) float reference[kMaxPanelRows];  // in units of log2
   alignas(64) float total[kMaxPanelRows];      // of weights
+  alignas(64) float part[kMaxPanelRows];       // of weights whose products are not in the output yet
   alignas(64) float peak[kMaxPanelRows];       // of the scores that were too large
 
   void reset() {
@@ -27,6 +32,7 @@ struct RowState {
       // Not -inf: a score of -inf must come out as a weight of zero, and inf - inf is NaN.
       reference[i] = -FLT_MAX;
       total[i] = 0.0f;
+      part[i] = 0.0f;
     }
   }
 };
@@ -64,7 +70,8 @@ static bool weigh_block(const float* keys, int64_t key_stride, const float* quer
     for (int c = 0; c < C; ++c) {
       // A row that has added nothing yet is raised here: it has nothing to rescale.
       const Vec raised = maximum(peak[c], reference[c]);
-      reference[c] = load(state.total + c * kLanes) == Vec{} ? raised : reference[c];
+      const Vec total = load(state.total + c * kLanes) + load(state.part + c * kLanes);
+      reference[c] = total == Vec{} ? raised : reference[c];
       store(state.reference + c * kLanes, reference[c]);
       store(state.peak + c * kLanes, peak[c]);
       exceeds |= any_above(peak[c] - reference[c], kHeadroom);
@@ -83,7 +90,7 @@ static bool weigh_block(const float* keys, int64_t key_stride, const float* quer
       total += weight;
       store(weights + (i * C + c) * kLanes, weight);
     }
-    store(state.total + c * kLanes, load(state.total + c * kLanes) + total);
+    store(state.part + c * kLanes, load(state.part + c * kLanes) + total);
   }
   return true;
 }
@@ -170,6 +177,10 @@ static void flush(const ChunkData& chunk, int from, int to, const float* factor,
                         chunk.values + from / Math::kPair * chunk.value_stride, chunk.value_stride, b.width,
                         (to - from) / Math::kPair, Output{b.out, b.width, factor, *is_first});
   *is_first = false;
+  for (int i = 0; Math::kPair == 1 && i < kPitch; i += kLanes) {
+    store(b.state.total + i, load(b.state.total + i) + load(b.state.part + i));
+    store(b.state.part + i, Vec{});
+  }
 }
 
 // Raises references to the scores that were too large, and rescales what was summed under the old ones.
@@ -231,11 +242,11 @@ static void attend_chunk(const ChunkData& chunk, int64_t steps, float scale, Pan
       return is_done ? decltype(rows)::value : 0;
     });
     key += done;
-    if (done == 0) {
+    if (done == 0 || key - flushed >= kSumKeys) {
       flush<Math, C>(chunk, flushed, key, nullptr, b, is_first);
       flushed = key;
-      raise_references<C>(b, *is_first);
     }
+    if (done == 0) raise_references<C>(b, *is_first);
   }
   flush<Math, C>(chunk, flushed, chunk.count, nullptr, b, is_first);
 }
