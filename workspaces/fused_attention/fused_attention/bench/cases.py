@@ -28,7 +28,6 @@ MASKS = (
     "prefix",
     "documents",
 )
-BIGBIRD_BLOCK = 64
 FULL = 0.6  # of a padded batch, on average
 
 # mask_mod of flex_attention: whether (batch, head, row, key) are attended to.
@@ -162,6 +161,17 @@ def step_of(seq: int) -> int:
     return max(1, math.isqrt(seq) if hasattr(math, "isqrt") else int(math.sqrt(seq)))
 
 
+def bigbird_block_of(seq: int) -> int:
+    """The largest power of two, at most 64, at which the model of Hugging Face does not fall back to full attention.
+
+    That takes more than 5 + 2 * 3 blocks: transformers, modeling_big_bird.py, `max_tokens_to_attend`.
+    """
+    block = 64
+    while block > 1 and 11 * block >= seq:
+        block //= 2
+    return block
+
+
 def mask_of(name: str, batch: int, seq: int) -> "masks.Mask":
     """The mask of a name in MASKS, "none" and "causal" aside."""
     window, step = window_of(seq), step_of(seq)
@@ -176,7 +186,7 @@ def mask_of(name: str, batch: int, seq: int) -> "masks.Mask":
     if name == "longformer":
         return masks.Longformer(2 * window, global_tokens_of(seq))
     if name == "bigbird":
-        return masks.BigBird(BIGBIRD_BLOCK)
+        return masks.BigBird(bigbird_block_of(seq))
     if name == "padding":
         return masks.Padding(padding_lengths(batch, seq))
     if name == "prefix":
@@ -210,9 +220,9 @@ def rule_of(name: str, batch: int, seq: int, device: str) -> Rule:
         return lambda b, h, i, j: owner[i] == owner[j]
     if name == "bigbird":
         # Random blocks have no formula; one element of each block tells of all.
-        table = mask_of(name, batch, seq).elements(seq, seq)[0, 0, ::BIGBIRD_BLOCK, ::BIGBIRD_BLOCK].contiguous()
-        table = table.to(device)
-        return lambda b, h, i, j: table[i // BIGBIRD_BLOCK, j // BIGBIRD_BLOCK]
+        block = bigbird_block_of(seq)
+        table = mask_of(name, batch, seq).elements(seq, seq)[0, 0, ::block, ::block].contiguous().to(device)
+        return lambda b, h, i, j: table[i // block, j // block]
     raise ValueError("%r is none of %s" % (name, ", ".join(MASKS)))
 
 
