@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from reprokit.bundle.foretell import Foretold
 from reprokit.bundle.model import Descriptor, Image, Layer
-from reprokit.bundle.pack import Packed, pack
-from reprokit.bundle.saved import Saved, SavedImage, digest_in
+from reprokit.bundle.pack import Packed, Write, pack, weigh
+from reprokit.bundle.saved import Saved, SavedImage, SavedLayer
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 
 Watch = Callable[[int, int], None]
+Pack = Callable[[Iterator[bytes], Write], Packed]
+Edit = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 class Blob(Protocol):
@@ -31,86 +34,103 @@ class Sink(Protocol):
     def begin(self) -> Blob: ...
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """An image as the engine describes it: `size` in bytes, `layers` are diff ids from the base up."""
+
+    name: str
+    id: str
+    size: int
+    layers: tuple[str, ...]
+    labels: Mapping[str, str]
+
+
 def collect(
     engine: Engine,
     references: Sequence[str],
     sink: Sink,
     without: Collection[str] = frozenset(),
     watch: Watch = lambda done, total: None,
+    packing: Pack = pack,
+    edits: Mapping[str, Edit] | None = None,
 ) -> list[Image]:
     """The images of these names, in their order, out of one `save`.
 
     Layers whose diff ids are in `without` are left out. `watch` is told uncompressed bytes, done and about in all.
-    Raises UsageError where an image is missing, EngineError where the engine gives less than it says it has; whatever
-    the sink raises.
+    `edits` change layers, named by the diff id that they have in the engine. Raises UsageError where an image is
+    missing, EngineError where the engine gives less than it says it has; whatever the sink raises.
     """
-    wanted = [_wanted(engine, reference) for reference in references]
-    taking = _Taking(sink, frozenset(without), watch, sum({each.id: each.size for each in wanted}.values()))
-    known = {diff_id for each in wanted for diff_id in each.layers}
+    wanted = [described(engine, reference) for reference in references]
+    foretold = Foretold([each.layers for each in wanted])
+    total = sum({each.id: each.size for each in wanted}.values())
+    taking = _Taking(sink, frozenset(without), watch, total, packing, edits or {})
     with contextlib.closing(engine.save_all([each.name for each in wanted])) as blocks:
         saved = Saved(blocks)
         for layer in saved.layers():
-            promised = digest_in(layer.path)
-            taking.take(layer.path, layer.blocks, promised if promised in known else None)
+            taking.take(layer, foretold.diff_id(layer.path, saved.texts))
         images = saved.images()
-    return [_image(each, images, taking.layers) for each in wanted]
+    if unknown := (edits or {}).keys() - taking.original.values():
+        raise EngineError(f"the engine's archive does not tell which layer is {', '.join(unknown)}")
+    return [_image(each, images, taking) for each in wanted]
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    name: str
-    id: str
-    size: int
-    layers: tuple[str, ...]
-
-
-def _wanted(engine: Engine, reference: str) -> _Wanted:
-    described = engine.image(reference)
-    if described is None:
+def described(engine: Engine, reference: str) -> Wanted:
+    """The engine's image of that name. Raises UsageError where there is none, or it has no name to be loaded under."""
+    found = engine.image(reference)
+    if found is None:
         raise UsageError("the engine has no image of this name", reference, "`reprokit build` makes a recipe's image")
-    layers = (described.get("RootFS") or {}).get("Layers") or ()
-    tags = described.get("RepoTags") or []
+    tags = found.get("RepoTags") or []
     asked = reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"
     named = [tag for tag in tags if _plain(tag) == _plain(asked)] or tags
     if not named:
         raise UsageError("the image has no name to load it under", reference, "give it one with `docker tag`")
-    return _Wanted(_plain(named[0]), described["Id"], described.get("Size", 0), tuple(layers))
+    layers = (found.get("RootFS") or {}).get("Layers") or ()
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    return Wanted(_plain(named[0]), found["Id"], found.get("Size", 0), tuple(layers), labels)
 
 
 @dataclass
 class _Taking:
+    """`layers` are those that came, by their path; `original` their diff ids in the engine."""
+
     sink: Sink
     without: frozenset[str]
     watch: Watch
     total: int
+    packing: Pack
+    edits: Mapping[str, Edit]
     done: int = 0
     layers: dict[str, Layer] = field(default_factory=dict)
+    original: dict[str, str] = field(default_factory=dict)
 
-    def take(self, path: str, blocks: Iterator[bytes], promised: str | None) -> None:
-        """`promised` is the layer's diff id where the archive tells it before its content."""
-        if promised and (promised in self.without or self.sink.held(promised)):
-            packed = pack(self._watched(blocks), None)
-            if packed.diff_id != promised:
-                raise EngineError("the engine's layer is damaged", promised, "build the image anew")
-            self._note(path, packed, self.sink.held(promised))
-            return
+    def take(self, layer: SavedLayer, foretold: str | None) -> None:
+        blocks = self._watched(layer.blocks)
+        if edit := self.edits.get(foretold or ""):
+            packed, blob = self._pack(edit(blocks))
+            self.original[layer.path] = foretold or ""
+        elif foretold and (foretold in self.without or self.sink.held(foretold)):
+            packed, blob = weigh(blocks), self.sink.held(foretold)
+            if packed.diff_id != foretold:
+                raise EngineError("the engine's layer is damaged", foretold, "build the image anew")
+        else:
+            packed, blob = self._pack(blocks)
+        self.layers[layer.path] = Layer(packed.diff_id, packed.size, None if packed.diff_id in self.without else blob)
+        self.original.setdefault(layer.path, packed.diff_id)
+
+    def _pack(self, blocks: Iterator[bytes]) -> tuple[Packed, Descriptor | None]:
         blob = self.sink.begin()
         try:
-            packed = pack(self._watched(blocks), blob.write)
+            packed = self.packing(blocks, blob.write)
         except BaseException:
             blob.drop()
             raise
         held = self.sink.held(packed.diff_id)
         if held or packed.diff_id in self.without:
             blob.drop()
-        else:
-            assert packed.blob
-            blob.keep(packed.diff_id, packed.blob)
-            held = packed.blob
-        self._note(path, packed, held)
-
-    def _note(self, path: str, packed: Packed, blob: Descriptor | None) -> None:
-        self.layers[path] = Layer(packed.diff_id, packed.size, None if packed.diff_id in self.without else blob)
+            return packed, held
+        assert packed.blob
+        blob.keep(packed.diff_id, packed.blob)
+        return packed, packed.blob
 
     def _watched(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -119,18 +139,14 @@ class _Taking:
             self.watch(self.done, max(self.total, self.done))
 
 
-def _image(wanted: _Wanted, images: Sequence[SavedImage], layers: dict[str, Layer]) -> Image:
+def _image(wanted: Wanted, images: Sequence[SavedImage], taking: _Taking) -> Image:
     for image in images:
-        found = tuple(layers[path] for path in image.layers)
-        if tuple(layer.diff_id for layer in found) == wanted.layers and _is(wanted, image):
-            return Image(wanted.name, image.config, found)
+        there = tuple(taking.original[path] for path in image.layers)
+        if there == wanted.layers and wanted.name in map(_plain, image.names):
+            return Image(wanted.name, image.config, tuple(taking.layers[path] for path in image.layers))
     raise EngineError(
         "the engine's archive does not hold the image that the engine describes", wanted.name, "build the image anew"
     )
-
-
-def _is(wanted: _Wanted, image: SavedImage) -> bool:
-    return _plain(wanted.name) in map(_plain, image.names)
 
 
 def _plain(name: str) -> str:

@@ -49,7 +49,7 @@ class Saved:
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._stream = Stream(blocks)
-        self._texts: dict[str, bytes] = {}
+        self.texts: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._blobs: set[str] = set()
 
@@ -71,7 +71,7 @@ class Saved:
         if name.endswith(".json") or (first[:1] == b"{" and first[_USTAR] != b"ustar"):
             if size > _MOST_JSON:
                 raise _broken(f"{name} has {size} bytes")
-            self._texts[name] = b"".join([first, *body])
+            self.texts[name] = b"".join([first, *body])
         elif name.endswith(".tar") or posixpath.dirname(name) == "blobs/sha256":
             self._blobs.add(name)
             return SavedLayer(name, _unpacked(first, body, size))
@@ -80,14 +80,14 @@ class Saved:
     def images(self) -> list[SavedImage]:
         """Raises EngineError where a manifest, a config or a layer is missing."""
         try:
-            if DOCKER_MANIFEST in self._texts:
-                return [self._of_docker(item) for item in json.loads(self._texts[DOCKER_MANIFEST])]
-            return list(self._of_index(self._texts[INDEX], ""))
+            if DOCKER_MANIFEST in self.texts:
+                return [self._of_docker(item) for item in json.loads(self.texts[DOCKER_MANIFEST])]
+            return list(self._of_index(self.texts[INDEX], ""))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise _broken(f"{type(error).__name__}: {error}") from None
 
     def _of_docker(self, item: dict[str, Any]) -> SavedImage:
-        config = self._texts[self._real(item["Config"])]
+        config = self.texts[self._real(item["Config"])]
         return SavedImage(tuple(item.get("RepoTags") or ()), config, tuple(map(self._layer, item["Layers"])))
 
     def _of_index(self, text: bytes, name: str) -> Iterator[SavedImage]:
@@ -95,7 +95,7 @@ class Saved:
             annotations = each.get("annotations") or {}
             named = annotations.get("io.containerd.image.name", name)
             # An index also names platforms, and statements about the build, which the engine does not hold.
-            held = self._texts.get(blob_path(each["digest"]))
+            held = self.texts.get(blob_path(each["digest"]))
             if held is None:
                 continue
             value = json.loads(held)
@@ -103,7 +103,7 @@ class Saved:
                 yield from self._of_index(held, named)
             elif all("in-toto" not in layer["mediaType"] for layer in value["layers"]):
                 layers = tuple(self._layer(blob_path(layer["digest"])) for layer in value["layers"])
-                yield SavedImage((named,), self._texts[blob_path(value["config"]["digest"])], layers)
+                yield SavedImage((named,), self.texts[blob_path(value["config"]["digest"])], layers)
 
     def _real(self, path: str) -> str:
         for _ in range(len(self._links) + 1):
@@ -150,12 +150,6 @@ def _decompressed(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[b
             block = unpacker.unused_data
     if not unpacker.eof:
         raise EOFError("a compressed layer is cut off")
-
-
-def digest_in(path: str) -> str | None:
-    """The digest that a path of an OCI layout promises, None for another path."""
-    folder, _, name = path.rpartition("/")
-    return f"sha256:{name}" if folder == "blobs/sha256" else None
 
 
 def _broken(why: str) -> EngineError:
