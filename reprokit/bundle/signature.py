@@ -1,0 +1,99 @@
+"""A bundle signed with the user's ssh key, and that signature checked: `ssh-keygen -Y` of OpenSSH 8.1 and newer.
+
+What is signed are the digests of `index.json` and `reprokit.json`, through which every other byte of a bundle is named.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.bundle.model import INDEX, METADATA, digest_of
+from reprokit.errors import EngineError, UsageError, WorkFailed
+
+NAMESPACE = "reprokit-bundle"
+_LIMIT_S = 120  # a key on a token waits for a touch
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Whose key signed: its `fingerprint` as ssh-keygen prints it, and the `principal` where the key is known."""
+
+    fingerprint: str
+    principal: str = ""
+
+
+def statement(index: bytes, metadata: bytes) -> bytes:
+    """The text that is signed, of the contents of both files."""
+    return f"{NAMESPACE} 1\n{digest_of(index)} {INDEX}\n{digest_of(metadata)} {METADATA}\n".encode()
+
+
+def sign(text: bytes, key: Path) -> bytes:
+    """The armored signature by a private key, or by a public key whose private one an ssh agent has.
+
+    Raises UsageError where the key cannot sign, EngineError without ssh-keygen.
+    """
+    answer = _ssh_keygen(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], text)
+    if answer.returncode or not answer.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        hint = "name an ssh key: a private one without a passphrase, or a public one that `ssh-add -l` lists"
+        raise UsageError(f"the key does not sign: {_last(answer.stderr)}", str(key), hint)
+    return answer.stdout
+
+
+def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed:
+    """Who signed `text`. With `allowed`, a file as ssh-keygen(1) calls it allowed signers, or a public key.
+
+    Without it only the signature is checked, and whose key it is remains for the user to judge. Raises WorkFailed where
+    the signature is not of this text or not of an allowed key, EngineError without ssh-keygen.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "signature"
+        file.write_bytes(signature)
+        of_text = ["-n", NAMESPACE, "-s", str(file)]
+        checked = _ssh_keygen(["-Y", "check-novalidate", *of_text], text)
+        if checked.returncode:
+            raise WorkFailed(
+                "the signature is not of this bundle", hint="ask who made the bundle for it again; do not load it"
+            )
+        fingerprint = _last(checked.stdout).rpartition(" ")[2]
+        if allowed is None:
+            return Signed(fingerprint)
+        signers = _signers(allowed, Path(folder))
+        found = _ssh_keygen(["-Y", "find-principals", "-s", str(file), "-f", str(signers)], b"")
+        principal = _last(found.stdout)
+        known = ["-Y", "verify", *of_text, "-f", str(signers), "-I", principal]
+        if found.returncode or not principal or _ssh_keygen(known, text).returncode:
+            raise WorkFailed(f"it is signed by {fingerprint}, a key that is not allowed", str(allowed))
+        return Signed(fingerprint, principal)
+
+
+def _signers(allowed: Path, folder: Path) -> Path:
+    """A file of allowed signers; a public key alone is made one."""
+    try:
+        text = allowed.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the allowed keys cannot be read: {error}", str(allowed)) from None
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    signers = folder / "allowed"
+    signers.write_text(
+        "".join(f"* {line}\n" if line.startswith(("ssh-", "ecdsa-", "sk-")) else f"{line}\n" for line in lines)
+    )
+    return signers
+
+
+def _ssh_keygen(arguments: list[str], text: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(["ssh-keygen", *arguments], input=text, capture_output=True, timeout=_LIMIT_S)
+    except FileNotFoundError:
+        raise EngineError("there is no ssh-keygen", hint="install the OpenSSH client") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"ssh-keygen did not answer within {_LIMIT_S} s", hint="use a key without a passphrase"
+        ) from None
+
+
+def _last(output: bytes) -> str:
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "no answer"
