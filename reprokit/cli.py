@@ -39,6 +39,7 @@ VERBS = {
     "notebook": "Serve Jupyter from a recipe's container.",
     "push": "Put the image of a recipe into a registry.",
     "pull": "Take the image of a recipe from a registry.",
+    "send": "Bring images to other machines through ssh: only the layers that each lacks.",
     "smoke": "Check, build and try recipes, for CI.",
     "bench": "Run a recipe's benchmarks and record the figures.",
     "store": "List, verify, free, carry what recipes take in.",

@@ -34,3 +34,18 @@ def published(incomplete: str) -> list[str]:
     """Recipes after the registry that is typed already."""
     registry, slash, begun = incomplete.rpartition("/")
     return [f"{registry}/{name}" for name in targets(begun)] if slash else []
+
+
+def nodes(incomplete: str) -> list[str]:
+    """Nodes that the user's configuration or ssh's names."""
+    from reprokit.nodes import config
+
+    try:
+        return [name for name in config.known_names() if name.startswith(incomplete)]
+    except ReprokitError:
+        return []
+
+
+def images_and_nodes(incomplete: str) -> list[str]:
+    """What `send` takes."""
+    return [*targets(incomplete), *nodes(incomplete)]

@@ -15,12 +15,14 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.address import Node
 
 CONNECT_S = 10
-_LOST = 255  # ssh's own exit code: everything but the remote command failed
+_LOOK_S = 0.2
+LOST = 255  # ssh's own exit code: everything but the remote command failed
 _READY = b"reprokit: connected"
 # ssh adds 17 characters to the socket's path while it makes it, and the kernel takes 107.
 _LONGEST_FOLDER = 70
@@ -46,25 +48,32 @@ _HINTS = (
 )
 
 
-class Connection:
-    """A connection to a node. Use as a context manager; methods may be called from several threads.
+class Lost(SourceError):
+    """A node could not be reached, or the connection to it broke: another attempt may go better."""
 
-    Raises SourceError naming the node where it cannot be reached within `patience_s` seconds.
+
+class Connection:
+    """A connection to a node, made by entering it. Methods may be called from several threads, `close` at any time.
+
+    Entering raises Lost naming the node where it cannot be reached within `patience_s` seconds.
     """
 
     def __init__(self, node: Node, patience_s: float = 2 * CONNECT_S) -> None:
-        self.node = node
+        self.node, self._patience_s = node, patience_s
+        self._master: subprocess.Popen[bytes] | None = None
+        self._folder = ""
+        self._closed = False
+
+    def __enter__(self) -> Connection:
         folder = tempfile.gettempdir()
         self._folder = tempfile.mkdtemp(prefix="rk-", dir=folder if len(folder) < _LONGEST_FOLDER else "/tmp")
         try:
-            self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-            self._master = self._start_master()
-            self._wait(patience_s)
+            with tempfile.TemporaryFile() as errors:
+                self._master = self._start_master(errors)
+                self._wait(self._master, errors)
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> Connection:
         return self
 
     def __exit__(
@@ -84,7 +93,7 @@ class Connection:
     def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
         """Run a script to its end. Its exit code is for the caller to look at; texts are decoded leniently.
 
-        Raises SourceError where the connection breaks or `limit_s` seconds pass.
+        Raises Lost where the connection breaks or `limit_s` seconds pass.
         """
         process = self.popen(script)
         try:
@@ -95,7 +104,7 @@ class Connection:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
-        if process.returncode == _LOST:
+        if process.returncode == LOST:
             raise self.lost(last_line(err))
         words = (out.decode(errors="replace"), err.decode(errors="replace"))
         return subprocess.CompletedProcess(script, process.returncode, *words)
@@ -104,53 +113,54 @@ class Connection:
         """Start a script with pipes for its three streams. An exit code of 255 means that the connection broke."""
         return _start(self.command(script), subprocess.PIPE)
 
-    def lost(self, why: str) -> SourceError:
+    def lost(self, why: str) -> Lost:
         """The error of a connection that broke."""
         why = re.sub(r"^ssh: ", "", why) or "the connection broke"
         hint = next(hint for sign, hint in _HINTS if sign in why.lower())
-        return SourceError(why, self.node.name, hint)
-
-    @property
-    def alive(self) -> bool:
-        return self._master.poll() is None
+        return Lost(why, self.node.name, hint)
 
     def close(self) -> None:
         """End the connection, with all commands that still run in it."""
-        master = getattr(self, "_master", None)
-        if master is not None and master.poll() is None:
+        self._closed = True
+        master = self._master
+        if master is None:
+            return
+        if master.poll() is None:
             master.terminate()
             try:
                 master.wait(2)
             except subprocess.TimeoutExpired:
                 master.kill()
                 master.wait()
-        for stream in (getattr(master, "stdin", None), getattr(master, "stdout", None), getattr(self, "_errors", None)):
+        for stream in (master.stdin, master.stdout):
             if stream is not None:
                 stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start_master(self) -> subprocess.Popen[bytes]:
+    def _start_master(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         # The remote command holds the connection until our end of its input is closed.
         hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
         options = ["-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes"]
         ssh, *rest = self.control
-        return _start([ssh, *options, *rest, hold], self._errors)
+        return _start([ssh, *options, *rest, hold], errors)
 
-    def _wait(self, patience_s: float) -> None:
+    def _wait(self, master: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         """Until the master is ready. What login scripts print before that is passed over."""
-        deadline, said = time.monotonic() + patience_s, b""
-        out = self._master.stdout
-        assert out is not None
+        deadline, said = time.monotonic() + self._patience_s, b""
+        assert master.stdout is not None
+        out = master.stdout.fileno()
         with selectors.DefaultSelector() as selector:
             selector.register(out, selectors.EVENT_READ)
             while _READY not in said:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise self.lost(f"no login within {patience_s:g} s")
-                block = os.read(out.fileno(), 1 << 16)
+                if not selector.select(_LOOK_S):
+                    if self._closed or time.monotonic() > deadline:
+                        raise self.lost(f"no login within {self._patience_s:g} s")
+                    continue
+                block = os.read(out, 1 << 16)
                 if not block:
-                    self._master.wait()
-                    self._errors.seek(0)
-                    raise self.lost(last_line(self._errors.read()) or last_line(said))
+                    master.wait()
+                    errors.seek(0)
+                    raise self.lost(last_line(errors.read()) or last_line(said))
                 said += block
 
 

@@ -50,9 +50,11 @@ mount --bind home /root
 ip link set lo up
 echo up > up
 /usr/sbin/sshd -D -e -f sshd_config 2> sshd.log &
-[ "$2" = engine ] || { wait; exit; }
+wait
+"""
+_ENGINE = """
 exec dockerd --host=unix:///run/docker.sock --host="unix://$1/s" --data-root="$1/data" --exec-root=/run/docker \
-  --pidfile=/run/docker.pid --iptables=false > engine.log 2>&1
+  --pidfile=/run/docker.pid --iptables=false > "$1/engine.log" 2>&1
 """
 _CLIENT = """
 IdentityFile {folder}/key
@@ -92,8 +94,16 @@ class Machine:
 
     def inside(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in its network and with its mounts."""
-        enter = ["nsenter", "--net", "--mount", "--pid", f"--target={self.init}", "--", *command]
-        return subprocess.run(enter, capture_output=True, text=True, check=True)
+        return subprocess.run([*self._enter, *command], capture_output=True, text=True, check=True)
+
+    def start_engine(self) -> None:
+        """Start its engine, for the first time or after it was killed."""
+        command = [*self._enter, "sh", "-c", _ENGINE, "start", str(self.folder)]
+        self._engine = subprocess.Popen(command, start_new_session=True)
+
+    @property
+    def _enter(self) -> list[str]:
+        return ["nsenter", "--net", "--mount", "--pid", f"--target={self.init}", "--"]
 
     @property
     def init(self) -> int:
@@ -180,21 +190,23 @@ def cluster(count: int = 4) -> Iterator[Cluster]:
         prefix = f"10.{random.randrange(100, 250)}.{random.randrange(1, 250)}"
         tag = f"{random.randrange(1 << 16):04x}"
         for number in range(1, count + 1):
-            machine = _start(folder, f"node{number}", "engine")
+            machine = _start(folder, f"node{number}")
             found.machines[machine.name] = machine
             _wire(machine, f"rk{tag}n{number}", f"{prefix}.{4 * number + 1}", f"{prefix}.{4 * number + 2}")
-        gate = found.machines["gate"] = _start(folder, "gate", "no engine")
+        gate = found.machines["gate"] = _start(folder, "gate")
         _wire(gate, f"rk{tag}g", f"{prefix}.241", f"{prefix}.242")
-        hidden = found.machines["hidden"] = _start(folder, "hidden", "engine")
+        hidden = found.machines["hidden"] = _start(folder, "hidden")
         _wire(hidden, f"rk{tag}h", f"{prefix}.245", f"{prefix}.246", gate)
         _ip("addr", "add", f"{prefix}.249/30", "dev", gate.veth)
         found.down = f"root@{prefix}.250"  # on gate's wire, and gate does not answer to it
         _write_known_hosts(found)
         for machine in found.machines.values():
             wait_for(lambda machine=machine: b"listening" in (machine.folder / "sshd.log").read_bytes(), 30)
-        for machine in found.machines.values():
-            if machine is not gate:
-                machine.engine()
+        with_engine = [machine for machine in found.machines.values() if machine is not gate]
+        for machine in with_engine:
+            machine.start_engine()
+        for machine in with_engine:
+            machine.engine()
         yield found
     finally:
         for machine in found.machines.values():
@@ -202,14 +214,14 @@ def cluster(count: int = 4) -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(folder: Path, name: str, role: str) -> Machine:
+def _start(folder: Path, name: str) -> Machine:
     own = folder / name
     own.mkdir()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(own / "hostkey")], check=True)
     (own / "authorized").write_bytes((folder / "key.pub").read_bytes())
     (own / "sshd_config").write_text(_SSHD.format(folder=own))
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += ["sh", "-c", _START, "start", str(own), role.split()[0]]
+    command += ["sh", "-c", _START, "start", str(own)]
     with (own / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     wait_for((own / "up").exists, 30)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.engine import Engine
+from tests.bundle.images import Images
+
 from .cluster import Cluster, cluster
 
 
@@ -28,3 +31,11 @@ def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "reprokit"))
     return _started
+
+
+@pytest.fixture(scope="session")
+def images(engine: Engine) -> Iterator[Images]:
+    """Makes images on this machine's engine."""
+    made = Images(engine)
+    yield made
+    made.close()

@@ -63,8 +63,8 @@ def test_unreachable_nodes_say_why(nodes):
         (f"{nodes['node1'].login}:23", "refused"),
         ("root@nowhere.invalid", "resolve"),
     ]:
-        with pytest.raises(SourceError, match=said) as error:
-            Connection(find(text))
+        with pytest.raises(SourceError, match=said) as error, Connection(find(text)):
+            pass
         assert error.value.where == text
         assert error.value.hint
     assert time.monotonic() - start < 25
@@ -73,8 +73,8 @@ def test_unreachable_nodes_say_why(nodes):
 def test_an_unknown_host_key_is_refused(nodes):
     (nodes.folder / "known_hosts").rename(nodes.folder / "aside")
     try:
-        with pytest.raises(SourceError, match="Host key verification failed"):
-            Connection(find(nodes["node1"].login))
+        with pytest.raises(SourceError, match="Host key verification failed"), Connection(find(nodes["node1"].login)):
+            pass
     finally:
         (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
 
@@ -101,7 +101,7 @@ def test_nothing_stays_of_a_killed_process(nodes):
     machine = nodes["node3"]
     program = (
         "import time\nfrom reprokit.nodes.config import find\nfrom reprokit.nodes.ssh import Connection\n"
-        f"there = Connection(find({machine.login!r}))\nthere.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
+        f"c = Connection(find({machine.login!r})).__enter__()\nc.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program])
     try:

@@ -1,0 +1,54 @@
+"""Which of a command's words are images and which are nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from reprokit.errors import UsageError
+from reprokit.nodes import config
+from reprokit.nodes.address import Node
+from reprokit.recipe import find
+from reprokit.recipe.spelling import nearest
+
+
+def images_and_nodes(
+    words: Sequence[str], to: Iterable[str], jump: str, has_image: Callable[[str], bool]
+) -> tuple[list[str], list[Node]]:
+    """The names of images on the engine, and the nodes; `to` are nodes whatever they look like.
+
+    A word is a node where it has an @ or where the user's configuration, or that of ssh, names it; an image where it is
+    a recipe or the engine has one of that name. Raises UsageError where it is neither or both, or one of them lacks.
+    """
+    known = config.known_names()
+    images: list[str] = []
+    nodes = [config.find(text, jump) for text in to]
+    for word in words:
+        image = _image(word, has_image)
+        is_node = word in known or ("@" in word and not image)
+        if image and is_node:
+            raise UsageError(
+                f"{word!r} is the image {image} and a node, too",
+                hint=f"as a node: --to {word}; as an image: {image}",
+            )
+        if is_node:
+            nodes.append(config.find(word, jump))
+        elif image:
+            images.append(image)
+        else:
+            close = nearest(word, [*find.recipe_names(), *known])
+            raise UsageError(
+                f"{word!r} is no recipe, no image of the engine and no known node{close}",
+                hint=f"a host that no configuration names: --to {word}; `reprokit list` shows the recipes",
+            )
+    for found, what in ((images, "image"), (nodes, "node")):
+        if not found:
+            raise UsageError(f"no {what} is named", hint="reprokit send NAME[:VARIANT]... NODE...")
+    return list(dict.fromkeys(images)), list(dict.fromkeys(nodes))
+
+
+def _image(word: str, has_image: Callable[[str], bool]) -> str:
+    """The image's name on the engine, "" where the word means none."""
+    if word.partition(":")[0] in find.recipe_names():
+        return f"reprokit/{find.target(word).label}"
+    address = "@" in word and "@sha256:" not in word
+    return word if not address and has_image(word) else ""

@@ -1,0 +1,189 @@
+"""Images brought to one node: what it lacks is sent, gone on with when the connection breaks, and loaded there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from reprokit.bundle.model import Image
+from reprokit.errors import EngineError, SourceError
+from reprokit.figures import size as in_words
+from reprokit.nodes.address import Node
+from reprokit.nodes.archive import compose, load_script
+from reprokit.nodes.incoming import Incoming, prepare
+from reprokit.nodes.inventory import Inventory, inventory
+from reprokit.nodes.spool import Spooled
+from reprokit.nodes.ssh import Connection, Lost, last_line
+from reprokit.nodes.supply import Local, Supply
+
+_PAUSES_S = (1, 2, 4, 8, 16)  # before each new attempt that follows one which brought nothing
+_ZSTD_SINCE = 23  # moby's archive.DecompressStream knows zstd since then; gzip since ever
+
+
+@dataclass
+class Progress:
+    """One node's line: what is done now, the bytes of layers that are there and that are to be there, those sent now.
+
+    `whole` tells that `total` are all: until everything is packed, it is only those that are.
+    """
+
+    node: str
+    doing: str = "connecting"
+    done: int = 0
+    total: int = 0
+    whole: bool = True
+    sent: int = 0
+
+
+class Delivery:
+    """The way of all images to one node. `run` it in a thread; `progress` is for others to read."""
+
+    def __init__(self, node: Node, supply: Supply, folder: Path, sender: str, changed: Callable[[], None]) -> None:
+        self.node, self.progress = node, Progress(node.name)
+        self._supply, self._folder, self._sender, self._changed = supply, folder, sender, changed
+        self._stop = threading.Event()
+        self._connection: Connection | None = None
+        self._asked = False
+
+    def run(self) -> bool:
+        """Returns False where the node had everything. Raises SourceError, EngineError, or Stopped."""
+        try:
+            with self._only_one():
+                return self._attempts()
+        finally:
+            if not self._asked:
+                self._supply.leave()
+
+    def stop(self) -> None:
+        """End it from another thread; what has arrived stays, for the next time."""
+        self._stop.set()
+        if self._connection:
+            self._connection.close()
+
+    def _attempts(self) -> bool:
+        pauses = list(_PAUSES_S)
+        while True:
+            before = self.progress.sent
+            try:
+                with Connection(self.node) as self._connection:
+                    return self._once(self._connection)
+            except Lost as error:
+                if self.progress.sent > before:
+                    pauses = list(_PAUSES_S)
+                # A node that never answered is off.
+                if not self._asked or not pauses or self._stop.is_set():
+                    raise
+                self._say(f"again, for {error.message}")
+                self._stop.wait(pauses.pop(0))
+
+    def _once(self, connection: Connection) -> bool:
+        self._say("asking")
+        there = inventory(connection)
+        missing = _missing(self._supply.wanted, there)
+        if not missing and all(_has(there, image) for image in self._supply.wanted):
+            return self._asked
+        incoming = prepare(connection, self._sender)
+        sizes = {i: n for image in self._supply.wanted for i, n in zip(image.layers, image.sizes, strict=False)}
+        self._need_space(there, sum(sizes.get(diff_id, 0) for diff_id in missing))
+        if not self._asked:
+            self._asked = True
+            self._supply.need(missing)
+        # Where the node cannot decompress, its engine does; old ones know nothing but gzip.
+        packed = there.zstd or there.major >= _ZSTD_SINCE
+        blobs: dict[str, Spooled] = {}
+        self._say("waiting for layers" if missing else "loading")
+        for diff_id in missing:
+            spooled = self._supply.blob(diff_id)
+            blobs[diff_id] = spooled if packed else self._supply.spool.gzipped(diff_id)
+            rest = [self._supply.spool.find(other) for other in missing[len(blobs) :]]
+            self._put(incoming, list(blobs.values()), rest)
+        images = self._supply.images()
+        self._load(connection, incoming, images, blobs, there)
+        return True
+
+    def _put(self, incoming: Incoming, blobs: Sequence[Spooled], rest: Sequence[Spooled | None]) -> None:
+        """Send the last of `blobs`; `rest` are those that follow, None while they are not packed."""
+        *before, blob = blobs
+        base, last = sum(each.blob.size for each in before), incoming.there(blob)
+        self.progress.total = base + blob.blob.size + sum(each.blob.size for each in rest if each)
+        self.progress.whole = all(rest)
+
+        def watch(done: int) -> None:
+            nonlocal last
+            self.progress.sent += done - last
+            last, self.progress.done = done, base + done
+            self._say("sending")
+
+        incoming.put(blob, watch)
+
+    def _load(
+        self,
+        connection: Connection,
+        incoming: Incoming,
+        images: Sequence[Image],
+        blobs: dict[str, Spooled],
+        there: Inventory,
+    ) -> None:
+        sizes = {layer.diff_id: layer.size for image in images for layer in image.layers}
+        self._need_space(there, sum(sizes[diff_id] for diff_id in blobs))
+        self._say("loading")
+        head, command = compose(images, blobs, unpack=there.zstd)
+        names = [image.name for image in images]
+        script = load_script(incoming.folder, command, names, list(blobs.values()))
+        answer = connection.run(script, head, limit_s=None)
+        if answer.returncode:
+            why = last_line(answer.stderr.encode())
+            raise EngineError(f"the node's engine could not load the images: {why}", self.node.name, _hint(why))
+        ids = [json.loads(line) for line in answer.stdout.splitlines()[-len(images) :]]
+        for image, loaded in zip(images, ids, strict=True):
+            if loaded != image.id:
+                raise EngineError(f"the node has another {image.name} after loading it", self.node.name)
+
+    def _need_space(self, there: Inventory, unpacked: int) -> None:
+        """Raises EngineError where the engine's root folder is too small for layers and, meanwhile, their archive."""
+        needed = 2 * unpacked
+        if there.free is not None and needed > there.free:
+            words = f"loading takes up to {in_words(needed)}, and {in_words(there.free)} are free below its root folder"
+            raise EngineError(words, self.node.name, "free space there: `docker image prune`, `docker builder prune`")
+
+    @contextmanager
+    def _only_one(self) -> Iterator[None]:
+        """Of the processes of this home only one sends to the node at a time; the next then finds everything there."""
+        key = f"{self.node.user}@{self.node.host}:{self.node.port} {self.node.jump}"
+        lock = FileLock(self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock")
+        while True:
+            try:
+                with lock.acquire(timeout=1):
+                    yield
+                    return
+            except Timeout:
+                self._say("waiting for another send")
+                if self._stop.is_set():
+                    raise SourceError("stopped", self.node.name) from None
+
+    def _say(self, doing: str) -> None:
+        self.progress.doing = doing
+        self._changed()
+
+
+def _missing(images: Sequence[Local], there: Inventory) -> list[str]:
+    """The layers that have to come, each once, in the order of the images. A layer counts only upon those below it."""
+    found: dict[str, None] = {}
+    for image in images:
+        found.update(dict.fromkeys(image.layers[there.held(image.layers) :]))
+    return list(found)
+
+
+def _has(there: Inventory, image: Local) -> bool:
+    return any(image.name in held.tags and image.id == held.id for held in there.images)
+
+
+def _hint(why: str) -> str:
+    return "free space below its engine's root folder" if "no space left" in why.lower() else "repeat the command"

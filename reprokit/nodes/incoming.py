@@ -1,0 +1,152 @@
+"""The far side of a transfer: a folder in the node's cache into which blobs are appended, from which they are loaded.
+
+Each sender has a folder of its own, so that two who send the same thing do not meet. What a broken connection left
+there is gone on with; the process that it may have left, still waiting to write, is ended first. POSIX sh, coreutils.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import secrets
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit.errors import SourceError
+from reprokit.nodes.spool import Spooled
+from reprokit.nodes.ssh import LOST, Connection, Lost, last_line
+
+_READY = "reprokit: incoming"
+_MOVED, _DAMAGED = 75, 65
+_BLOCK = 1 << 20
+_PREPARE = f"""
+umask 077
+base=${{XDG_CACHE_HOME:-$HOME/.cache}}/reprokit/incoming
+mkdir -p "$base/$sender" && touch "$base/$sender" && cd -P "$base" || exit 1
+touch -d "@$(($(date +%s) - 604800))" .week
+for each in */* */; do
+  if [ "$each" -ot .week ]; then rm -f "$each" 2>/dev/null || rmdir "$each" 2>/dev/null; fi
+done
+cd "$sender" || exit 1
+for file in *.pid; do
+  [ -f "$file" ] || continue
+  read -r pid < "$file"
+  part=$PWD/${{file%.pid}}.part
+  while [ -n "$pid" ] && [ "$(readlink "/proc/$pid/fd/1")" = "$part" ]; do kill -9 "$pid"; sleep 0.05; done
+  rm -f "$file"
+done
+echo '{_READY}'
+pwd
+df -P -k . | {{ read -r _; read -r _ _ _ free _; echo "$free"; }}
+for file in *.part *.blob; do
+  [ ! -f "$file" ] || echo "$(wc -c < "$file") $file"
+done
+"""
+_APPEND = f"""
+cd "$folder" || exit 1
+[ -f "$name.part" ] || : > "$name.part" || exit 1
+[ "$(wc -c < "$name.part")" -eq "$offset" ] || exit {_MOVED}
+export name
+sh -c 'echo $$ > "$name.pid"; exec cat >> "$name.part"' || exit 1
+rm -f "$name.pid"
+[ "$(wc -c < "$name.part")" -eq "$size" ] || exit {_MOVED}
+if [ "$offset" -gt 0 ] && [ "$(sha256sum < "$name.part")" != "$name  -" ]; then rm -f "$name.part"; exit {_DAMAGED}; fi
+mv "$name.part" "$name.blob"
+"""
+
+
+@dataclass
+class Incoming:
+    """A sender's folder on a node: its path there, the bytes that are free, and the bytes of each file by name."""
+
+    connection: Connection
+    folder: str
+    free: int
+    files: dict[str, int] = field(default_factory=dict)
+
+    def there(self, blob: Spooled) -> int:
+        """How many bytes of a blob have arrived."""
+        whole = f"{blob.hex}.blob" in self.files
+        return blob.blob.size if whole else min(self.files.get(f"{blob.hex}.part", 0), blob.blob.size)
+
+    def put(self, blob: Spooled, watch: Callable[[int], None]) -> None:
+        """Send what of a blob is not there. `watch` is told the bytes that are.
+
+        A fresh blob needs no check of its own: ssh sees to the way, the engine to the layer. Raises Lost where another
+        attempt may go on, SourceError where not.
+        """
+        start, size = self.there(blob), blob.blob.size
+        watch(start)
+        if f"{blob.hex}.blob" in self.files:
+            return
+        if size - start > self.free:
+            raise _full(self.connection.node.name, size - start, self.free)
+        values = {"folder": self.folder, "name": blob.hex, "offset": str(start), "size": str(size)}
+        process = self.connection.popen(_with(values, _APPEND))
+        assert process.stdin
+        try:
+            with blob.path.open("rb") as file, contextlib.suppress(BrokenPipeError):
+                file.seek(start)
+                done = start
+                while block := file.read(_BLOCK):
+                    process.stdin.write(block)
+                    process.stdin.flush()
+                    done += len(block)
+                    watch(done)
+            _, err = process.communicate()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+        if process.returncode == 0:
+            self.free -= size - start
+            self.files[f"{blob.hex}.blob"] = size
+            return
+        words, name = last_line(err), self.connection.node.name
+        if process.returncode == _DAMAGED:
+            raise Lost("what was there of a layer is damaged, and was removed", name)
+        if process.returncode in (LOST, _MOVED):
+            raise self.connection.lost(words)
+        if "No space left" in words:
+            raise _full(name, size - start, self.free)
+        raise SourceError(f"the node could not write a layer: {words}", name)
+
+
+def prepare(connection: Connection, sender: str) -> Incoming:
+    """This sender's folder on a node, to which nobody writes. Raises SourceError."""
+    answer = connection.run(_with({"sender": sender}, _PREPARE))
+    lines = answer.stdout.partition(f"{_READY}\n")[2].splitlines()
+    if answer.returncode or len(lines) < 2:
+        raise SourceError(
+            f"the node takes no files: {last_line(answer.stderr.encode())}",
+            connection.node.name,
+            "may its user write to ${XDG_CACHE_HOME:-~/.cache} there?",
+        )
+    folder, free, *files = lines
+    sizes = [line.split(" ", 1) for line in files]
+    return Incoming(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
+
+
+def sender_id(folder: Path) -> str:
+    """A random name by which nodes tell this sender from others; made at its first use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "sender").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        known = file.read()
+        if not known:
+            known = secrets.token_hex(8)
+            file.write(known)
+    return known
+
+
+def _with(variables: dict[str, str], script: str) -> str:
+    return "".join(f"{key}={shlex.quote(value)}\n" for key, value in variables.items()) + script
+
+
+def _full(node: str, needed: int, free: int) -> SourceError:
+    from reprokit.figures import size
+
+    return SourceError(f"{size(needed)} are to be written there, and {size(free)} are free", node, "free space there")

@@ -1,0 +1,60 @@
+"""`reprokit send` as a process of its own, to be watched and killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bundle.images import Images
+
+from .cluster import Cluster, Machine
+
+MB = 1_000_000
+
+
+def incompressible(megabytes: int, seed: int) -> bytes:
+    return random.Random(seed).randbytes(megabytes * MB)
+
+
+class Sender:
+    """A user at this machine: `home` is $REPROKIT_HOME."""
+
+    def __init__(self, nodes: Cluster, home: Path, **environment: str) -> None:
+        self.environment = {**os.environ, **nodes.environment, "REPROKIT_HOME": str(home), **environment}
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "reprokit", "send", *words],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def send(self, *words: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words)
+        try:
+            out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def arrived(machine: Machine) -> int:
+    """Bytes of blobs in the node's folder of what is coming in."""
+    total = 0
+    for file in machine.incoming.glob("*/*"):
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def same(images: Images, name: str, machine: Machine) -> bool:
+    """Whether the node's image is this machine's, and nothing else is left there."""
+    here, there = images.engine.image(name), machine.engine().image(name)
+    return bool(here and there and here["Id"] == there["Id"] and not arrived(machine))

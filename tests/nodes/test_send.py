@@ -1,0 +1,250 @@
+"""Images sent to nodes, with real engines and a real ssh between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bundle.images import Images, noise
+
+from .cluster import Cluster, wait_for
+from .sender import MB, Sender, arrived, incompressible, same
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="session")
+def small(images: Images) -> str:
+    return images.on(images.base("small", {"a": noise(2 * MB, 1)}), "upon", [{"b": noise(MB, 9000)}])
+
+
+@pytest.fixture(scope="session")
+def large(images: Images) -> str:
+    """60 MB that cannot be compressed, and 1 MB upon it."""
+    return images.on(images.base("large", {"a": incompressible(60, 1)}), "upon-large", [{"b": noise(MB, 20000)}])
+
+
+@pytest.fixture
+def user(nodes: Cluster, tmp_path) -> Sender:
+    return Sender(nodes, tmp_path / "home")
+
+
+@pytest.fixture(autouse=True)
+def _empty_nodes(nodes: Cluster) -> Iterator[None]:
+    """The tests share the machines, not what is on them."""
+    yield
+    for machine in [*nodes.nodes, nodes["hidden"]]:
+        engine = machine.engine()
+        for image in engine.api.images():
+            engine.remove_image(image["Id"], force=True)
+        machine.inside("rm", "-rf", "/root/.cache")
+
+
+def test_a_dead_node_is_skipped_and_a_hidden_one_reached(nodes, user, images, small, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(f"nodes: {{far: {{address: {nodes['hidden'].login}, jump: {nodes['gate'].login}}}}}\n")
+    user.environment["REPROKIT_CONFIG"] = str(config)
+    logins = [machine.login for machine in nodes.nodes]
+    done = user.send(small, *logins, "far", nodes.down)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-2:] == [
+        f"error: 1 of 6 nodes lack the images: {nodes.down}",
+        "hint: repeat the command: what has arrived is not sent again",
+    ]
+    assert {line.partition(":")[0] for line in done.stdout.splitlines()} == {*logins, "far"}
+    assert all(same(images, small, machine) for machine in [*nodes.nodes, nodes["hidden"]])
+
+    again = user.send(small, logins[0], "far")
+    assert (again.returncode, again.stdout) == (0, f"{logins[0]}: has them already\nfar: has them already\n")
+
+
+def test_a_rebuilt_image_moves_its_last_layer(nodes, user, images, large):
+    node = nodes["node1"]
+    assert user.send(large, node.login).returncode == 0
+    rebuilt = images.on(images.names[images.names.index(large) - 1], "rebuilt", [{"b": incompressible(3, 5)}])
+    before = node.sent_to()
+    assert user.send(rebuilt, node.login).returncode == 0
+    assert 3 * MB < node.sent_to() - before < 3 * MB + MB
+    assert same(images, rebuilt, node)
+    assert same(images, large, node)
+
+
+def test_two_images_share_their_layers(nodes, user, images, large):
+    other = images.on(large, "other", [{"c": noise(MB, 70000)}], "ENV X='it is'")
+    before = nodes["node2"].sent_to()
+    assert user.send(large, other, nodes["node2"].login).returncode == 0
+    assert nodes["node2"].sent_to() - before < 70 * MB
+    assert same(images, large, nodes["node2"])
+    assert same(images, other, nodes["node2"])
+
+
+def test_another_name_of_an_image_moves_no_layer(nodes, user, images, large):
+    node = nodes["node1"]
+    assert user.send(large, node.login).returncode == 0
+    name = f"{images.prefix}/renamed"
+    images.engine.tag(large, name, "2")
+    images.names.append(f"{name}:2")
+    before = node.sent_to()
+    assert user.send(f"{name}:2", node.login).returncode == 0
+    assert node.sent_to() - before < MB // 10
+    assert same(images, f"{name}:2", node)
+
+
+def test_a_broken_session_is_gone_on_with(nodes, user, images, large):
+    node = nodes["node1"]
+    before = node.sent_to()
+    process = user.start(large, node.login)
+    wait_for(lambda: arrived(node) > 5 * MB, 60)
+    assert node.kill("root@notty")
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert "again" in err
+    assert node.sent_to() - before < 75 * MB
+    assert same(images, large, node)
+
+
+def test_a_cut_wire_is_gone_on_with_once_it_is_mended(nodes, user, images, large):
+    """The node's own processes do not notice, and still wait to write."""
+    cut, other = nodes["node1"], nodes["node2"]
+    before = cut.sent_to()
+    process = user.start(large, cut.login, other.login)
+    wait_for(lambda: arrived(cut) > 5 * MB, 60)
+    cut.cut()
+    try:
+        wait_for(lambda: process.poll() is not None or "again" in _said(process), 60)
+    finally:
+        cut.mend()
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert cut.sent_to() - before < 75 * MB
+    assert same(images, large, cut)
+    assert same(images, large, other)
+
+
+def _said(process) -> str:
+    return process.stderr.readline()
+
+
+def test_a_killed_sender_goes_on_where_it_was(nodes, user, images, large):
+    node = nodes["node3"]
+    before = node.sent_to()
+    process = user.start(large, node.login)
+    wait_for(lambda: arrived(node) > 20 * MB, 60)
+    process.kill()
+    process.communicate()
+    assert user.send(large, node.login).returncode == 0
+    assert node.sent_to() - before < 75 * MB
+    assert same(images, large, node)
+
+
+def test_an_interrupted_sender_leaves_only_what_it_goes_on_from(nodes, user, large):
+    node = nodes["node3"]
+    process = user.start(large, node.login)
+    wait_for(lambda: arrived(node) > 5 * MB, 60)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted")
+    assert time.monotonic() - start < 5
+    wait_for(lambda: not node.pids("root@notty"), 10)
+    assert [file.suffix for file in node.incoming.glob("*/*") if file.suffix != ".pid"] == [".part"]
+
+
+def test_damage_on_the_way_is_found_and_repaired(nodes, user, images, large):
+    node = nodes["node2"]
+    process = user.start(large, node.login)
+    wait_for(lambda: arrived(node) > 20 * MB, 60)
+    process.kill()
+    process.communicate()
+    part = next(node.incoming.glob("*/*.part"))
+    with part.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    done = user.send(large, node.login)
+    assert done.returncode == 0
+    assert "damaged" in done.stderr
+    assert same(images, large, node)
+
+
+def test_without_zstd_the_engine_is_given_gzip(nodes, user, images, large):
+    node = nodes["node4"]
+    node.inside("sh", "-c", "mount --bind /dev/null $(command -v zstd)")
+    try:
+        done = user.send(large, node.login, nodes["node1"].login)
+        assert done.returncode == 0, done.stderr
+    finally:
+        node.inside("sh", "-c", "umount $(readlink -f /usr/bin/zstd)")
+    assert same(images, large, node)
+    assert same(images, large, nodes["node1"])
+
+
+def test_two_at_once_do_not_meet(nodes, user, images, large, tmp_path):
+    """The same user twice, and another one."""
+    node, stranger = nodes["node4"], Sender(nodes, tmp_path / "stranger")
+    processes = [each.start(large, node.login) for each in (user, user, stranger)]
+    outputs = [process.communicate(timeout=100) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert sorted("already" in out for out, _ in outputs[:2]) == [False, True]
+    assert same(images, large, node)
+
+
+def test_a_node_that_is_full_is_not_filled(nodes, user, large):
+    node = nodes["node3"]
+    node.inside("mkdir", "-p", "/root/.cache")
+    node.inside("mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", "/root/.cache")
+    try:
+        done = user.send(large, node.login)
+    finally:
+        node.inside("umount", "/root/.cache")
+    assert done.returncode == 4
+    assert "60 MB are to be written there, and 21 MB are free" in done.stderr
+    assert "hint: free space there" in done.stderr
+
+
+def test_a_killed_engine_needs_nothing_sent_again(nodes, user, images, large):
+    node = nodes["node2"]
+    process = user.start(large, node.login)
+    wait_for(lambda: node.pids("docker\0load"), 60)
+    assert node.kill("dockerd")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    node.start_engine()
+    assert node.engine().api.images() == []
+    before = node.sent_to()
+    assert user.send(large, node.login).returncode == 0
+    assert node.sent_to() - before < MB // 10
+    assert same(images, large, node)
+
+
+def test_words_that_mean_nothing_or_too_much(nodes, user, small, tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text("nodes: {featgraph: me@x}\n")
+    user.environment["REPROKIT_CONFIG"] = str(config)
+    for words, said in [
+        ((small, "nonsense"), "'nonsense' is no recipe, no image of the engine and no known node"),
+        ((small,), "no node is named"),
+        (("me@x",), "no image is named"),
+        ((small, "featgraph"), "'featgraph' is the image reprokit/featgraph:cpu and a node, too"),
+        (("taco:cpu", "me@x"), "the engine has no image of this name (reprokit/taco:cpu)"),
+        ((small, "me@x", "-J", "-oX"), "'-oX' is no address of a node"),
+    ]:
+        done = user.send(*words)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(f"error: {said}"), done.stderr
+        assert "hint: " in done.stderr
+
+
+def test_what_is_there_too_long_is_removed(nodes, user, images, small):
+    node = nodes["node1"]
+    stale = node.incoming / "0123456789abcdef" / "x.part"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"x")
+    fresh = stale.with_name("y.part")
+    fresh.write_bytes(b"y")
+    os.utime(stale, (time.time() - 8 * 86400,) * 2)
+    assert user.send(small, node.login).returncode == 0
+    assert (stale.exists(), fresh.exists()) == (False, True)
