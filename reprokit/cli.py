@@ -42,6 +42,7 @@ VERBS = {
     "send": "Bring images to other machines through ssh: only the layers that each lacks.",
     "smoke": "Check, build and try recipes, for CI.",
     "bench": "Run a recipe's benchmarks and record the figures.",
+    "export": "Write images as one file, each layer once, for `reprokit load` elsewhere.",
     "store": "List, verify, free, carry what recipes take in.",
 }
 

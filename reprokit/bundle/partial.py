@@ -16,6 +16,7 @@ import zstandard
 
 from reprokit.bundle.model import BLOBS, ZSTD_LAYER_TYPE, Descriptor, blob_path
 from reprokit.bundle.pack import Packed
+from reprokit.errors import SourceError
 
 _BLOCK = tarfile.BLOCKSIZE
 _READ = 1 << 20
@@ -48,11 +49,19 @@ class PartialTar:
         self.finish(path, len(content))
 
     def end(self) -> None:
-        """Two blocks of zeroes, as tar wants, and all of it on the disk."""
+        """Two blocks of zeroes, as tar wants, and all of it on the disk.
+
+        Raises SourceError where the headers that now stand in the file are not those of the entries.
+        """
         self.file.seek(self._end)
         self.file.write(bytes(2 * _BLOCK))
         self.file.flush()
         os.fsync(self.file.fileno())
+        self.file.seek(0)
+        with tarfile.open(fileobj=self.file, mode="r:") as tar:
+            there = {entry.name: entry.size for entry in tar}
+        if there != self.entries:
+            raise SourceError("the archive was changed while it was written", self.file.name, "write it again")
 
     def finish(self, path: str, size: int) -> None:
         """The content that stands behind the last header's place becomes an entry."""

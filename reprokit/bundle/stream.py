@@ -32,7 +32,7 @@ class Stream:
     def body(self, size: int) -> Iterator[bytes]:
         """The next `size` bytes in blocks of 1 MiB; ends early where the stream does."""
         while size:
-            block = self.read(min(size, _BLOCK))
+            block = b"".join(self._some(min(size, _BLOCK)))
             if not block:
                 return
             size -= len(block)
@@ -53,7 +53,13 @@ class Stream:
 
 
 def members(stream: Stream) -> Iterator[tarfile.TarInfo]:
-    """The entries in order, for the caller to read `stream.body(entry.size)` before the next. Raises TarError."""
+    """The entries in order, for the caller to read their bodies before the next. Raises TarError, EOFError."""
     # The mode for seekable files: it skips with `seek`, where the one for streams copies every block three times.
     with tarfile.open(fileobj=stream, mode="r:") as tar:  # type: ignore[call-overload]
-        yield from tar
+        while (member := tar.next()) is not None:
+            tar.members.clear()  # of a million files they would fill the memory
+            yield member
+    # tarfile takes a damaged header for the end.
+    while rest := stream.read(_BLOCK):
+        if any(rest):
+            raise EOFError("a header is damaged")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import os
@@ -23,6 +22,7 @@ from reprokit.supply.git import folder_of
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import Base
 from reprokit.supply.store import Store, sha256_of
+from reprokit.supply.transfer.claim import claimed, partial_of
 from reprokit.supply.transfer.manifest import Entry, File, Image, Manifest, Repository, Text
 from reprokit.supply.transfer.repository import pack
 from reprokit.supply.transfer.stream import Watch, Writer
@@ -66,9 +66,23 @@ def export(
     `store.in_use()`. Raises UsageError where a lock is missing, SourceError where an input is not in the store or is
     damaged, or where there is no space.
     """
+    with _beside(target, say) as out:
+        return write(names, out, target.parent, store, connect, say, watch)
+
+
+def write(
+    names: Sequence[str],
+    out: IO[bytes],
+    folder: Path,
+    store: Store,
+    connect: Callable[[], Engine],
+    say: Say = lambda line: None,
+    watch: Watch = lambda done, total: None,
+) -> Manifest:
+    """As `export`, to a file that is written from where it stands; `folder` is where space for it must be free."""
     chosen = [locked(name) for name in names]
     _all_here(chosen, store)
-    with _beside(target, say) as out, store.scratch() as scratch:
+    with store.scratch() as scratch:
         content = _Content()
         for each in chosen:
             _add_texts(content, each)
@@ -84,7 +98,7 @@ def export(
             repositories=content.of(Repository),
             images=content.of(Image),
         )
-        need_space(target.parent, manifest.size)
+        need_space(folder, manifest.size)
         writer = Writer(out, manifest, watch)
         for entry in manifest.entries:
             with content.open(entry) as source:
@@ -177,10 +191,11 @@ def _add_image(content: _Content, base: Base, engine: Engine, store: Store, scra
 @contextmanager
 def _beside(target: Path, say: Say) -> Iterator[IO[bytes]]:
     """A file that takes the target's place once it is whole. What a killed process left of one is written over."""
-    partial = target.with_name(f".{target.name}.partial")
+    partial = partial_of(target)
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
-        file = _claimed(partial, say)
+        file = claimed(partial, say)
+        file.truncate(0)
     except OSError as error:
         raise UsageError(f"the archive cannot be written: {error.strerror}", str(target)) from None
     with file:
@@ -194,18 +209,3 @@ def _beside(target: Path, say: Say) -> Iterator[IO[bytes]]:
             if isinstance(error, OSError):
                 raise SourceError(f"the archive cannot be written: {error.strerror}", str(target)) from None
             raise
-
-
-def _claimed(partial: Path, say: Say) -> IO[bytes]:
-    """The file, empty, for as long as it is open nobody else's."""
-    while True:
-        file = partial.open("ab")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # perhaps by a child of a killed process, which has not died yet
-            say("another export writes this archive; waiting for it to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if partial.exists() and partial.stat().st_ino == os.fstat(file.fileno()).st_ino:
-            file.truncate(0)
-            return file
-        file.close()  # meanwhile it was renamed into place

@@ -1,0 +1,153 @@
+"""A container as it stands, as an image: the layers that it began with and one of what it changed.
+
+Unlike an engine's `export` it keeps what the configuration says: ENV, WORKDIR, ENTRYPOINT, USER, labels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from filelock import FileLock
+
+from reprokit import paths
+from reprokit.bundle.collect import Wanted, described
+from reprokit.bundle.model import Image
+from reprokit.bundle.sift import Sifted, sift
+from reprokit.bundle.write import Changed
+from reprokit.container import names
+from reprokit.engine import LABEL, Engine
+from reprokit.errors import UsageError
+
+Say = Callable[[str], None]
+_SNAPSHOTS = "reprokit-export"
+# They are of this machine's container, or promise that the image is what its recipe builds.
+_LEFT_LABELS = (names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, f"{LABEL}.inputs", f"{LABEL}.lock")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The container's image in the engine, what becomes of it in the bundle, and what went by meanwhile."""
+
+    wanted: Wanted
+    changed: Changed
+    sifted: Sifted
+
+
+@contextlib.contextmanager
+def snapshot(engine: Engine, name: str, patterns: Sequence[str], say: Say) -> Iterator[Snapshot]:
+    """An image of the container for as long as the block runs. Files that match `patterns` stay out of the bundle.
+
+    While it is made the container's processes are paused. Raises UsageError where there is no such container.
+    """
+    found = _container(engine, name)
+    own = found["Name"].lstrip("/")
+    tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
+    with _alone(tag), _committed(engine, own, tag, say) as reference:
+        wanted = described(engine, reference)
+        sifted = Sifted()
+        began = (engine.image(found["Image"]) or {}).get("RootFS", {}).get("Layers") or ()
+        edits = {}
+        # Where nothing was changed some engines add no layer.
+        if len(wanted.layers) > len(began):
+            top = wanted.layers[-1]
+            edits[top] = lambda blocks: sift(blocks, patterns, lambda path: _content(engine, own, path), sifted)
+        changed = Changed(edits, lambda image: _finished(engine, found, image))
+        yield Snapshot(replace(wanted, labels=_labels(found)), changed, sifted)
+
+
+def _container(engine: Engine, name: str) -> dict[str, Any]:
+    found = engine.container(name)
+    if found is None:
+        found = engine.container(names.find(names.known_containers(engine), name, os.getuid()).name)
+    if found is None:
+        raise UsageError("there is no such container", name, "`docker ps -a` lists them")
+    return found
+
+
+@contextlib.contextmanager
+def _alone(tag: str) -> Iterator[None]:
+    folder = paths.state() / "containers"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f"{tag}.export.lock"):
+        yield
+
+
+@contextlib.contextmanager
+def _committed(engine: Engine, name: str, tag: str, say: Say) -> Iterator[str]:
+    """The name of the snapshot, which goes in the end; one that a killed process left goes first."""
+    reference = f"{_SNAPSHOTS}:{tag}"
+    _remove(engine, reference)
+    say(f"taking a snapshot of {name}")
+    try:
+        with ThreadPoolExecutor(1) as waiting:
+            # In a thread: Ctrl-C then waits for its end, else the engine would finish an image that nobody removes.
+            waiting.submit(engine.commit, name, _SNAPSHOTS, tag).result()
+        yield reference
+    finally:
+        _remove(engine, reference)
+
+
+def _remove(engine: Engine, reference: str) -> None:
+    if engine.image(reference) is not None:
+        engine.remove_image(reference)
+
+
+def _finished(engine: Engine, found: dict[str, Any], image: Image) -> Image:
+    """The image under its name in the bundle, with nothing of this machine in its configuration."""
+    value = json.loads(image.config)
+    config = dict(value.get("config") or {})
+    config["Labels"] = _labels(found)
+    for machine in ("Hostname", "Domainname", "Image"):
+        config.pop(machine, None)
+    if names.NAME in (found["Config"].get("Labels") or {}):
+        _as_built(engine, found, config)
+    value["config"] = config
+    for machine in ("container", "container_config"):
+        value.pop(machine, None)
+    value["rootfs"] = {"type": "layers", "diff_ids": [layer.diff_id for layer in image.layers]}
+    text = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    return Image(_name(found), text, image.layers)
+
+
+def _as_built(engine: Engine, found: dict[str, Any], config: dict[str, Any]) -> None:
+    """What `reprokit run` set in place of the image's own: an idle main process, root, no GPUs where there are none."""
+    built = (engine.image(found["Config"]["Labels"].get(names.IMAGE, "")) or {}).get("Config") or {}
+    for key in ("Entrypoint", "Cmd", "User", "StopSignal", "Healthcheck", "ExposedPorts"):
+        config.pop(key, None)
+        if built.get(key):
+            config[key] = built[key]
+    hidden = "NVIDIA_VISIBLE_DEVICES="
+    env = [entry for entry in config.get("Env") or [] if not entry.startswith(hidden)]
+    config["Env"] = env + [entry for entry in built.get("Env") or [] if entry.startswith(hidden)]
+
+
+def _labels(found: dict[str, Any]) -> dict[str, str]:
+    labels = found["Config"].get("Labels") or {}
+    return {key: value for key, value in labels.items() if key not in _LEFT_LABELS}
+
+
+def _name(found: dict[str, Any]) -> str:
+    """A recipe's container takes the name of its image, so that `reprokit shell` starts from it there."""
+    labels = found["Config"].get("Labels") or {}
+    if names.NAME in labels:
+        return f"reprokit/{labels[names.RECIPE]}:{labels[names.VARIANT]}"
+    return f"container/{found['Name'].lstrip('/').lower()}:latest"
+
+
+def _content(engine: Engine, container: str, path: str) -> bytes | None:
+    archive = engine.get_archive(container, path)
+    if archive is None:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        member = tar.next()
+        content = tar.extractfile(member) if member else None
+        return content.read() if content else None

@@ -1,0 +1,154 @@
+"""An image's whole file system as one squashfs, as enroot makes and Pyxis mounts it on Slurm.
+
+What the image's configuration says stands in it as enroot reads it: ENV in `/etc/environment`, WORKDIR, ENTRYPOINT and
+CMD in `/etc/rc`, volumes in `/etc/fstab`. Source: enroot `src/docker.sh` (docker::configure, docker::daemon::import).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+import shlex
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprokit.bundle.collect import Wanted, Watch
+from reprokit.bundle.model import Image, Metadata
+from reprokit.bundle.sift import Sifted, sift
+from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+from reprokit.supply.transfer.claim import partial_of
+from reprokit.supply.transfer.exporting import need_space
+
+_OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
+_LEFT_OUT = (*_OURS, "/dev/*", "/.dockerenv")
+_SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet")
+_END = 2 * tarfile.BLOCKSIZE
+
+
+def write(
+    engine: Engine,
+    wanted: Sequence[Wanted],
+    target: Path,
+    without: frozenset[str],
+    extras: Extras,
+    changed: Changed | None,
+    say: Say,
+    watch: Watch,
+) -> Metadata:
+    """See `Format`. Raises EngineError where sqfstar is missing or fails."""
+    (one,) = wanted
+    described_by_engine = (engine.image(one.name) or {}).get("Config") or {}
+    image = Image(one.name, json.dumps({"config": described_by_engine}).encode(), ())
+    if changed:
+        image = changed.finish(image)
+    config = json.loads(image.config)["config"]
+    partial = partial_of(target)
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        need_space(partial.parent, one.size // LEAST_RATIO)
+        with _file_system(engine, one.name) as blocks:
+            whole = _watched(blocks, one.size, watch)
+            for edit in changed.edits.values() if changed else ():
+                whole = edit(whole)
+            _squash(_configured(whole, config, say), partial)
+        partial.replace(target)
+    except OSError as error:
+        raise unwritable(error, target) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return described([image], wanted, say)
+
+
+@contextlib.contextmanager
+def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
+    """The image's files as a tar, through a container that is never started."""
+    name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
+    engine.create_container(name, {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True})
+    try:
+        yield engine.export(name)
+    finally:
+        engine.remove(name, force=True)
+
+
+def _watched(blocks: Iterator[bytes], total: int, watch: Watch) -> Iterator[bytes]:
+    done = 0
+    for block in blocks:
+        yield block
+        done += len(block)
+        watch(done, max(done, total))
+
+
+def _configured(blocks: Iterator[bytes], config: Mapping[str, Any], say: Say) -> Iterator[bytes]:
+    """The tar with enroot's files in place of the image's own of these names."""
+    sifted = sift(blocks, _LEFT_OUT, lambda path: b"", Sifted())
+    before = next(sifted, b"")
+    for block in sifted:
+        yield before
+        before = block
+    assert len(before) == _END  # the end comes as one block
+    for path, content in _files(config, say):
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.size, info.mode = len(content), 0o755 if path == "/etc/rc" else 0o644
+        yield info.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
+    yield before
+
+
+def _files(config: Mapping[str, Any], say: Say) -> Iterator[tuple[str, bytes]]:
+    env = config.get("Env") or []
+    lines = [entry for entry in env if "\n" not in entry]
+    if len(lines) < len(env):
+        say("variables of several lines are left out: /etc/environment cannot hold them")
+    volumes = sorted(config.get("Volumes") or {})
+    fstab = [f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev" for path in volumes]
+    yield "/etc/environment", _text(lines)
+    yield "/etc/fstab", _text(fstab)
+    yield "/etc/rc", _rc(config).encode()
+    yield "/etc/rc.local", _text(["# /etc/rc reads this file when the container starts."])
+
+
+def _text(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _rc(config: Mapping[str, Any]) -> str:
+    labels = {key: " ".join(value.split()) for key, value in (config.get("Labels") or {}).items()}
+    workdir = shlex.quote(posixpath.join("/", config.get("WorkingDir") or ""))
+    entrypoint = shlex.join(config.get("Entrypoint") or [])
+    command = shlex.join([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]) or "/bin/sh"
+    lines = [
+        *(f"# {key} {value}" for key, value in sorted(labels.items())),
+        "",
+        f"mkdir -p {workdir} 2> /dev/null",
+        f"cd {workdir} && unset OLDPWD || exit 1",
+        "if [ -s /etc/rc.local ]; then . /etc/rc.local; fi",
+        f'if [ $# -gt 0 ]; then exec {entrypoint} "$@"; else exec {command}; fi',
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _squash(blocks: Iterator[bytes], target: Path) -> None:
+    try:
+        process = subprocess.Popen([*_SQFSTAR, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    except FileNotFoundError:
+        raise EngineError("there is no sqfstar", hint="install squashfs-tools 4.5 or newer") from None
+    assert process.stdin and process.stderr
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+            for block in blocks:
+                stdin.write(block)
+        said = process.stderr.read().decode(errors="replace").strip().splitlines()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        code = process.wait()
+    if code:
+        raise EngineError(f"sqfstar failed: {said[-1] if said else f'exit code {code}'}", str(target))

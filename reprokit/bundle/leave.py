@@ -1,0 +1,81 @@
+"""Which layers need not travel, because the target has them where they are wanted."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprokit.bundle.collect import Wanted
+from reprokit.bundle.model import DOCKER_MANIFEST
+from reprokit.errors import UsageError
+
+if TYPE_CHECKING:
+    from reprokit.nodes.inventory import Inventory
+
+_MOST_JSON = 16 << 20
+Chain = tuple[str, ...]
+
+
+def left_out(wanted: Sequence[Wanted], there: Iterable[Chain]) -> frozenset[str]:
+    """The diff ids of what the target has, `there` being its images' layers from the base up.
+
+    Engines know a layer only upon the same layers as before: what lies upon others is sent.
+    """
+    chains = {chain[: i + 1] for chain in there for i in range(len(chain))}
+    held: set[str] = set()
+    needed: set[str] = set()
+    for image in wanted:
+        for i, layer in enumerate(image.layers):
+            (held if image.layers[: i + 1] in chains else needed).add(layer)
+    return frozenset(held - needed)
+
+
+def of_bundle(path: Path) -> Iterator[Chain]:
+    """The images of a bundle that the target has loaded. Raises UsageError."""
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for image in json.loads(_text(tar, DOCKER_MANIFEST)):
+                yield tuple(json.loads(_text(tar, image["Config"]))["rootfs"]["diff_ids"])
+    except (OSError, tarfile.TarError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UsageError(f"this is no bundle: {error}", str(path)) from None
+
+
+def _text(tar: tarfile.TarFile, name: str) -> bytes:
+    content = tar.extractfile(name)
+    if content is None:
+        raise ValueError(f"{name} is no file")
+    return content.read(_MOST_JSON)
+
+
+def of_inventory(path: Path) -> Iterator[Chain]:
+    """The images of an inventory that was saved as JSON. Raises UsageError."""
+    from pydantic import ValidationError
+
+    from reprokit.nodes.inventory import Inventory
+
+    try:
+        inventory = Inventory.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"the inventory cannot be read: {error.strerror}", str(path)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"]))
+        raise UsageError(f"this is no inventory of a node: {field}: {first['msg']}", str(path)) from None
+    yield from _chains(inventory)
+
+
+def of_node(name: str) -> Iterator[Chain]:
+    """The images that a node has now. Raises UsageError, SourceError, EngineError."""
+    from reprokit.nodes.config import find
+    from reprokit.nodes.inventory import inventory
+    from reprokit.nodes.ssh import Connection
+
+    with Connection(find(name)) as connection:
+        yield from _chains(inventory(connection))
+
+
+def _chains(inventory: Inventory) -> Iterator[Chain]:
+    return (image.layers for image in inventory.images)

@@ -1,0 +1,105 @@
+"""What travels along with images: the workspace of a recipe, and the inputs that its lock names."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from reprokit import paths
+from reprokit.bundle.model import Part
+from reprokit.bundle.partial import PartialTar
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.recipe.find import target
+
+Say = Callable[[str], None]
+_LEVEL = 3
+# Made anew by whoever runs the code there.
+_LEFT_OUT = {"__pycache__", ".pytest_cache"}
+
+
+def add_workspace(tar: PartialTar, recipe: str) -> Part:
+    """The host folder that the recipe's containers see, owners left out. Raises UsageError where there is none."""
+    name = target(recipe).workspace
+    folder = paths.workspace(name)
+    if not folder.is_dir():
+        raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
+    with _Entry(tar) as entry:
+        packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(entry.file, closefd=False)
+        with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:
+            for path in _files(folder):
+                _add(inner, path, str(path.relative_to(folder)))
+    return entry.finish("workspace", name, f"workspaces/{name}.tar.zst")
+
+
+def add_store(tar: PartialTar, names: list[str], folder: Path, connect: Callable[[], Engine], say: Say) -> Part:
+    """What `store export` writes of these recipes; `folder` is where the bundle is written."""
+    from reprokit.supply.store import Store
+    from reprokit.supply.transfer.exporting import write
+
+    store = Store()
+    with store.in_use(say), _Entry(tar) as entry:
+        manifest = write(names, entry.file, folder, store, connect, say)
+    return entry.finish("store", ", ".join(manifest.targets), "store/inputs.tar.zst")
+
+
+class _Entry:
+    """A file of the bundle that is written without knowing its size, and hashed meanwhile."""
+
+    def __init__(self, tar: PartialTar) -> None:
+        self._tar, self._blob = tar, tar.begin()
+        self._digest, self._size = hashlib.sha256(), 0
+
+    @property
+    def file(self) -> IO[bytes]:
+        return self  # type: ignore[return-value]
+
+    def __enter__(self) -> _Entry:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is not None:
+            self._blob.drop()
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        self._size += len(data)
+        self._blob.write(data)
+        return len(data)
+
+    def flush(self) -> None:
+        """Compressors ask for it."""
+
+    def finish(self, kind: str, name: str, path: str) -> Part:
+        self._tar.finish(path, self._size)
+        digest = f"sha256:{self._digest.hexdigest()}"
+        return Part.model_validate({"kind": kind, "name": name, "path": path, "digest": digest, "size": self._size})
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name in _LEFT_OUT:
+            continue
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from _files(path)
+
+
+def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    info = tar.gettarinfo(str(path), name)
+    if info is None or info.isdev():  # a socket, a pipe
+        return
+    if info.islnk():  # the second name of a file is a file of its own
+        info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    if info.isreg():
+        with path.open("rb") as content:
+            tar.addfile(info, content)
+    else:
+        tar.addfile(info)

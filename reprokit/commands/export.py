@@ -1,0 +1,105 @@
+"""`reprokit export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprokit import completion
+from reprokit.commands._shown import progress, say
+
+if TYPE_CHECKING:
+    from reprokit.bundle.request import Request, Result
+
+
+def export(
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.")],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME[:VARIANT]...", help="Recipes, or other images.", autocompletion=completion.targets
+        ),
+    ] = None,
+    container: str = typer.Option(
+        "", "--container", metavar="NAME", help="A container as it stands.", autocompletion=completion.containers
+    ),
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Leave these files of the container out, beside package caches."),
+    ] = None,
+    since: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="OLD.rkit", help="Leave out the layers of a bundle that the target has loaded."),
+    ] = None,
+    inventory: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Leave out what a node's saved inventory lists."),
+    ] = None,
+    node: Annotated[
+        list[str] | None, typer.Option("--for", metavar="NODE", help="Leave out what this node has now.")
+    ] = None,
+    workspace: bool = typer.Option(False, "--with-workspace", help="Take the recipes' workspaces along."),
+    store: bool = typer.Option(False, "--with-store", help="Take along what their locks name, to build offline."),
+    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ssh key.")] = None,
+    form: str = typer.Option(
+        "rkit", "--format", help="rkit; for other tools: docker (old engines), oci-dir, squashfs (enroot, Pyxis)."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Write images as one file, each layer once, for `reprokit load` elsewhere.
+
+    skopeo, podman and Engine 25 read it, too. An export that was interrupted goes on where it stopped.
+    """
+    from reprokit.bundle.request import Request, run
+    from reprokit.engine import Engine
+
+    request = Request(
+        names=tuple(names or ()),
+        container=container,
+        exclude=tuple(exclude or ()),
+        since=tuple(since or ()),
+        inventories=tuple(inventory or ()),
+        nodes=tuple(node or ()),
+        workspace=workspace,
+        store=store,
+        key=sign,
+        form=form,
+    )
+    request.check(out)
+    with progress(f"writing {out.name}") as watch:
+        result = run(Engine.connect(), request, out, say, watch)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(_json(out, result), indent=2))
+    else:
+        _print(out, request, result)
+
+
+def _json(out: Path, result: Result) -> dict[str, Any]:
+    return {
+        "file": str(out),
+        "bytes": result.size,
+        "images": [image.model_dump(exclude={"recipe_text", "lock_text"}) for image in result.images],
+        "absent": list(result.absent),
+        "largest": [{"path": path, "bytes": size} for path, size in result.largest],
+        "left_out": {"files": result.files_left_out, "bytes": result.bytes_left_out},
+    }
+
+
+def _print(out: Path, request: Request, result: Result) -> None:
+    from reprokit.figures import size
+
+    if result.largest:
+        say("the container's largest paths:")
+        say(*(f"{size(count):>9}  {path}" for path, count in result.largest))
+    if result.files_left_out:
+        say(f"left out: {result.files_left_out} files of package caches and --exclude, {size(result.bytes_left_out)}")
+    unpacked = sum(image.size for image in result.images)
+    typer.echo(
+        f"{out}: {', '.join(image.name for image in result.images)}: {size(result.size)} ({size(unpacked)} unpacked)"
+    )
+    if result.absent:
+        typer.echo(f"{len(result.absent)} layers are not in it: only where they are can it be loaded")

@@ -1,0 +1,187 @@
+"""`reprokit export`, with real engines and read back by other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.bundle import signature
+from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Metadata, blob_path
+from reprokit.engine import Engine
+from tests.bundle.images import Images, noise
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(autouse=True)
+def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+
+
+def export(*arguments: str, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "reprokit", "export", *arguments], capture_output=True, text=True, timeout=120, **options
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        members = tar.getmembers()
+        assert all(member.isreg() for member in members)
+        assert len({member.name for member in members}) == len(members)
+        return {member.name: tar.extractfile(member).read() for member in members}  # type: ignore[union-attr]
+
+
+def skopeo(*arguments: str) -> str:
+    return subprocess.run(["skopeo", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_bundle_is_read_by_skopeo_and_names_all_it_holds(
+    engine: Engine, two: tuple[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "x.rkit"
+    said = export(*two, "-o", str(out))
+    assert said.stdout.startswith(f"{out}: {two[0]}, {two[1]}: ")
+    assert list(tmp_path.glob(".x*")) == []
+    entries = contents(out)
+    metadata = Metadata.model_validate_json(entries[METADATA])
+    assert [image.name for image in metadata.images] == list(two)
+    assert metadata.absent == ()
+    for name, item in zip(two, json.loads(entries["manifest.json"]), strict=True):
+        described = engine.image(name)
+        assert item["RepoTags"] == [name]
+        assert item["Config"] == blob_path(described["Id"])
+        inspected = json.loads(skopeo("inspect", "--config", f"oci-archive:{out}:{name}"))
+        assert inspected["rootfs"]["diff_ids"] == described["RootFS"]["Layers"]
+        # It compares every digest with what is there.
+        skopeo("copy", "-q", f"oci-archive:{out}:{name}", f"dir:{tmp_path / name.replace('/', '-')}")
+
+
+def test_an_update_holds_what_is_new(engine: Engine, images: Images, two: tuple[str, str], tmp_path: Path) -> None:
+    old, new = tmp_path / "old.rkit", tmp_path / "new.rkit"
+    export(two[0], "-o", str(old))
+    rebuilt = images.on(two[0], "rebuilt", [{"n/one": noise(1 << 20, 900)}])
+    said = json.loads(export(rebuilt, "--since", str(old), "-o", str(new), "--json").stdout)
+    before = engine.image(two[0])["RootFS"]["Layers"]
+    assert sorted(said["absent"]) == sorted(before)
+    assert said["bytes"] == new.stat().st_size < 0.6 * (1 << 20) + (1 << 16)
+    manifest = json.loads(contents(new)["manifest.json"])[0]
+    assert manifest["Layers"][: len(before)] == [blob_path(layer) for layer in before]
+    assert export(rebuilt, "--since", str(old), "-o", str(old), code=2).stderr.startswith("error: a bundle cannot take")
+
+
+def test_a_signature_is_over_index_and_metadata(base: str, tmp_path: Path) -> None:
+    key, out = tmp_path / "key", tmp_path / "x.rkit"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    export(base, "-o", str(out), "--sign", str(key))
+    entries = contents(out)
+    text = signature.statement(entries[INDEX], entries[METADATA])
+    assert signature.verify(text, entries[SIGNATURE], key.with_suffix(".pub")).principal == "*"
+
+
+def test_an_image_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
+    out = tmp_path / "x.rkit"
+    assert "hint: reprokit build faith:cuda" in export("faith", "-o", str(out), code=2, cwd=tmp_path).stderr
+    assert "unknown recipe 'nobody'" in export("nobody", "-o", str(out), code=2).stderr
+    assert "no image of this name (some/image:1)" in export("some/image:1", "-o", str(out), code=2).stderr
+    assert not list(tmp_path.glob("*x.rkit*"))
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(base: str, tmp_path: Path) -> None:
+    out = tmp_path / "x.rkit"
+    command = ["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", sys.executable, "-m", "reprokit", "export"]
+    done = subprocess.run([*command, base, "-o", str(out)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        4,
+        f"error: the file cannot be written: File too large ({out})",
+    )
+    assert not list(tmp_path.glob("*x.rkit*"))
+
+
+def test_interrupted_it_keeps_what_is_finished_and_goes_on(two: tuple[str, str], tmp_path: Path) -> None:
+    out, partial = tmp_path / "x.rkit", tmp_path / ".x.rkit.partial"
+    whole = tmp_path / "whole.rkit"
+    export(*two, "-o", str(whole))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "reprokit", "export", *two, "-o", str(out)], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not (partial.exists() and partial.stat().st_size > (1 << 20)) and process.poll() is None:
+        assert time.monotonic() < deadline
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    if process.returncode == 130:
+        assert said.endswith("interrupted\n")
+        assert not out.exists()
+    export(*two, "-o", str(out))
+    assert not partial.exists()
+    assert {n: c for n, c in contents(out).items() if n != METADATA} == {
+        n: c for n, c in contents(whole).items() if n != METADATA
+    }
+
+
+def test_an_archive_for_old_engines_loads_there(engine: Engine, images: Images, tmp_path: Path) -> None:
+    name = images.base("old", {"a": noise(1 << 20, 7)}, ["ENV X=y"])
+    before = engine.image(name)["Id"]
+    out = tmp_path / "x.tar"
+    export(name, "-o", str(out), "--format", "docker")
+    engine.remove_image(name)
+    with out.open("rb") as archive:
+        engine.load(archive)
+    assert engine.image(name)["Id"] == before
+    skopeo("inspect", f"docker-archive:{out}")
+    assert list(tmp_path.glob(".x*")) == []
+
+
+def test_a_folder_is_an_oci_layout(two: tuple[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "layout"
+    export(*two, "-o", str(out), "--format", "oci-dir")
+    for name in two:
+        skopeo("copy", "-q", f"oci:{out}:{name}", f"dir:{tmp_path / name.replace('/', '-')}")
+    assert not list(tmp_path.glob(".layout*"))
+    assert "there is something of this name" in export(*two, "-o", str(out), "--format", "oci-dir", code=2).stderr
+
+
+def test_a_squashfs_holds_the_files_and_says_how_to_start_them(
+    engine: Engine, images: Images, two: tuple[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "x.sqsh"
+    name = images.on(two[0], "squash", [{"etc/environment": b"old"}], 'ENV A="b c"\nENTRYPOINT ["/bin/a", "it\'s"]')
+    export(name, "-o", str(out), "--format", "squashfs")
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", str(tmp_path / "root"), str(out)], check=True, capture_output=True)
+    root = tmp_path / "root"
+    assert (root / "bin/a").read_bytes() == noise(3 << 20, 1)
+    assert (root / "l/two").read_bytes() == noise(1 << 20, 300)
+    assert (root / "etc/environment").read_text() == "PATH=/bin:/opt/x\nA=b c\n"
+    rc = (root / "etc/rc").read_text()
+    assert "cd /w && unset OLDPWD" in rc
+    assert subprocess.run(["sh", "-n", str(root / "etc/rc")]).returncode == 0
+    assert os.access(root / "etc/rc", os.X_OK)
+    assert not (root / ".dockerenv").exists()
+    assert not [c for c in engine.api.containers(all=True) if "reprokit-export" in c["Names"][0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "name images, or one --container"),
+        (["x", "--container", "y"], "name images, or one --container"),
+        (["x", "--exclude", "y"], "--exclude leaves files of a --container out"),
+        (["x", "--format", "zip"], "there is no format 'zip'"),
+        (["x", "--format", "docker", "--with-store"], "holds whole images and nothing else"),
+        (["x", "y", "--format", "squashfs"], "one file system"),
+    ],
+)
+def test_arguments_that_contradict_each_other(arguments: list[str], why: str, tmp_path: Path) -> None:
+    assert why in export(*arguments, "-o", str(tmp_path / "x.rkit"), code=2).stderr
