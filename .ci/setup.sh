@@ -107,6 +107,9 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         has ip || packages="$packages iproute2"
         has ssh || packages="$packages openssh-client"
         has zstd || packages="$packages zstd"
+        # What bundles are is read by others.
+        has skopeo || packages="$packages skopeo"
+        has sqfstar || packages="$packages squashfs-tools"
         has csh || packages="$packages tcsh"
         # It starts a service, which is for its owner to decide on a machine that stays; those tests are skipped there.
         [ -z "${CI-}" ] || [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
