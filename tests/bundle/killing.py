@@ -1,0 +1,68 @@
+"""Exports that are killed at random moments, and repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from reprokit.bundle.model import BLOBS, blob_path
+
+
+def whole(path: Path) -> None:
+    """Every blob that an image names is there, and is what its name says."""
+    with tarfile.open(path) as tar:
+        blobs = {m.name: tar.extractfile(m).read() for m in tar if m.name.startswith(BLOBS)}  # type: ignore[union-attr]
+        index = json.loads(tar.extractfile("index.json").read())  # type: ignore[union-attr]
+    for name, content in blobs.items():
+        assert blob_path(f"sha256:{hashlib.sha256(content).hexdigest()}") == name
+    for entry in index["manifests"]:
+        manifest = json.loads(blobs[blob_path(entry["digest"])])
+        assert {blob_path(d["digest"]) for d in (manifest["config"], *manifest["layers"])} <= blobs.keys()
+
+
+def finished(partial: Path) -> int:
+    """Blobs that stand whole in what a killed export left, by their headers."""
+    if not partial.exists() or not partial.stat().st_size:
+        return 0
+    with tarfile.open(partial, ignore_zeros=False) as tar:
+        names = []
+        while (member := tar.next()) and member.offset_data + member.size <= partial.stat().st_size:
+            names.append(member.name)
+    return sum(name.startswith(BLOBS) for name in names)
+
+
+def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> Counter[str]:
+    """Kill an export `times` times, each repeated until it is done; returns what was seen, by name."""
+    chance, seen = random.Random(seed), Counter[str]()
+    command = [sys.executable, "-m", "reprokit", "export", *names, "-o"]
+    start = time.monotonic()
+    subprocess.run([*command, str(folder / "first.rkit")], check=True, capture_output=True)
+    usual = time.monotonic() - start
+    for number in range(times):
+        out = folder / f"{number}.rkit"
+        partial = folder / f".{number}.rkit.partial"
+        process = subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0.2, 1) * usual)
+        process.send_signal(signal.SIGKILL)
+        seen["killed" if process.wait() == -signal.SIGKILL else "too late"] += 1
+        if out.exists():
+            whole(out)
+            seen["whole all the same"] += 1
+        there = finished(partial)
+        again = subprocess.run([*command, str(out)], check=True, capture_output=True, text=True)
+        whole(out)
+        assert not partial.exists()
+        # Manifests and configs that were finished after the last layer are written again.
+        assert ("going on from an earlier attempt" in again.stderr) == bool(there), again.stderr
+        seen["went on"] += bool(there)
+        out.unlink()
+    return seen

@@ -1,0 +1,164 @@
+"""A container as it stands: what it keeps, what stays here, and what is left out."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from reprokit.bundle.model import METADATA, Metadata
+from reprokit.container import names
+from reprokit.engine import Engine
+from tests.bundle.images import tar_of
+from tests.bundle.test_export import contents, export
+
+pytestmark = pytest.mark.engine
+
+FILES = {
+    "opt/tool": b"t" * 5000,
+    "var/cache/apt/archives/x.deb": b"d" * 100_000,
+    "root/.cache/pip/http/y": b"p" * 200_000,
+    "data/large": b"l" * 300_000,
+}
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def container(engine: Engine, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes containers of `base` with FILES in them, never started."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    made: list[str] = []
+
+    def make(**config: Any) -> str:
+        name = f"reprokit-test-{uuid.uuid4().hex[:8]}"
+        engine.create_container(name, {"Image": base, "Cmd": ["/bin/a"], **config})
+        made.append(name)
+        engine.put_archive(name, "/", tar_of(FILES))
+        return name
+
+    yield make
+    for name in made:
+        engine.remove(name, force=True)
+
+
+def _image(out: Path) -> tuple[dict[str, Any], list[dict[str, bytes]]]:
+    """The only image's config, and the files of each of its layers."""
+    entries = contents(out)
+    (item,) = json.loads(entries["manifest.json"])
+    layers = []
+    for path in item["Layers"]:
+        plain = zstandard.ZstdDecompressor().decompressobj().decompress(entries[path])
+        with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+            layers.append({m.name: tar.extractfile(m).read() for m in tar if m.isreg()})  # type: ignore[union-attr]
+    return json.loads(entries[item["Config"]]), layers
+
+
+def _snapshots(engine: Engine) -> list[str]:
+    tags = [tag for image in engine.api.images() for tag in image.get("RepoTags") or []]
+    return [tag for tag in tags if tag.startswith("reprokit-export:")]
+
+
+def test_it_keeps_its_configuration_and_the_layers_below(engine: Engine, base: str, container: Make, tmp_path: Path):
+    name = container(Env=["X=y z"], Labels={"mine": "1"}, Entrypoint=["/bin/a"], Hostname="secret-host")
+    out = tmp_path / "x.rkit"
+    said = export("--container", name, "-o", str(out), "--exclude", "/data/*")
+    config, layers = _image(out)
+    assert config["rootfs"]["diff_ids"][:-1] == engine.image(base)["RootFS"]["Layers"]
+    assert config["config"]["Env"] == ["X=y z", "PATH=/bin:/opt/x"]
+    assert config["config"]["WorkingDir"] == "/w"
+    assert config["config"]["User"] == "7"
+    assert config["config"]["Entrypoint"] == ["/bin/a"]
+    assert config["config"]["Labels"] == {"mine": "1"}
+    assert "secret-host" not in json.dumps(config)
+    assert {name: content for name, content in layers[-1].items() if name in FILES} == {"opt/tool": FILES["opt/tool"]}
+    assert "left out: 3 files of package caches and --exclude, 600 kB" in said.stderr
+    assert "5 kB  /opt/tool" in said.stderr
+    assert Metadata.model_validate_json(contents(out)[METADATA]).images[0].name == f"container/{name}:latest"
+    assert _snapshots(engine) == []
+
+
+def test_a_recipes_container_is_its_image_again(engine: Engine, base: str, container: Make, tmp_path: Path):
+    built = engine.image(base)["Id"]
+    labels = {names.NAME: "c", names.RECIPE: "faith", names.VARIANT: "cuda", names.IMAGE: built, names.OWNER: "0"}
+    promises = {names.SETTINGS: "{}", "reprokit.inputs": "aa", "reprokit.pins": '{"cuda": "11.1"}'}
+    name = container(
+        Labels=labels | promises, User="0:0", Entrypoint=["idle"], Env=["NVIDIA_VISIBLE_DEVICES=void", "HERE=1"]
+    )
+    out = tmp_path / "x.rkit"
+    export("--container", name, "-o", str(out))
+    config, _ = _image(out)
+    assert config["config"]["Labels"] == {
+        "reprokit.recipe": "faith",
+        "reprokit.variant": "cuda",
+        "reprokit.pins": '{"cuda": "11.1"}',
+    }
+    assert config["config"]["Env"] == ["HERE=1", "PATH=/bin:/opt/x"]
+    assert config["config"]["User"] == "7"
+    assert "Entrypoint" not in config["config"]
+    (described,) = Metadata.model_validate_json(contents(out)[METADATA]).images
+    assert (described.name, described.pins, described.inputs) == ("reprokit/faith:cuda", {"cuda": "11.1"}, "")
+
+
+def test_what_comes_out_runs(engine: Engine, container: Make, tmp_path: Path):
+    name = container()
+    out = tmp_path / "x.tar"
+    export("--container", name, "-o", str(out), "--format", "docker")
+    loaded = f"container/{name}:latest"
+    try:
+        with out.open("rb") as archive:
+            engine.load(archive)
+        again = f"reprokit-test-{uuid.uuid4().hex[:8]}"
+        engine.create_container(again, {"Image": loaded})
+        try:
+            assert engine.get_archive(again, "/opt/tool") is not None
+            assert engine.get_archive(again, "/bin/a") is not None
+            assert engine.get_archive(again, "/var/cache/apt/archives/x.deb") is None
+        finally:
+            engine.remove(again, force=True)
+    finally:
+        engine.remove_image(loaded, force=True)
+
+
+def test_as_a_squashfs(container: Make, tmp_path: Path):
+    out, root = tmp_path / "x.sqsh", tmp_path / "root"
+    export("--container", container(Env=["X=y"]), "-o", str(out), "--format", "squashfs")
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", str(root), str(out)], check=True, capture_output=True)
+    assert (root / "opt/tool").read_bytes() == FILES["opt/tool"]
+    assert not (root / "var/cache/apt/archives/x.deb").exists()
+    assert (root / "etc/environment").read_text() == "X=y\nPATH=/bin:/opt/x\n"
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_at_any_moment_no_snapshot_stays_for_long(
+    engine: Engine, container: Make, tmp_path: Path, way: signal.Signals
+):
+    name, out = container(), tmp_path / "x.rkit"
+    command = [sys.executable, "-m", "reprokit", "export", "--container", name, "-o", str(out)]
+    for delay in (0.0, 0.1):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
+        assert process.stderr
+        while "snapshot" not in (line := process.stderr.readline()) and line:
+            pass
+        time.sleep(delay)
+        process.send_signal(way)
+        process.communicate(timeout=60)
+        if way != signal.SIGKILL:
+            assert _snapshots(engine) == []
+    export("--container", name, "-o", str(out))
+    assert _snapshots(engine) == []
+
+
+def test_no_such_container(tmp_path: Path):
+    assert "no container 'nobody'" in export("--container", "nobody", "-o", str(tmp_path / "x"), code=2).stderr
