@@ -37,6 +37,7 @@ VERBS = {
     "stop": "Stop containers; their files stay.",
     "rm": "Remove containers and their files.",
     "notebook": "Serve Jupyter from a recipe's container.",
+    "nodes": "List the nodes: reachable or not, engine, GPUs, free space, images of recipes.",
     "push": "Put the image of a recipe into a registry.",
     "pull": "Take the image of a recipe from a registry.",
     "send": "Bring images to other machines through ssh: only the layers that each lacks.",

@@ -11,13 +11,16 @@ import json
 import os
 import socket
 from collections.abc import Generator, Iterator
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import docker
 import docker.errors
 import requests
 
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    from reprokit.container.host import Host
 
 LABEL = "reprokit"
 # The first byte of a commit, save or import of a large image can take minutes.
@@ -26,10 +29,11 @@ _SAVE_BLOCK = 2 << 20
 
 
 class Engine:
-    """A connection to one Docker-compatible engine."""
+    """A connection to one Docker-compatible engine, on this machine where no other `host` is given."""
 
-    def __init__(self, client: docker.APIClient) -> None:
+    def __init__(self, client: docker.APIClient, host: Host | None = None) -> None:
         self.api = client
+        self._host = host
 
     @classmethod
     def connect(cls) -> Engine:
@@ -41,10 +45,30 @@ class Engine:
             raise _no_engine(error) from None
         return cls(client)
 
+    @classmethod
+    def behind(cls, socket_path: str, host: Host) -> Engine:
+        """The engine of another machine, whose socket is led to a path here. Raises EngineError."""
+        url = f"unix://{socket_path}"
+        try:
+            client = docker.APIClient(url, timeout=_TIMEOUT_S, version="auto")
+            client.ping()
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            raise EngineError(f"no Docker Engine answers there: {_root_cause(error)}", host.name) from None
+        return cls(client, host)
+
+    @property
+    def host(self) -> Host:
+        """The machine that the engine runs on."""
+        if self._host is None:
+            from reprokit.container.host import Here
+
+            self._host = Here()
+        return self._host
+
     @property
     def url(self) -> str:
-        """The address, as DOCKER_HOST would name it."""
-        return _address()
+        """The address, as DOCKER_HOST would name it; of another machine's engine only the machine's name."""
+        return f"ssh://{self._host.name}" if self._host and self._host.name else _address()
 
     def info(self) -> dict[str, Any]:
         with _translated():

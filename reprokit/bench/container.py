@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
-from reprokit.container import gpu_host
 from reprokit.container.gpu import parse_gpus
 from reprokit.container.lifecycle import ensure_running
 from reprokit.container.names import container_name
@@ -22,7 +20,8 @@ def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None
     """
     name = f"{container_name(target.recipe.name, target.variant_name)}-{purpose}"
     # On a machine that others use too, each has their own.
-    name += f"-{os.getuid()}" if os.getuid() else ""
+    uid = engine.host.caller().uid
+    name += f"-{uid}" if uid else ""
     return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), say)
 
 
@@ -34,6 +33,6 @@ def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
     if asked is not None:
         return "none" if parse_gpus(asked).none else asked
     wanted = target.variant.requires.gpu
-    if wanted == "none" or not gpu_host.has_gpu(gpu_host.support(engine.info())):
+    if wanted == "none" or not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
         return "none"
     return "all" if wanted == "required" else None

@@ -18,14 +18,16 @@ def run(
     user: options.User = None,
     container: options.Name = None,
     network: options.Network = None,
+    on: options.On = None,
 ) -> None:
     """Run a command in a recipe's container.
 
     The container is made if there is none, started if it is stopped, and made anew, with its files, if it lacks
     a GPU, mount, port or network that you ask for. It goes on running afterwards, which costs nothing; `stop`
     ends it. Its files outlive a stop, and /workspace is a folder of the host. The exit code is the command's.
+    With --on all this happens on another machine, which needs Docker and the image, and nothing of reprokit.
     """
     from reprokit.container.session import in_recipe
 
-    chosen = options.choices(container, gpus, volume, publish, shm_size, network)
-    raise typer.Exit(in_recipe(name, command, chosen, env, user))
+    chosen = options.choices(container, gpus, volume, publish, shm_size, network, on)
+    raise typer.Exit(in_recipe(name, command, chosen, env, user, on=on))

@@ -13,7 +13,9 @@ import typer
 
 from reprokit import completion
 from reprokit.commands._shown import built, say
+from reprokit.container import options
 from reprokit.errors import EngineError, ReprokitError
+from reprokit.host.probe import ENGINE_ROOT
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.smoke import result
@@ -34,27 +36,29 @@ def smoke(
     ] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML there.")] = None,
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    on: options.On = None,
 ) -> None:
     """Check, build and try recipes, for CI.
 
     One line a variant: pass, fail or skip, seconds, and why. What needs a GPU is left out where there is none,
     and said to be; a historic variant is tried only where it is named itself. Each runs in a fresh container; one
-    that fails stops no other. Exit code 3 where nothing could run at all.
+    that fails stops no other. Exit code 3 where nothing could run at all. With --on they are tried on another
+    machine, which needs Docker and the images, and nothing of reprokit.
     """
-    from reprokit.engine import Engine
+    from reprokit.container.session import engine_on
 
     chosen = find.current_targets(names or [])
-    engine = Engine.connect()
     results: list[Result] = []
     _write(junit, results)
-    for found in _trials(engine, chosen if names else None):
-        results.append(found)
-        _write(junit, results)
-        if not as_json:
-            typer.echo(found.line())
-        for step in found.steps:
-            if step.status == "fail" and step.output != step.reason:
-                say(*(f"    {line}" for line in step.output.splitlines()[-20:]))
+    with engine_on(on) as engine:
+        for found in _trials(engine, chosen if names else None):
+            results.append(found)
+            _write(junit, results)
+            if not as_json:
+                typer.echo(found.line())
+            for step in found.steps:
+                if step.status == "fail" and step.output != step.reason:
+                    say(*(f"    {line}" for line in step.output.splitlines()[-20:]))
     if as_json:
         ok = all(r.status != "fail" for r in results)
         typer.echo(json.dumps({"ok": ok, "results": [r.to_json() for r in results]}, indent=2))
@@ -64,12 +68,13 @@ def smoke(
 
 def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]:
     """The result of each target; of all that this host can run where none is chosen."""
+    from reprokit.container.lifecycle import built_image
     from reprokit.image.findings import errors_of
     from reprokit.smoke.run import Trial
 
     trial = Trial(
         check=lambda target: errors_of(target, False, say),
-        build=lambda target: built(engine, target),
+        build=lambda target: built_image(engine, target) if engine.host.name else built(engine, target),
         container=lambda target: _fresh(engine, target),
         on_step=lambda target, name: say(f"{target.label}: {name}"),
     )
@@ -96,12 +101,13 @@ def _not_here(engine: Engine, target: Target) -> str:
     """Why this host cannot run the target, or nothing. An image that is there takes no more disk."""
     from reprokit.bench.container import gpus_for
     from reprokit.container.names import image_reference
-    from reprokit.host import probe
     from reprokit.smoke.host import lacks
 
     has_gpu = gpus_for(engine, target, None) != "none"
-    free_disk = None if engine.image(image_reference(target)) else probe.disk_free_bytes()
-    return lacks(target.variant.requires, has_gpu, probe.memory_bytes(), free_disk)
+    free_disk = None
+    if engine.image(image_reference(target)) is None:
+        free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or str(ENGINE_ROOT))
+    return lacks(target.variant.requires, has_gpu, engine.host.memory_bytes(), free_disk)
 
 
 @contextmanager

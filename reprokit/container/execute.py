@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.container.attach import Attached, attach
-from reprokit.container.log import CommandLog
+from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 
 # The engine answers on standard output when a command could not be started, and the exit code is 126 for
@@ -47,7 +47,7 @@ def execute(
     if not logged:
         code = attach(engine, container, argv, how, lambda is_stderr, data: streams[is_stderr].add(data))
     else:
-        with CommandLog(container, argv) as log:
+        with CommandLog(key(engine, container), argv) as log:
 
             def sink(is_stderr: bool, data: bytes) -> None:
                 log.write(data)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reprokit.container import gpu, gpu_host, names
+from reprokit.container import gpu, names
 from reprokit.container.fit import require_fit
 from reprokit.container.gpu import GpuRefused
 from reprokit.container.reach import reachable
@@ -45,16 +45,16 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
         except GpuRefused as error:
             say(f"{error.message}: going on without a GPU, which the recipe allows")
             settings = replace(settings, gpus="none")
-    caller = Caller.here()
+    caller = engine.host.caller()
     info = engine.info()
     request = gpu.parse_gpus(settings.gpus)
     if not request.none:
         _require_fit(engine, start, say)
     refusal = ""
-    for rung in gpu.ladder(request, gpu_host.support(info)):
+    for rung in gpu.ladder(request, engine.host.gpu_support(info)):
         given = replace(settings, rung=rung.name)
         try:
-            _try(engine, start.name, _spec(engine, start, given, rung, info), caller)
+            _try(engine, start.name, _spec(engine, start, given, rung, info, caller), caller)
         except EngineError as error:
             if request.none or not gpu.refused(error.message):
                 raise
@@ -68,7 +68,7 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
 
 def _require_fit(engine: Engine, start: Start, say: Say) -> None:
     config = (engine.image(start.built) or {}).get("Config") or {}
-    if warning := require_fit(config.get("Labels") or {}, gpu_host.host_gpus()):
+    if warning := require_fit(config.get("Labels") or {}, engine.host.gpus()):
         say(warning)
 
 
@@ -101,8 +101,9 @@ def _remove(engine: Engine, container: str) -> None:
         engine.remove(container, force=True)
 
 
-def _spec(engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any]) -> ContainerSpec:
-    caller = Caller.here()
+def _spec(
+    engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any], caller: Caller
+) -> ContainerSpec:
     who = identity(caller, info)
     env = dict(start.env)
     if rung.name == "none":

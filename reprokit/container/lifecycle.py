@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import socket
 from collections.abc import Iterator
 from typing import Any
 
 from reprokit import paths
-from reprokit.container import gpu, gpu_host, log, names
+from reprokit.container import gpu, log, names
 from reprokit.container.launch import Say, Start, launch
 from reprokit.container.recreate import drop_snapshots, recover, recreate
 from reprokit.container.settings import DEFAULTS, RunOptions, Settings, changes, merge
 from reprokit.container.spec import Port
-from reprokit.container.workspace import require_source, workspace_mounts
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
@@ -31,13 +28,13 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     not been built, a mount's source is missing, a port is taken or the name is another's; EngineError where
     the engine cannot.
     """
-    check_options(options, say)
+    check_options(engine, options, say)
     name = options.name or usual_name(engine, target)
-    with _locked(name, say):
+    with _locked(engine, name, say):
         recover(engine, name)
         found = engine.container(name)
         if found is not None:
-            _check_ours(name, found, target)
+            _check_ours(engine, name, found, target)
             if _stale(engine, found, target):
                 if options.replace_stale:
                     _remove(engine, name)
@@ -60,15 +57,15 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
 
 def stop(engine: Engine, name: str) -> None:
     """Stop a container; its files stay."""
-    with _locked(name, _quiet):
+    with _locked(engine, name, _quiet):
         engine.stop(name)
 
 
 def remove(engine: Engine, name: str) -> None:
     """Remove a container, running or not, with its files and its log."""
-    with _locked(name, _quiet):
+    with _locked(engine, name, _quiet):
         _remove(engine, name)
-        log.forget(name)
+        log.forget(log.key(engine, name))
 
 
 def _remove(engine: Engine, name: str) -> None:
@@ -76,10 +73,10 @@ def _remove(engine: Engine, name: str) -> None:
     drop_snapshots(engine, name)
 
 
-def check_options(options: RunOptions, say: Say) -> None:
+def check_options(engine: Engine, options: RunOptions, say: Say) -> None:
     """Raises UsageError where a mount's source is missing or two options contradict each other."""
     for mount in options.mounts:
-        require_source(mount)
+        engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
         say(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, none to say so")
     if options.ports and options.network in ("host", "none"):
@@ -90,19 +87,18 @@ def usual_name(engine: Engine, target: Target) -> str:
     """The name where none is chosen; ours ends in our user id where another user has the plain one."""
     name = names.container_name(target.recipe.name, target.variant_name)
     found = engine.container(name)
-    if found is None or _owner(found) in ("", str(os.getuid())):
-        return name
-    return f"{name}-{os.getuid()}"
+    uid = engine.host.caller().uid
+    return name if found is None or _owner(found) in ("", str(uid)) else f"{name}-{uid}"
 
 
 def _owner(found: dict[str, Any]) -> str:
     return str((found["Config"].get("Labels") or {}).get(names.OWNER, ""))
 
 
-def _check_ours(name: str, found: dict[str, Any], target: Target) -> None:
+def _check_ours(engine: Engine, name: str, found: dict[str, Any], target: Target) -> None:
     labels = found["Config"].get("Labels") or {}
     whose = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
-    if names.NAME not in labels or _owner(found) != str(os.getuid()):
+    if names.NAME not in labels or _owner(found) != str(engine.host.caller().uid):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
     if whose != target.label:
         raise UsageError(
@@ -120,6 +116,8 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
     """The engine's description of the target's image. Raises UsageError where it has not been built."""
     image = engine.image(names.image_reference(target))
     if image is None:
+        if node := engine.host.name:
+            raise UsageError(f"{node} has no image of {target.label}", hint=f"reprokit send {target.label} {node}")
         raise UsageError(f"{target.label} has not been built", hint=f"reprokit build {target.label}")
     return image
 
@@ -128,8 +126,8 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
     image = built_image(engine, target)
     settings = Settings(
         gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
-        mounts=workspace_mounts(target),
-        ports=_recipe_ports(target, options, say),
+        mounts=engine.host.workspace_mounts(target, say),
+        ports=_recipe_ports(engine, target, options, say),
         shm=target.variant.shm,
     )
     settings = merge(settings, options)
@@ -146,15 +144,20 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
 
 
+def place(engine: Engine) -> str:
+    """The engine's machine in a sentence."""
+    return f"on {engine.host.name}" if engine.host.name else "here"
+
+
 def _recipe_gpus(engine: Engine, target: Target, say: Say) -> str:
     requires = target.variant.requires.gpu
-    if requires == "optional" and not gpu_host.has_gpu(gpu_host.support(engine.info())):
-        say("no GPU here: going on without one, which the recipe allows")
+    if requires == "optional" and not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
+        say(f"no GPU {place(engine)}: going on without one, which the recipe allows")
         return "none"
     return "none" if requires == "none" else "all"
 
 
-def _recipe_ports(target: Target, options: RunOptions, say: Say) -> tuple[Port, ...]:
+def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say) -> tuple[Port, ...]:
     """The recipe's ports on the same port of the host, or the next free one: a recipe knows no host."""
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
@@ -162,31 +165,20 @@ def _recipe_ports(target: Target, options: RunOptions, say: Say) -> tuple[Port, 
         if number in chosen or options.network in ("host", "none"):
             continue
         used = {p.host for p in ports}
-        host = next((n for n in range(number, 65536) if n not in used and _free(n)), number)
+        host = next((n for n in range(number, 65536) if n not in used and engine.host.port_is_free(n)), number)
         if host != number:
             say(f"port {number} of the recipe is published as {host}: {number} is taken")
         ports.append(Port("127.0.0.1", host, number))
     return tuple(ports)
 
 
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        # As the engine's proxy binds: a port whose last connections linger is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
 @contextlib.contextmanager
-def _locked(name: str, say: Say) -> Iterator[None]:
+def _locked(engine: Engine, name: str, say: Say) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     folder = paths.state() / "containers"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{name}.lock")
+    lock = FileLock(folder / f"{log.key(engine, name)}.lock")
     try:
         lock.acquire(timeout=0)
     except Timeout:

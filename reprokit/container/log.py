@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterator, Sequence
@@ -16,9 +17,16 @@ from pathlib import Path
 from types import TracebackType
 
 from reprokit import paths
+from reprokit.engine import Engine
 
 # A log past this size is put aside as NAME.log.1 when the next command starts.
 _KEEP_BYTES = 64 << 20
+
+
+def key(engine: Engine, container: str) -> str:
+    """What a container's files here are called: its name, and the node's where it is on another machine."""
+    node = re.sub(r"[^A-Za-z0-9.-]", "_", engine.host.name)
+    return f"{container}@{node}" if node else container
 
 
 def log_path(container: str) -> Path:

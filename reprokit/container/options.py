@@ -62,6 +62,11 @@ Network = Annotated[
     typer.Option(metavar="NETWORK", help="bridge, host, none, or a network of the engine."),
 ]
 
+On = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--on", metavar="NODE", help="Another machine, by ssh.", autocompletion=completion.nodes),
+]
+
 
 def choices(
     name: str | None,
@@ -70,12 +75,13 @@ def choices(
     ports: list[str],
     shm_size: str | None,
     network: str | None,
+    on: str | None = None,
 ) -> RunOptions:
-    """The options as data. Raises UsageError."""
+    """The options as data; with `on`, a node, paths are its own. Raises UsageError."""
     return RunOptions(
         name=parse.name(name) if name else None,
         gpus=gpus,
-        mounts=tuple(parse.mount(v, Path.cwd()) for v in volumes),
+        mounts=tuple(parse.mount(v, None if on else Path.cwd()) for v in volumes),
         ports=tuple(parse.port(p) for p in ports),
         shm=parse.size(shm_size) if shm_size else None,
         network=network,

@@ -15,8 +15,8 @@ _PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example 
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def mount(text: str, cwd: Path) -> Mount:
-    """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`. Raises UsageError."""
+def mount(text: str, cwd: Path | None) -> Mount:
+    """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`, and is another machine's without one. Raises UsageError."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(parts):
         raise UsageError(f"-v {text!r} is not a mount", hint=_MOUNT_HINT)
@@ -24,8 +24,8 @@ def mount(text: str, cwd: Path) -> Mount:
         raise UsageError(f"-v {text!r}: {parts[2]!r} is not ro or rw", hint=_MOUNT_HINT)
     if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
         raise UsageError(f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT)
-    source = (cwd / Path(parts[0]).expanduser()).resolve()
-    return Mount(str(source), "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
+    source = str((cwd / Path(parts[0]).expanduser()).resolve()) if cwd else parts[0]
+    return Mount(source, "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
 
 
 def port(text: str) -> Port:

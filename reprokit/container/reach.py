@@ -1,4 +1,4 @@
-"""Whether the engine sees our folders: it may run outside our own container, or on another machine."""
+"""Whether the engine sees the user's folders: it may run outside the user's own container, or on another machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OWN_FILES = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}
 
 def reachable(engine: Engine, mounts: Iterable[Mount]) -> tuple[Mount, ...]:
     """`mounts` with sources as the engine names them. Raises EngineError where it cannot see a source."""
-    if re.match(r"(tcp|ssh|https?)://(?!localhost\b|127\.|\[::1\])", engine.url):
+    if not engine.host.name and re.match(r"(tcp|ssh|https?)://(?!localhost\b|127\.|\[::1\])", engine.url):
         raise EngineError(
             "the engine runs on another machine and cannot mount folders of this one",
             engine.url,
             "run reprokit there, or unset DOCKER_HOST",
         )
-    own = own_container(_mountinfo())
-    # An engine that does not know this container runs inside it, and sees what we see.
+    own = own_container(engine.host.mountinfo())
+    # An engine that does not know this container runs inside it, and sees what the user sees.
     outside = engine.container(own) if own else None
     if outside is None:
         return tuple(mounts)
@@ -33,7 +33,7 @@ def reachable(engine: Engine, mounts: Iterable[Mount]) -> tuple[Mount, ...]:
 
 
 def own_container(mountinfo: str) -> str | None:
-    """The id of the container that this process is in, from /proc/self/mountinfo; None outside one.
+    """The id of the container that a login is in, from its /proc/self/mountinfo; None outside one.
 
     /.dockerenv and the cgroup's name are no proof: file systems made from images have the former, and the
     latter is `/` with cgroup namespaces.
@@ -57,13 +57,15 @@ def translate(mount: Mount, own_mounts: Iterable[Mapping[str, Any]]) -> Mount:
     )
     if deepest is None:
         raise EngineError(
-            f"{mount.source} is in this container, and the engine outside cannot mount it at {mount.target}",
-            hint="work in a folder that the host mounts into this container, or set REPROKIT_HOME to one",
+            f"{mount.source} is in the container that you are logged in to, and the engine outside cannot mount it at "
+            f"{mount.target}",
+            hint="use a folder that the machine mounts into that container; REPROKIT_HOME moves workspaces to one",
         )
     return replace(mount, source=str(PurePosixPath(deepest["Source"]) / source.relative_to(deepest["Destination"])))
 
 
-def _mountinfo() -> str:
+def mountinfo() -> str:
+    """This process's own."""
     try:
         return Path("/proc/self/mountinfo").read_text()
     except OSError:

@@ -8,7 +8,6 @@ from typing import Any
 from reprokit.container import names
 from reprokit.container.launch import Say, Start, launch
 from reprokit.container.settings import Settings
-from reprokit.container.workspace import require_source
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.recipe.find import Target
@@ -34,7 +33,7 @@ def recreate(
     name = found["Name"].lstrip("/")
     labels = found["Config"]["Labels"]
     for mount in want.mounts:
-        require_source(mount)
+        engine.host.require_source(mount)
     if busy := _running_commands(engine, found):
         raise UsageError(
             f"{name} must be made anew for {', '.join(changed)}, and {busy} of its commands still run",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import typer
 
@@ -28,14 +29,27 @@ def in_recipe(
     env: list[str],
     user: str | None,
     logged: bool = True,
+    on: str | None = None,
 ) -> int:
-    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code."""
+    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code. `on` is a node."""
     wanted = target(recipe)
     given = parse.environment(env, os.environ)
     who = parse.user(user) if user else None
-    engine = Engine.connect()
-    container = ensure_running(engine, wanted, chosen, tell)
-    return in_container(engine, container, argv, given, who, logged)
+    with engine_on(on) as engine:
+        container = ensure_running(engine, wanted, chosen, tell)
+        return in_container(engine, container, argv, given, who, logged)
+
+
+@contextlib.contextmanager
+def engine_on(node: str | None) -> Iterator[Engine]:
+    """The engine here, or that of a node for as long as it is needed. Raises EngineError, SourceError."""
+    if node is None:
+        yield Engine.connect()
+        return
+    from reprokit.nodes.forward import engine_of
+
+    with engine_of(node) as engine:
+        yield engine
 
 
 def in_container(
@@ -49,7 +63,10 @@ def in_container(
     """Run `argv` in a running container; its exit code."""
     described = engine.container(container) or {}
     settings = names.settings_of((described.get("Config") or {}).get("Labels") or {})
-    passed, unreachable = from_caller(os.environ, settings.network, at_terminal())
+    if node := engine.host.name:
+        for port in settings.ports:
+            tell(f"port {port.host} is {node}'s own; ssh -L {port.host}:127.0.0.1:{port.host} leads it here")
+    passed, unreachable = from_caller(engine.host.environment(), settings.network, at_terminal())
     if unreachable and not set(unreachable) & set(env):
-        tell(f"{', '.join(unreachable)}: a proxy on this host's loopback is left out; --network host reaches it")
+        tell(f"{', '.join(unreachable)}: a proxy on the host's loopback is left out; --network host reaches it")
     return interact(engine, container, argv, env=passed | env, user=user, logged=logged)

@@ -15,7 +15,7 @@ from typing import Any
 
 from reprokit.container.attach import Attached, attach
 from reprokit.container.execute import NOT_STARTED, refusal
-from reprokit.container.log import CommandLog
+from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 
@@ -51,7 +51,7 @@ def interact(
     how = Attached(env=env, user=user, tty=terminal, stdin=stdin)
     note: list[bytes] = []
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(CommandLog(container, argv)) if logged else None
+        log = stack.enter_context(CommandLog(key(engine, container), argv)) if logged else None
 
         def sink(is_stderr: bool, data: bytes) -> None:
             if note or data.startswith(NOT_STARTED.encode()):

@@ -12,7 +12,6 @@ from reprokit.container.launch import Start, launch, removed_at_end
 from reprokit.container.lifecycle import check_options
 from reprokit.container.session import in_container, tell
 from reprokit.container.settings import RunOptions, Settings, merge
-from reprokit.container.workspace import workspace_mounts
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import target
@@ -22,8 +21,8 @@ def in_failed_build(recipe: str, argv: Sequence[str], chosen: RunOptions, env: l
     """Run `argv` as root, as the build did, on what `build --keep-failed` left; its exit code."""
     wanted = target(recipe)
     given = parse.environment(env, os.environ)
-    check_options(chosen, tell)
     engine = Engine.connect()
+    check_options(engine, chosen, tell)
     reference = f"{names.image_reference(wanted)}-failed"
     image = engine.image(reference)
     if image is None:
@@ -42,7 +41,8 @@ def in_failed_build(recipe: str, argv: Sequence[str], chosen: RunOptions, env: l
         built=image["Id"],
         env={},
     )
-    settings = merge(Settings(mounts=workspace_mounts(wanted), shm=wanted.variant.shm), replace(chosen, name=None))
+    own = Settings(mounts=engine.host.workspace_mounts(wanted, tell), shm=wanted.variant.shm)
+    settings = merge(own, replace(chosen, name=None))
     launch(engine, start, settings, False, tell)
     with removed_at_end(engine, name):
         return in_container(engine, name, argv, given, "0:0", logged=False)

@@ -12,7 +12,8 @@ from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 
 TARGET = "/workspace"
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
+# Of a workspace that is copied: what is made again from the rest, and fits no other machine.
+LEFT_OUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
 
 
 def workspace_mounts(target: Target) -> tuple[Mount, ...]:
@@ -56,7 +57,7 @@ def _make(folder: Path, original: Path | None) -> None:
         # Copied beside and renamed: a copy that breaks off is not taken for a workspace.
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as beside:
             copy = Path(beside) / folder.name
-            shutil.copytree(original, copy, ignore=_LEFT_OUT)
+            shutil.copytree(original, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
             copy.rename(folder)
     except OSError as error:
         raise UsageError(

@@ -8,12 +8,15 @@ import pytest
 
 from reprokit.bench.container import gpus_for
 from reprokit.container import gpu_host
+from reprokit.container.host import Here
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 
 
 class Engine:
+    host = Here()
+
     def info(self) -> dict:
         return {}
 

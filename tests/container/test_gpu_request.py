@@ -94,7 +94,7 @@ def _hook(count: int, devices: list[str]) -> list[dict]:
 )
 def test_the_request_at_the_engines_socket(recorder, made, monkeypatch, gpus, requests):
     monkeypatch.setenv("DOCKER_HOST", recorder.url)
-    monkeypatch.setattr("reprokit.container.launch.gpu_host.host_gpus", lambda: [])
+    monkeypatch.setattr("reprokit.container.gpu_host.host_gpus", lambda: [])
     client = Engine.connect()
     said: list[str] = []
     # No test machine has GPUs; where one has, it is given them.

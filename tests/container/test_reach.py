@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.container.host import Here
 from reprokit.container.reach import own_container, reachable, translate
 from reprokit.container.spec import Mount
 from reprokit.errors import EngineError
@@ -58,13 +59,14 @@ class _Engine:
     def __init__(self, url: str, described: dict | None) -> None:
         self.url = url
         self.described = described
+        self.host = Here()
 
     def container(self, name: str) -> dict | None:
         return self.described if name == ID else None
 
 
 def test_mounts_of_a_nested_docker(monkeypatch):
-    monkeypatch.setattr("reprokit.container.reach._mountinfo", lambda: INSIDE)
+    monkeypatch.setattr("reprokit.container.reach.mountinfo", lambda: INSIDE)
     mounts = (Mount("/home/ana", "/w"),)
     outside = _Engine("unix:///var/run/docker.sock", {"Mounts": MOUNTS})
     assert reachable(outside, mounts) == (Mount("/srv/home/ana", "/w"),)
@@ -79,5 +81,5 @@ def test_an_engine_elsewhere_sees_no_folder_of_ours(url):
 
 @pytest.mark.parametrize("url", ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375"])
 def test_an_engine_here_does(url, monkeypatch):
-    monkeypatch.setattr("reprokit.container.reach._mountinfo", lambda: HOST)
+    monkeypatch.setattr("reprokit.container.reach.mountinfo", lambda: HOST)
     assert reachable(_Engine(url, None), (Mount("/x", "/w"),)) == (Mount("/x", "/w"),)

@@ -1,0 +1,123 @@
+"""A recipe's workspace on a node: filled once from the one here, then the node's own."""
+
+from __future__ import annotations
+
+import shlex
+import tarfile
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, cast
+
+from reprokit.container.host import Say
+from reprokit.container.spec import Mount
+from reprokit.container.workspace import LEFT_OUT, TARGET
+from reprokit.container.workspace import workspace_mounts as local_mounts
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.figures import size
+from reprokit.nodes.ssh import Connection, last_line
+from reprokit.recipe.find import Target
+
+# Unpacked beside and renamed: a copy that breaks off is not taken for a workspace. What a dead one left goes after a
+# day; where two copy at once the first one's stays.
+_FILL = """
+set -eu
+parent={parent} name={name}
+mkdir -p "$parent"
+find "$parent" -maxdepth 1 -name ".$name.??????" -mmin +1440 -exec rm -rf {{}} +
+copy=$(mktemp -d "$parent/.$name.XXXXXX")
+trap 'rm -rf "$copy"' EXIT
+trap 'exit 1' HUP INT TERM
+tar -xf - -C "$copy"
+[ -e "$copy/.reprokit-whole" ]
+rm "$copy/.reprokit-whole"
+chmod 755 "$copy"
+mv -T "$copy" "$parent/$name" 2>/dev/null || [ -d "$parent/$name" ]
+"""
+# The real path of each folder, made where it is missing; one that a link leads out of the workspace is told and not
+# made.
+_FOLDERS = """
+set -eu
+root=$(readlink -f {root})
+printf 'reprokit:%s\\n' "$root"
+for folder in {folders}; do
+  real=$(readlink -m "$root/$folder")
+  case $real/ in
+    "$root"/*) [ -e "$real" ] || mkdir -p "$real"; printf 'reprokit:%s\\n' "$real" ;;
+    *) printf 'reprokit:out %s\\n' "$folder" ;;
+  esac
+done
+"""
+
+
+def workspace_mounts(connection: Connection, cache: str, target: Target, say: Say) -> tuple[Mount, ...]:
+    """As `container.workspace.workspace_mounts`, of the folder below the node's own caches.
+
+    Raises UsageError where a mount of the recipe leads out of it, EngineError where it cannot be made, SourceError.
+    """
+    parent = f"{cache}/reprokit/workspaces"
+    root = f"{parent}/{target.workspace}"
+    node = connection.node.name
+    if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
+        _fill(connection, parent, target, say)
+        say(f"the workspace is {node}:{root} from now on; what changes there stays there")
+    wanted = target.variant.mounts
+    folders = " ".join(shlex.quote(str(w.source)) for w in wanted)
+    done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
+    paths = [line.removeprefix("reprokit:") for line in done.stdout.splitlines() if line.startswith("reprokit:")]
+    for path in paths:
+        if path.startswith("out "):
+            raise UsageError(
+                f"the recipe's mount {path[4:]} leads out of the workspace",
+                f"{node}:{root}",
+                "mount folders outside the workspace yourself, with -v",
+            )
+    if done.returncode or len(paths) != 1 + len(wanted):
+        raise EngineError(f"the workspace cannot be made: {last_line(done.stderr.encode())}", f"{node}:{root}")
+    mounts = (Mount(path, w.target, w.read_only) for path, w in zip(paths[1:], wanted, strict=True))
+    return Mount(paths[0], TARGET), *mounts
+
+
+def _fill(connection: Connection, parent: str, target: Target, say: Say) -> None:
+    folder = Path(local_mounts(target)[0].source)
+    count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
+    say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
+    script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))
+    process = connection.popen(script)
+    try:
+        try:
+            _write_tar(cast(IO[bytes], process.stdin), folder)
+        except BrokenPipeError:  # the node says why
+            pass
+        except OSError as error:
+            raise UsageError(f"the workspace cannot be read: {error.strerror}", str(error.filename or folder)) from None
+        process.stdin = None
+        _, errors = process.communicate()
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    if process.returncode:
+        raise _failed(connection, process.returncode, errors, parent)
+
+
+def _failed(connection: Connection, code: int, errors: bytes, parent: str) -> ReprokitError:
+    why = last_line(errors)
+    if code == 255:
+        return connection.lost(why)
+    return EngineError(f"the workspace cannot be copied: {why}", f"{connection.node.name}:{parent}")
+
+
+def _write_tar(stream: IO[bytes], folder: Path) -> None:
+    """The folder's content, nobody's in particular, and at its end a file that says that it is whole."""
+
+    def chosen(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if any(fnmatch(Path(entry.name).name, pattern) for pattern in LEFT_OUT):
+            return None
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    with stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, arcname=path.name, filter=chosen)
+        tar.addfile(tarfile.TarInfo(".reprokit-whole"))

@@ -1,0 +1,55 @@
+"""A node's engine, used from here: its socket is led here through ssh, and nothing of reprokit's runs there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+from reprokit.nodes.config import find
+from reprokit.nodes.remote import Remote
+from reprokit.nodes.ssh import Connection, last_line
+
+_FORWARD_S = 20
+
+
+@contextmanager
+def engine_of(node: str) -> Iterator[Engine]:
+    """The engine of a node, by its name or address. Raises SourceError where it cannot be reached, EngineError."""
+    with Connection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
+        remote = Remote(connection)
+        socket = Path(folder) / "d"
+        _lead(connection, remote.seen.docker, socket)
+        try:
+            yield Engine.behind(str(socket), remote)
+        except EngineError:
+            if connection.alive:
+                raise
+            raise connection.lost("the connection broke; what was started there may go on") from None
+
+
+def _lead(connection: Connection, address: str, socket: Path) -> None:
+    found = re.fullmatch(r"unix://(?P<path>/.+)|tcp://(?P<host>[^/]+:\d+)/?", address)
+    if found is None:
+        raise EngineError(
+            f"ssh cannot lead an engine here that is at {address}",
+            connection.node.name,
+            "set DOCKER_HOST there",
+        )
+    ssh, *rest = connection.control
+    command = [ssh, "-O", "forward", "-L", f"{socket}:{found['path'] or found['host']}", *rest]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_FORWARD_S, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        raise connection.lost(f"no answer within {_FORWARD_S} s") from None
+    if done.returncode:
+        raise EngineError(
+            f"ssh cannot lead the node's engine here: {last_line(done.stderr)}",
+            connection.node.name,
+            "does its sshd allow forwarding (AllowTcpForwarding, AllowStreamLocalForwarding)?",
+        )

@@ -1,0 +1,112 @@
+"""What a node is like for containers: asked by one script that needs a POSIX shell and coreutils alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reprokit.container.gpu_host import DEVICE_FILES, QUERY, Gpu, gpus_of
+from reprokit.container.reach import own_container
+from reprokit.container.user import Caller
+
+# One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, where no signal may
+# reach it: it is not waited for. Old ones know no compute_cap, and print why in place of an answer.
+_SMI_TENTHS = 40
+SCRIPT = rf"""
+say() {{ while IFS= read -r line; do printf 'reprokit:%s %s\n' "$1" "$line"; done; }}
+id -u | say uid
+id -g | say gid
+id -G | say groups
+id -un 2>/dev/null | say user
+printf '%s\n' "${{XDG_CACHE_HOME:-$HOME/.cache}}" | say cache
+grep MemTotal: /proc/meminfo | say memory
+env | grep -iE '^(http|https|ftp|all|no)_proxy=' | say proxy
+cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep ' 0A ' | say listening
+grep -E ' /etc/(hostname|hosts|resolv.conf) ' /proc/self/mountinfo | say mount
+for file in {" ".join(DEVICE_FILES)}; do [ -e "$file" ] && echo "$file" | say device; done
+answer=$(mktemp)
+smi() {{
+  nvidia-smi --query-gpu="$1" --format=csv,noheader >"$answer" 2>/dev/null </dev/null &
+  tries=0
+  while kill -0 $! 2>/dev/null; do
+    tries=$((tries + 1))
+    [ "$tries" -lt {_SMI_TENTHS} ] || {{ kill -9 $!; echo {_SMI_TENTHS // 10} | say hung; return 0; }}
+    sleep 0.1
+  done
+  wait $! && say "$2" <"$answer"
+}}
+! command -v nvidia-smi >/dev/null || smi {QUERY} gpu || smi driver_version driver
+rm -f "$answer"
+cat /sys/module/nvidia/version 2>/dev/null | say driver
+if [ -n "${{DOCKER_HOST-}}" ]; then echo "$DOCKER_HOST" | say docker
+else docker context inspect --format '{{{{.Endpoints.docker.Host}}}}' 2>/dev/null | say docker; fi
+docker ps -q --no-trunc 2>/dev/null | say running
+true
+"""
+_SOCKET = "unix:///var/run/docker.sock"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A login on a node and its machine.
+
+    `cache` is the folder of the user's caches, `memory` in bytes, `listening` are TCP ports; `running` are the ids of
+    the engine's running containers, `mountinfo` what of it tells of a container that the login is in. `hung`: the
+    driver does not answer.
+    """
+
+    caller: Caller
+    cache: str
+    memory: int | None
+    proxies: dict[str, str]
+    listening: frozenset[int]
+    mountinfo: str
+    devices: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    hung: bool = False
+    docker: str = _SOCKET
+    running: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def nested(self) -> bool:
+        """Whether the login is in a container of the engine that it talks to: paths are another machine's then."""
+        return own_container(self.mountinfo) in self.running
+
+
+def parse(output: str) -> Seen:
+    """What the script printed, among whatever login scripts print. Raises ValueError where it makes no sense."""
+    facts: dict[str, list[str]] = {}
+    for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
+        facts.setdefault(name, []).append(value)
+
+    def first(name: str, default: str | None = None) -> str:
+        found = facts.get(name) or ([] if default is None else [default])
+        if not found:
+            raise ValueError(f"the node does not say its {name}")
+        return found[0]
+
+    caller = Caller(
+        int(first("uid")), int(first("gid")), tuple(int(g) for g in first("groups", "").split()), first("user", "")
+    )
+    memory = re.search(r"(\d+) kB", first("memory", ""))
+    return Seen(
+        caller=caller,
+        cache=first("cache"),
+        memory=int(memory[1]) * 1024 if memory else None,
+        proxies=dict(p.partition("=")[::2] for p in facts.get("proxy", ())),
+        listening=frozenset(_ports(facts.get("listening", ()))),
+        mountinfo="".join(f"{line}\n" for line in facts.get("mount", ())),
+        devices=tuple(facts.get("device", ())),
+        gpus=tuple(gpus_of("\n".join(facts.get("gpu") or [f",{d}," for d in facts.get("driver", ())[:1]]))),
+        hung="hung" in facts,
+        docker=first("docker", _SOCKET) or _SOCKET,
+        running=frozenset(facts.get("running", ())),
+    )
+
+
+def _ports(lines: Iterable[str]) -> Iterable[int]:
+    """Of lines of /proc/net/tcp, which names ports in hexadecimal after the address."""
+    for line in lines:
+        if found := re.match(r"\s*\d+: [0-9A-F]+:([0-9A-F]{4}) ", line):
+            yield int(found[1], 16)

@@ -1,0 +1,100 @@
+"""A node as the host of containers that are run from here."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from reprokit.container.gpu import GpuSupport, support_of
+from reprokit.container.gpu_host import Gpu, devices_of
+from reprokit.container.host import Say
+from reprokit.container.spec import Mount
+from reprokit.container.user import Caller
+from reprokit.errors import EngineError, UsageError
+from reprokit.nodes import carry
+from reprokit.nodes.probe import SCRIPT, Seen, parse
+from reprokit.nodes.ssh import Connection
+from reprokit.recipe.find import Target
+
+_CDI_FILES = """
+for folder in {folders}; do
+  for file in "$folder"/*.json "$folder"/*.yaml "$folder"/*.yml; do
+    [ -f "$file" ] && printf 'reprokit:file %s\\n' "$file" && cat "$file" && echo
+  done
+done
+true
+"""
+
+
+class Remote:
+    """A node behind a connection; it is asked once, and then when something is to be made there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.name = connection.node.name
+
+    @cached_property
+    def seen(self) -> Seen:
+        """Raises EngineError where the node's answer makes no sense, SourceError where it is lost."""
+        try:
+            return parse(self.connection.run(SCRIPT).stdout)
+        except ValueError as error:
+            raise EngineError(str(error), self.name, "is its login shell a POSIX shell?") from None
+
+    def caller(self) -> Caller:
+        return self.seen.caller
+
+    def environment(self) -> Mapping[str, str]:
+        return self.seen.proxies | {"TERM": os.environ.get("TERM", "")}
+
+    def gpu_support(self, info: Mapping[str, Any]) -> GpuSupport:
+        folders = [str(folder) for folder in info.get("CDISpecDirs") or ()]
+        # Engines that list their devices need no look at the files.
+        known = info.get("DiscoveredDevices") is not None or not folders
+        return support_of(info, () if known else self._cdi_devices(folders))
+
+    def has_gpu(self, offered: GpuSupport) -> bool:
+        return bool(offered.cdi or self.seen.devices)
+
+    def gpus(self) -> list[Gpu]:
+        return list(self.seen.gpus)
+
+    def port_is_free(self, port: int) -> bool:
+        return port not in self.seen.listening
+
+    def memory_bytes(self) -> int | None:
+        return self.seen.memory
+
+    def disk_free_bytes(self, folder: str) -> int | None:
+        answer = self.connection.run(f"df -P -k {shlex.quote(folder)}").stdout.splitlines()
+        fields = answer[1].split() if len(answer) > 1 else []
+        return int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdigit() else None
+
+    def require_source(self, mount: Mount) -> None:
+        if not mount.source.startswith("/"):
+            raise UsageError(f"-v {mount.source}: folders of {self.name} are named from / on")
+        if self.connection.run(f"[ -e {shlex.quote(mount.source)} ]").returncode:
+            raise UsageError(
+                f"nothing to mount at {mount.target}: there is no {mount.source} on {self.name}",
+                hint=f"make it there: mkdir -p {mount.source}",
+            )
+
+    def workspace_mounts(self, target: Target, say: Say) -> tuple[Mount, ...]:
+        return carry.workspace_mounts(self.connection, self.seen.cache, target, say)
+
+    def mountinfo(self) -> str:
+        return self.seen.mountinfo
+
+    def _cdi_devices(self, folders: list[str]) -> tuple[str, ...]:
+        answer = self.connection.run(_CDI_FILES.format(folders=" ".join(map(shlex.quote, folders)))).stdout
+        names: list[str] = []
+        for part in ("\n" + answer).split("\nreprokit:file ")[1:]:
+            file, _, text = part.partition("\n")
+            try:
+                names += devices_of(file, text)
+            except ValueError:
+                continue
+        return tuple(dict.fromkeys(names))

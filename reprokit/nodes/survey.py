@@ -1,0 +1,118 @@
+"""What `reprokit nodes` tells of each node: asked of all at once, in one script each, in bounded time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from reprokit.container.gpu_host import Gpu
+from reprokit.engine import LABEL
+from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.image.standing import Standing, standing
+from reprokit.nodes import inventory, probe
+from reprokit.nodes.address import Node
+from reprokit.nodes.inventory import Held, Inventory
+from reprokit.nodes.probe import Seen
+from reprokit.nodes.ssh import Connection, last_line
+from reprokit.recipe.find import recipe_names
+from reprokit.recipe.find import target as find_target
+
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A node's; what it did not tell is None, and `error` says why."""
+
+    node: Node
+    seen: Seen | None = None
+    inventory: Inventory | None = None
+    error: str = ""
+
+
+def survey(nodes: Sequence[Node], limit_s: float) -> Iterator[Answer]:
+    """Every node's answer, in the order of `nodes`, after twice `limit_s` seconds at most."""
+    with ThreadPoolExecutor(min(_AT_ONCE, len(nodes) or 1)) as pool:
+        yield from pool.map(lambda node: ask(node, limit_s), nodes)
+
+
+def ask(node: Node, limit_s: float) -> Answer:
+    """One node's answer; `limit_s` seconds are for the connection, and as many for the script."""
+    try:
+        with Connection(node, limit_s) as connection:
+            done = connection.run(f"({probe.SCRIPT})\n{inventory.SCRIPT}", limit_s=limit_s)
+    except SourceError as error:
+        return Answer(node, error=error.message)
+    except EngineError as error:  # no ssh here
+        return Answer(node, error=error.message)
+    try:
+        seen = probe.parse(done.stdout)
+    except ValueError as error:
+        return Answer(node, error=str(error))
+    if done.returncode:
+        return Answer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
+    try:
+        return Answer(node, seen, inventory.parse(done.stdout), "nvidia-smi hangs" if seen.hung else "")
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return Answer(node, seen, error=f"the engine's answer makes no sense: {error}")
+
+
+@dataclass(frozen=True)
+class Image:
+    """A recipe's image on a node. `standing` is how it stands to the recipe and lock here, "" where there is none."""
+
+    label: str
+    id: str
+    standing: Standing | str
+
+
+def images(held: Sequence[Held]) -> list[Image]:
+    """Those that reprokit built, by name."""
+    known = _standings()
+    found = []
+    for image in held:
+        label = f"{image.labels.get(f'{LABEL}.recipe')}:{image.labels.get(f'{LABEL}.variant')}"
+        if f"reprokit/{label}" in image.tags:
+            found.append(Image(label, image.id, known(label, image.labels.get(f"{LABEL}.inputs", ""))))
+    return sorted(found, key=lambda image: image.label)
+
+
+def _standings() -> Callable[[str, str], Standing | str]:
+    names = set(recipe_names())
+
+    @cache
+    def known(label: str, inputs: str) -> Standing | str:
+        try:
+            target = find_target(label) if label.partition(":")[0] in names else None
+            return standing(target, {f"{LABEL}.inputs": inputs}) if target else ""
+        except ReprokitError:  # a recipe that cannot be read, or has no such variant
+            return ""
+
+    return known
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Sizes in bytes; null is what the node did not tell."""
+    seen, engine = answer.seen, answer.inventory
+    return {
+        "name": answer.node.name,
+        "reachable": seen is not None,
+        "error": answer.error or None,
+        "nested": seen.nested if seen else None,
+        "engine": None if engine is None else engine.version,
+        "store": None if engine is None else "containerd" if engine.containerd else engine.storage,
+        "free": None if engine is None else engine.free,
+        "driver": driver(seen.gpus) or None if seen else None,
+        "gpus": [{"name": gpu.name, "compute_capability": gpu.capability} for gpu in seen.gpus if gpu.name]
+        if seen
+        else None,
+        "images": None if engine is None else [vars(image) for image in images(engine.images)],
+    }
+
+
+def driver(gpus: Sequence[Gpu]) -> str:
+    """The NVIDIA driver's version, which is one for all cards."""
+    return next((gpu.driver for gpu in gpus if gpu.driver), "")

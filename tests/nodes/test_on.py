@@ -1,0 +1,209 @@
+"""Commands on nodes: `run --on` and `smoke --on`, with engines, ssh and a terminal that are real."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pty
+import secrets
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import ReprokitError
+from tests.image.conftest import root_file_system
+
+from .cluster import Cluster, Machine
+
+pytestmark = pytest.mark.engine
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2024, licence: none}}
+smoke:
+  - {{command: echo fine, expect: fine}}
+  - {{command: nvidia-smi, gpu: true}}
+variants:
+  cpu:
+    base: "debian:12"
+    ports: [18080]
+    requires: {{gpu: optional, driver: "450.80.02"}}
+    mounts: [{{source: data/in, target: /in}}]
+"""
+TOOLS = ("bash", "sh", "sleep", "cat", "ls", "env", "tail", "id", "grep", "kill", "pwd", "touch", "true")
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A recipe that is known here and whose image is on node1 alone; what it made there is removed."""
+    name = f"reprokit-test-on-{secrets.token_hex(4)}"
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
+    (tmp_path / "workspaces" / name).mkdir(parents=True)
+    (tmp_path / "workspaces" / name / "code.py").write_text("mine\n")
+    monkeypatch.chdir(tmp_path)
+    engine = nodes["node1"].engine()
+    changes = ["ENV PATH=/bin", f"LABEL reprokit.recipe={name} reprokit.variant=cpu reprokit.min-driver=450.80.02"]
+    engine.import_image(io.BytesIO(root_file_system(TOOLS)), f"reprokit/{name}", "cpu", changes)
+    yield name
+    for container in engine.containers([f"reprokit.recipe={name}"]):
+        with contextlib.suppress(ReprokitError):
+            engine.remove(container["Id"], force=True)
+    engine.remove_image(f"reprokit/{name}:cpu", force=True)
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "reprokit", *args]
+
+
+@pytest.fixture
+def call() -> Call:
+    def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
+        options = {"stdin": subprocess.DEVNULL, "timeout": 120} | options
+        if "input" in options:
+            del options["stdin"]
+        return subprocess.run(command(*args), capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
+
+    return run
+
+
+def on(machine: Machine, name: str, *words: str) -> list[str]:
+    return ["run", name, "--on", machine.login, *words]
+
+
+def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: Path):
+    node = nodes["node1"]
+    script = "cat; cat code.py; echo new > /in/made; echo wrong >&2; exit 7"
+    done = call(*on(node, name, "--network", "none", "--", "sh", "-c", script), input="typed\n")
+    assert (done.returncode, done.stdout) == (7, "typed\nmine\n"), done.stderr
+    workspace = f"/root/.cache/reprokit/workspaces/{name}"
+    assert f"copying the workspace {tmp_path}/workspaces/{name} (5 B) to {node.login}" in done.stderr
+    assert f"the workspace is {node.login}:{workspace} from now on" in done.stderr
+    assert "wrong\n" in done.stderr
+    home = node.home / workspace.removeprefix("/root/")
+    assert (home / "data" / "in" / "made").read_text() == "new\n"
+    assert sorted(p.name for p in home.iterdir()) == ["code.py", "data"]
+    assert sorted(p.name for p in home.parent.iterdir()) == [name]
+
+    # The node's own is not written over, and nothing more is said of it.
+    (home / "code.py").write_text("theirs\n")
+    again = call(*on(node, name, "--", "cat", "code.py"))
+    assert (again.returncode, again.stdout, again.stderr) == (0, "theirs\n", "")
+    (log,) = (tmp_path / "reprokit" / "state" / "containers").glob("*.log")
+    assert log.name.startswith(f"reprokit-{name}-cpu@") and "theirs" in log.read_text()
+
+
+def test_an_image_that_is_not_there_says_how_to_send_it(nodes: Cluster, name: str, call: Call):
+    done = call(*on(nodes["node2"], name, "--", "true"))
+    assert done.returncode == 2
+    assert f"hint: reprokit send {name}:cpu {nodes['node2'].login}" in done.stderr
+
+
+def test_a_node_that_is_down(nodes: Cluster, name: str, call: Call):
+    done = call("run", name, "--on", nodes.down, "--", "true")
+    assert done.returncode == 4 and nodes.down in done.stderr and len(done.stderr.splitlines()) == 2
+
+
+def test_a_node_behind_another(nodes: Cluster, name: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    hidden = nodes["hidden"]
+    config = tmp_path / "config.yaml"
+    config.write_text(f"nodes:\n  far: {{address: {hidden.login}, jump: {nodes['gate'].login}}}\n")
+    monkeypatch.setenv("REPROKIT_CONFIG", str(config))
+    done = call("run", name, "--on", "far", "--", "true")
+    assert done.returncode == 2 and f"reprokit send {name}:cpu far" in done.stderr
+
+
+def test_mounts_are_folders_of_the_node(nodes: Cluster, name: str, call: Call):
+    node = nodes["node1"]
+    (node.home / "data set").mkdir(exist_ok=True)
+    (node.home / "data set" / "x").write_text("there\n")
+    done = call(*on(node, name, "--network", "none", "-v", "/root/data set:/d:ro", "--", "cat", "/d/x"))
+    assert (done.returncode, done.stdout) == (0, "there\n"), done.stderr
+    missing = call(*on(node, name, "-v", "/root/none:/e", "--", "true"))
+    assert missing.returncode == 2 and f"there is no /root/none on {node.login}" in missing.stderr
+    relative = call(*on(node, name, "-v", "data:/e", "--", "true"))
+    assert relative.returncode == 2 and "named from / on" in relative.stderr
+
+
+@contextlib.contextmanager
+def started(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, from its first line on, which is `up`."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as running:
+        try:
+            assert running.stdout and running.stdout.readline() == b"up\n"
+            yield running
+        finally:
+            running.kill()
+
+
+def command_lines() -> Iterator[str]:
+    """Of every process of every node."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            yield file.read_text(errors="replace")
+
+
+def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
+    node, mark = nodes["node1"], f"9{secrets.randbelow(10**6):06}.5"
+    words = command(*on(node, name, "--network", "none", "--", "sh", "-c", f"echo up; sleep {mark}"))
+    with started(words) as running:
+        assert any(mark in line for line in command_lines())
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130 and b"interrupted" in errors, errors
+    assert not any(mark in line for line in command_lines())
+
+
+def test_a_terminal_is_the_commands(nodes: Cluster, name: str):
+    ours, theirs = pty.openpty()
+    words = command(*on(nodes["node1"], name, "--network", "none", "--", "sh"))
+    running = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
+    os.close(theirs)
+    seen = b""
+    typed = False
+    with contextlib.suppress(OSError):  # what reading the terminal of a process that is gone gives
+        while select.select([ours], [], [], 60)[0]:
+            seen += os.read(ours, 4096)
+            if not typed and seen.endswith(b"# "):
+                typed = True
+                os.write(ours, b"test -t 0 && echo a-$((6 * 7))-terminal; exit 5\n")
+    assert running.wait(60) == 5 and b"a-42-terminal" in seen, seen
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def test_the_node_loses_its_wire(nodes: Cluster, name: str):
+    node = nodes["node1"]
+    words = command(*on(node, name, "--network", "none", "--", "sh", "-c", "echo up; sleep 600"))
+    with started(words) as running:
+        node.cut()
+        try:
+            _, errors = running.communicate(timeout=90)
+        finally:
+            node.mend()
+    assert running.returncode == 4 and b"the connection broke" in errors and node.login.encode() in errors, errors
+
+
+def test_smoke_tries_what_is_there(nodes: Cluster, name: str, call: Call):
+    node = nodes["node1"]
+    done = call("smoke", name, "--on", node.login, "--json")
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert [(s["name"], s["status"]) for s in result["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
+    assert not any("smoke" in c["Names"][0] for c in node.engine().containers([f"reprokit.recipe={name}"]))
+    absent = call("smoke", name, "--on", nodes["node2"].login)
+    assert absent.returncode == 2 and "has no image" in absent.stdout

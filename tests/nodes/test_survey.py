@@ -1,0 +1,228 @@
+"""`reprokit nodes`, on nodes that are up, without an engine, down, behind another, and not what they seem."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import secrets
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import ReprokitError
+from reprokit.image.render import render
+from reprokit.image.sections import sections
+from reprokit.image.standing import wanted_inputs
+from reprokit.recipe.find import target
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
+from tests.image.conftest import root_file_system
+
+from .cluster import Cluster, Machine, wait_for
+
+pytestmark = pytest.mark.engine
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2024, licence: none}}
+variants:
+  cpu: {{base: "debian:12"}}
+  gpu: {{base: "debian:12"}}
+"""
+TWO_CARDS = """\
+#!/bin/sh
+case $1 in --query-gpu=name,driver_version,compute_cap) ;; *) exit 2 ;; esac
+echo 'NVIDIA GeForce RTX 3090, 535.54.03, 8.6'
+echo 'NVIDIA GeForce RTX 3090, 535.54.03, 8.6'
+"""
+OLD_DRIVER = """\
+#!/bin/sh
+[ "$1" != --query-gpu=driver_version ] || { echo 440.33.01; exit 0; }
+echo 'Field "compute_cap" is not a valid field to query.'
+exit 2
+"""
+HUNG = "#!/bin/sh\nsleep 60\n"
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recipe with a lock of its variant `cpu`."""
+    name = f"reprokit-test-survey-{secrets.token_hex(4)}"
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
+    monkeypatch.chdir(tmp_path)
+    found = target(f"{name}:cpu")
+    inputs = sections(found, render(found), "x86_64")
+    base = Base(reference="debian:12", digest="sha256:" + "1" * 64)
+    lock = VariantLock(reprokit="0", inputs=inputs, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    write(lock_path(found.path), Lock(recipe=name, variants={"cpu": lock}))
+    return name
+
+
+@pytest.fixture
+def image(nodes: Cluster) -> Iterator[Callable[..., None]]:
+    """`image(node, recipe, variant, inputs)` puts an image there, for one test."""
+    made: list[tuple[Machine, str]] = []
+
+    def put(node: Machine, recipe: str, variant: str, inputs: str) -> None:
+        labels = f"reprokit.recipe={recipe} reprokit.variant={variant} reprokit.inputs={inputs}"
+        node.engine().import_image(io.BytesIO(_empty()), f"reprokit/{recipe}", variant, [f"LABEL {labels}"])
+        made.append((node, f"reprokit/{recipe}:{variant}"))
+
+    yield put
+    for node, reference in made:
+        node.engine().remove_image(reference, force=True)
+
+
+def _empty() -> bytes:
+    out = io.BytesIO()
+    tarfile.open(fileobj=out, mode="w").close()
+    return out.getvalue()
+
+
+@pytest.fixture
+def smi(nodes: Cluster) -> Iterator[Callable[[Machine, str], None]]:
+    """`smi(node, program)` puts an nvidia-smi on the PATH of a node, for one test."""
+    changed: list[Machine] = []
+
+    def put(node: Machine, program: str) -> None:
+        node.inside("mount", "-t", "tmpfs", "tmpfs", "/usr/local/sbin")
+        changed.append(node)
+        node.inside("sh", "-c", f"cat > /usr/local/sbin/nvidia-smi <<'END'\n{program}END\nchmod 755 /usr/local/sbin/*")
+
+    yield put
+    for node in changed:
+        node.inside("umount", "/usr/local/sbin")
+
+
+def call(*args: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "reprokit", *args]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    one, hidden, gate = nodes["node1"], nodes["hidden"], nodes["gate"]
+    image(one, name, "cpu", "of-yesterday")
+    image(one, name, "gpu", "any")
+    image(one, "reprokit-test-unknown", "cpu", "any")
+    image(hidden, name, "cpu", wanted_inputs(target(f"{name}:cpu")) or "")
+    smi(one, TWO_CARDS)
+    smi(hidden, OLD_DRIVER)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"nodes:\n  lab1: {one.login}\n  lab2: {nodes.down}\n"
+        f"  far: {{address: {hidden.login}, jump: {gate.login}}}\n  way: {gate.login}\n"
+    )
+    monkeypatch.setenv("REPROKIT_CONFIG", str(config))
+    began = time.monotonic()
+    done = call("nodes", "--timeout", "3", "--json")
+    assert time.monotonic() - began < 20
+    assert done.returncode == 0, done.stderr
+    lab1, lab2, far, way = json.loads(done.stdout)
+    engine = one.engine()
+    assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", engine.version()["Version"], False)
+    assert lab1["gpus"] == [{"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6"}] * 2
+    assert lab1["driver"] == "535.54.03" and lab1["free"] > 1 << 20 and lab1["error"] is None
+    mine = [(i["label"], i["standing"]) for i in lab1["images"] if "test-" in i["label"]]
+    assert (f"{name}:cpu", "other inputs") in mine and (f"{name}:gpu", "no lock") in mine
+    assert ("reprokit-test-unknown:cpu", "") in mine
+    assert (lab2["reachable"], lab2["engine"]) == (False, None) and lab2["error"]
+    assert (f"{name}:cpu", "current") in [(i["label"], i["standing"]) for i in far["images"]]
+    assert (far["gpus"], far["driver"]) == ([], "440.33.01")
+    assert way["reachable"] and way["engine"] is None and "no engine" in way["error"]
+
+    lines = call("nodes", "--timeout", "3").stdout.splitlines()
+    first, *_ = [line for line in lines if line.startswith("lab1")]
+    assert "2 x NVIDIA GeForce RTX 3090" in first and "535.54.03" in first
+    assert any(f"{name}:cpu (other inputs)" in line for line in lines)
+    assert any(line.startswith("lab2") and "down: " in line for line in lines)
+
+
+def test_a_card_that_hangs_costs_no_more_than_the_limit(nodes: Cluster, smi):
+    smi(nodes["node2"], HUNG)
+    began = time.monotonic()
+    (row,) = json.loads(call("nodes", nodes["node2"].login, "--json").stdout)
+    assert row["engine"] and row["gpus"] == [] and time.monotonic() - began < 20
+    assert row["error"] == "nvidia-smi hangs"
+
+
+def test_none_answers(nodes: Cluster):
+    done = call("nodes", nodes.down, "--timeout", "1")
+    assert done.returncode == 4 and "down: " in done.stdout and "no node answers" in done.stderr
+
+
+def test_none_configured():
+    done = call("nodes")
+    assert done.returncode == 2 and "nodes:" in done.stderr
+
+
+@pytest.fixture
+def inner(nodes: Cluster, name: str) -> Iterator[str]:
+    """The address of a login that is itself a container of node3, with the engine's socket and one folder mounted."""
+    node, port = nodes["node3"], 2222
+    engine = node.engine()
+    engine.import_image(io.BytesIO(_links()), "reprokit-test-login", "1", [])
+    binds = [f"{folder}:{folder}" for folder in ("/usr", "/etc", str(node.folder))]
+    binds += [f"{node.folder}/home:/root", "/run/docker.sock:/var/run/docker.sock"]
+    config = f"{node.folder}/inner_config"
+    text = (node.folder / "sshd_config").read_text().replace("Port 22", f"Port {port}")
+    Path(config).write_text(text)
+    command = ["/bin/sh", "-c", f"mkdir -p /run/sshd /var/tmp /tmp; exec /usr/sbin/sshd -D -e -f {config}"]
+    container = engine.create_container(
+        "reprokit-test-login",
+        {"Image": "reprokit-test-login:1", "Cmd": command, "HostConfig": {"NetworkMode": "host", "Binds": binds}},
+    )
+    known = nodes.folder / "known_hosts"
+    before = known.read_text()
+    known.write_text(before + f"[{node.address}]:{port} {(node.folder / 'hostkey.pub').read_text()}")
+    try:
+        engine.start(container)
+        wait_for(lambda: b"listening" in b"".join(engine.logs(container)), 30)
+        yield f"{node.login}:{port}"
+    finally:
+        known.write_text(before)
+        engine.remove(container, force=True)
+        engine.remove_image("reprokit-test-login:1", force=True)
+        for made in engine.containers([f"reprokit.recipe={name}"]):
+            with contextlib.suppress(ReprokitError):
+                engine.remove(made["Id"], force=True)
+
+
+def _links() -> bytes:
+    """A file system that has its programs from /usr, once that is mounted."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for link in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(link)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{link}"
+            tar.addfile(entry)
+    return out.getvalue()
+
+
+def test_a_login_in_a_container(nodes: Cluster, name: str, inner: str):
+    (row,) = json.loads(call("nodes", inner, "--json").stdout)
+    assert row["nested"] is True and row["engine"]
+    assert "the login is in a container" in call("nodes", inner).stdout
+
+    engine = nodes["node3"].engine()
+    tools = io.BytesIO(root_file_system(("sh", "cat", "tail", "touch")))
+    engine.import_image(tools, f"reprokit/{name}", "cpu", [f"LABEL reprokit.recipe={name} reprokit.variant=cpu"])
+    try:
+        # The workspace is below /root, which is a folder of the machine: its own name for it is used.
+        done = call("run", f"{name}:cpu", "--on", inner, "--network", "none", "--", "touch", "/workspace/made")
+        assert done.returncode == 0, done.stderr
+        assert (nodes["node3"].home / ".cache/reprokit/workspaces" / name / "made").exists()
+        # /tmp is the container's alone.
+        refused = call("run", f"{name}:cpu", "--on", inner, "-v", "/tmp:/x", "--", "true")
+        assert refused.returncode == 3, refused.stderr
+        assert "/tmp is in the container that you are logged in to" in refused.stderr
+    finally:
+        for made in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(made["Id"], force=True)
+        engine.remove_image(f"reprokit/{name}:cpu", force=True)
