@@ -28,7 +28,7 @@ def engine_of(node: str) -> Iterator[Engine]:
         try:
             yield Engine.behind(str(socket), remote)
         except EngineError:
-            if connection.alive:
+            if not connection.broken:
                 raise
             raise connection.lost("the connection broke; what was started there may go on") from None
 

@@ -119,6 +119,17 @@ class Connection:
         hint = next(hint for sign, hint in _HINTS if sign in why.lower())
         return Lost(why, self.node.name, hint)
 
+    @property
+    def broken(self) -> bool:
+        """Whether the connection has ended by itself; a moment is allowed for ssh to see it."""
+        if self._master is None:
+            return False
+        try:
+            self._master.wait(1)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def close(self) -> None:
         """End the connection, with all commands that still run in it."""
         self._closed = True
