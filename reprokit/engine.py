@@ -70,6 +70,11 @@ class Engine:
         """The address, as DOCKER_HOST would name it; of another machine's engine only the machine's name."""
         return f"ssh://{self._host.name}" if self._host and self._host.name else _address()
 
+    @property
+    def on_a_socket(self) -> bool:
+        """Whether it is reached through a socket's file, most likely on this machine."""
+        return bool(self.api.base_url == "http+docker://localhost")
+
     def info(self) -> dict[str, Any]:
         with _translated():
             return self.api.info()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from reprokit.bundle import early
 from reprokit.bundle.foretell import Foretold
 from reprokit.bundle.model import Descriptor, Image, Layer
 from reprokit.bundle.pack import Packed, Write, pack, weigh
@@ -64,7 +65,7 @@ def collect(
     foretold = Foretold([each.layers for each in wanted])
     total = sum({each.id: each.size for each in wanted}.values())
     taking = _Taking(sink, frozenset(without), watch, total, packing, edits or {})
-    with contextlib.closing(engine.save_all([each.name for each in wanted])) as blocks:
+    with _archive(engine, [each.name for each in wanted], foretold, taking) as blocks:
         saved = Saved(blocks)
         for layer in saved.layers():
             taking.take(layer, foretold.diff_id(layer.path, saved.texts))
@@ -72,6 +73,23 @@ def collect(
     if unknown := (edits or {}).keys() - taking.original.values():
         raise EngineError(f"the engine's archive does not tell which layer is {', '.join(unknown)}")
     return [_image(each, images, taking) for each in wanted]
+
+
+@contextlib.contextmanager
+def _archive(engine: Engine, names: list[str], foretold: Foretold, taking: _Taking) -> Iterator[Iterator[bytes]]:
+    """The blocks that the engine sends; until it begins, what can be read here of its layers is taken already."""
+    folder = early.folder_of(engine)
+    blocks = engine.save_all(names)
+    if folder is None:
+        with contextlib.closing(blocks):
+            yield blocks
+        return
+    layers = early.Early(folder, foretold)
+    begun = early.Begun(blocks)
+    for diff_id, content in layers.layers(lambda: begun.waiting):
+        taking.early(diff_id, content)
+    with contextlib.closing(blocks):
+        yield iter(begun)
 
 
 def described(engine: Engine, reference: str) -> Wanted:
@@ -100,8 +118,19 @@ class _Taking:
     packing: Pack
     edits: Mapping[str, Edit]
     done: int = 0
+    ahead: set[str] = field(default_factory=set)
     layers: dict[str, Layer] = field(default_factory=dict)
     original: dict[str, str] = field(default_factory=dict)
+
+    def early(self, diff_id: str, blocks: Iterator[bytes]) -> None:
+        """A layer that seems to be this one, before the archive has come to it; another is dropped again."""
+        if diff_id in self.without or diff_id in self.edits or self.sink.held(diff_id):
+            return
+        done = self.done
+        if self._pack(self._watched(blocks), diff_id)[1]:
+            self.ahead.add(diff_id)
+        else:
+            self.done = done
 
     def take(self, layer: SavedLayer, foretold: str | None) -> None:
         blocks = self._watched(layer.blocks)
@@ -109,7 +138,8 @@ class _Taking:
             packed, blob = self._pack(edit(blocks))
             self.original[layer.path] = foretold or ""
         elif foretold and (foretold in self.without or self.sink.held(foretold)):
-            packed, blob = weigh(blocks), self.sink.held(foretold)
+            packed = weigh(layer.blocks if foretold in self.ahead else blocks)
+            blob = self.sink.held(foretold)
             if packed.diff_id != foretold:
                 raise EngineError("the engine's layer is damaged", foretold, "build the image anew")
         else:
@@ -117,7 +147,8 @@ class _Taking:
         self.layers[layer.path] = Layer(packed.diff_id, packed.size, None if packed.diff_id in self.without else blob)
         self.original.setdefault(layer.path, packed.diff_id)
 
-    def _pack(self, blocks: Iterator[bytes]) -> tuple[Packed, Descriptor | None]:
+    def _pack(self, blocks: Iterator[bytes], only: str = "") -> tuple[Packed, Descriptor | None]:
+        """Into the sink, if it is new there, and the layer `only` where one is named."""
         blob = self.sink.begin()
         try:
             packed = self.packing(blocks, blob.write)
@@ -125,7 +156,7 @@ class _Taking:
             blob.drop()
             raise
         held = self.sink.held(packed.diff_id)
-        if held or packed.diff_id in self.without:
+        if held or packed.diff_id in self.without or (only and packed.diff_id != only):
             blob.drop()
             return packed, held
         assert packed.blob

@@ -1,0 +1,134 @@
+"""Layers read where an engine on this machine puts them before it sends the first byte of an archive.
+
+Docker writes every layer of `save` to a temporary folder and only then sends the whole: for some ten seconds a GB the
+caller waits. Who may read that folder (root, or the owner of a rootless engine) compresses meanwhile. What is found
+counts only by its digest, and the archive's own layers are still compared with it; so nothing depends on this but time.
+Source: moby `image/tarexport/save.go`: `docker-export-*` in the TMPDIR of dockerd, which is `tmp` in its data root.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from reprokit.bundle.foretell import Foretold
+from reprokit.engine import Engine
+
+_BLOCK = 1 << 20
+_POLL_S = 0.02
+
+
+def folder_of(engine: Engine) -> Path | None:
+    """Where the engine keeps its temporary folders, if that can be read here."""
+    root = engine.info().get("DockerRootDir") if engine.on_a_socket else None
+    folder = Path(root or "/nowhere") / "tmp"
+    return folder if os.access(folder, os.R_OK | os.X_OK) else None
+
+
+class Begun:
+    """The blocks of an archive, of which the first is awaited in the background."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._first: list[bytes] = []
+        self._error: BaseException | None = None
+        # A daemon: Ctrl-C does not wait for an engine that has not begun to answer.
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> bool:
+        return self._thread.is_alive()
+
+    def __iter__(self) -> Iterator[bytes]:
+        self._thread.join()
+        if self._error:
+            raise self._error
+        yield from self._first
+        yield from self._blocks
+
+    def _wait(self) -> None:
+        try:
+            self._first = [block for block in [next(self._blocks, b"")] if block]
+        except BaseException as error:
+            self._error = error
+
+
+class Early:
+    """The layers that the engine writes below `folder` from now on."""
+
+    def __init__(self, folder: Path, foretold: Foretold) -> None:
+        self._folder, self._foretold = folder, foretold
+        self._before = {entry.name for entry in self._exports()}
+
+    def layers(self, waiting: Callable[[], bool]) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """Each layer's diff id and content, while the engine is still `waiting` to answer.
+
+        The content of one that is not whole yet grows; one that goes away while it is read ends early.
+        """
+        seen: set[Path] = set()
+        while waiting():
+            new = [found for found in self._found() if found[0] not in seen]
+            for path, diff_id in new:
+                seen.add(path)
+                yield diff_id, self._growing(path, waiting)
+            if not new:
+                time.sleep(_POLL_S)
+
+    def _exports(self) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                return [entry for entry in entries if entry.name.startswith("docker-export-")]
+        except OSError:
+            return []
+
+    def _found(self) -> list[tuple[Path, str]]:
+        """Files of layers, the one that is being written last."""
+        found = []
+        for export in self._exports():
+            root = Path(export.path)
+            if export.name in self._before:
+                continue
+            for path in (*root.glob("*/layer.tar"), *root.glob("blobs/sha256/*")):
+                name = str(path.relative_to(root))
+                diff_id = self._foretold.diff_id(name, _described(path))
+                if diff_id:
+                    found.append((path, diff_id))
+        return sorted(found, key=lambda each: _changed(each[0]))
+
+    def _growing(self, path: Path, waiting: Callable[[], bool]) -> Iterator[bytes]:
+        try:
+            with path.open("rb") as file:
+                while True:
+                    last = not waiting() or self._written(path)
+                    while block := file.read(_BLOCK):
+                        yield block
+                    if last:
+                        return
+                    time.sleep(_POLL_S)
+        except OSError:
+            return
+
+    def _written(self, path: Path) -> bool:
+        """Whether the engine has gone on to another layer."""
+        return any(_changed(other) > _changed(path) for other, _ in self._found() if other != path)
+
+
+def _described(path: Path) -> dict[str, bytes]:
+    """The layer's small file beside it, as it will stand in the archive before it."""
+    beside = path.with_name("json")
+    try:
+        return {f"{path.parent.name}/json": beside.read_bytes()} if path.name == "layer.tar" else {}
+    except OSError:
+        return {}
+
+
+def _changed(path: Path) -> int:
+    """When the file was last written, in ns; the engine sets other times of it afterwards, this one it cannot."""
+    try:
+        return path.stat().st_ctime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,98 @@
+"""The workspace and the inputs of a lock travel in a bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from reprokit.bundle.model import METADATA, Metadata
+from tests.bundle.images import Images, noise
+from tests.bundle.test_export import contents, export
+
+pytestmark = pytest.mark.engine
+
+RECIPE = """\
+name: bundled
+paper: {title: A paper, venue: none, year: 2026, licence: none}
+variants:
+  cpu: {base: "debian:12", pins: {python: "3.11"}, blocks: [python]}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a recipe and its workspace."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "bundled.yaml").write_text(RECIPE)
+    workspace = tmp_path / "workspaces" / "bundled"
+    (workspace / "src" / "__pycache__").mkdir(parents=True)
+    (workspace / "src" / "a.py").write_text("print(1)\n")
+    (workspace / "src" / "tool").write_text("#!/bin/sh\n")
+    (workspace / "src" / "tool").chmod(0o755)
+    (workspace / "src" / "__pycache__" / "a.pyc").write_bytes(b"x")
+    (workspace / "link").symlink_to("src/a.py")
+    os.link(workspace / "src" / "a.py", workspace / "same.py")
+    os.mkfifo(workspace / "pipe")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def image(images: Images) -> str:
+    labels = {
+        "recipe": "bundled",
+        "variant": "cpu",
+        "inputs": "ab",
+        "pins": '{"python": "3.11"}',
+        "min-driver": "450.36",
+    }
+    lines = " ".join(f"reprokit.{key}={json.dumps(value)}" for key, value in labels.items())
+    return images.base("recipe", {"a": noise(1 << 16, 3)}, [f"LABEL {lines}"])
+
+
+def test_a_workspace_travels_without_owners(here: Path, image: str) -> None:
+    out = here / "x.rkit"
+    export(image, "-o", str(out), "--with-workspace")
+    entries = contents(out)
+    metadata = Metadata.model_validate_json(entries[METADATA])
+    (part,) = metadata.parts
+    content = entries[part.path]
+    assert (part.kind, part.name, part.path) == ("workspace", "bundled", "workspaces/bundled.tar.zst")
+    assert (part.digest, part.size) == (f"sha256:{hashlib.sha256(content).hexdigest()}", len(content))
+    plain = zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
+        found = {member.name: member for member in tar}
+        assert tar.extractfile("same.py").read() == b"print(1)\n"  # type: ignore[union-attr]
+    assert set(found) == {"src", "src/a.py", "src/tool", "link", "same.py"}
+    assert {(m.uid, m.gid, m.uname, m.gname) for m in found.values()} == {(0, 0, "", "")}
+    assert found["link"].linkname == "src/a.py"
+    assert found["src/tool"].mode == 0o755
+
+
+def test_an_image_carries_what_its_labels_say_and_its_recipe(here: Path, image: str) -> None:
+    said = export(image, "-o", str(here / "x.rkit"))
+    (described,) = Metadata.model_validate_json(contents(here / "x.rkit")[METADATA]).images
+    assert (described.recipe, described.variant, described.inputs) == ("bundled", "cpu", "ab")
+    assert (described.pins, described.min_driver) == ({"python": "3.11"}, "450.36")
+    assert (described.recipe_text, described.lock_text) == (RECIPE, "")
+    assert described.size > described.packed > 0
+    (here / "recipes" / "bundled.yaml").unlink()
+    said = export(image, "-o", str(here / "x.rkit"))
+    assert "the recipe bundled is not here" in said.stderr
+
+
+def test_without_a_workspace_or_a_lock_it_is_said(here: Path, image: str) -> None:
+    subprocess.run(["rm", "-r", "workspaces"], check=True)
+    out = here / "x.rkit"
+    assert "bundled has no workspace yet" in export(image, "-o", str(out), "--with-workspace", code=2).stderr
+    assert "bundled has no lock" in export(image, "-o", str(out), "--with-store", code=2).stderr
+    assert not list(here.glob("*x.rkit*"))
