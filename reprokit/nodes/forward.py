@@ -12,6 +12,7 @@ from pathlib import Path
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.nodes.config import find
+from reprokit.nodes.inventory import no_engine
 from reprokit.nodes.remote import Remote
 from reprokit.nodes.ssh import Connection, last_line
 
@@ -24,6 +25,9 @@ def engine_of(node: str) -> Iterator[Engine]:
     with Connection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
         remote = Remote(connection)
         socket = Path(folder) / "d"
+        answer = connection.run("docker version >/dev/null")
+        if answer.returncode:
+            raise no_engine(connection, answer.stderr)
         _lead(connection, remote.seen.docker, socket)
         try:
             yield Engine.behind(str(socket), remote)

@@ -82,7 +82,7 @@ def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
     """Ask a node. Raises SourceError where it is lost, EngineError where no engine answers there."""
     answer = connection.run(SCRIPT, limit_s=limit_s)
     if answer.returncode:
-        raise _no_engine(connection, answer.stderr)
+        raise no_engine(connection, answer.stderr)
     try:
         return parse(answer.stdout)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -117,7 +117,8 @@ def _images(lines: Sequence[Any]) -> Iterator[Held]:
         )
 
 
-def _no_engine(connection: Connection, said: str) -> EngineError:
+def no_engine(connection: Connection, said: str) -> EngineError:
+    """Why a node's engine is not to be used, from what its `docker` said."""
     why, name = last_line(said.encode()), connection.node.name
     if "permission denied" in why.lower():
         hint = 'there: sudo usermod -aG docker "$USER", then log in again'

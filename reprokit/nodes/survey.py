@@ -35,14 +35,23 @@ class Answer:
 
 def survey(nodes: Sequence[Node], limit_s: float) -> Iterator[Answer]:
     """Every node's answer, in the order of `nodes`, after twice `limit_s` seconds at most."""
+    connections = [Connection(node, limit_s) for node in nodes]
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes) or 1)) as pool:
-        yield from pool.map(lambda node: ask(node, limit_s), nodes)
+        try:
+            yield from pool.map(lambda connection: ask(connection, limit_s), connections)
+        except BaseException:
+            # The threads end with their connections, so that Ctrl-C need not wait for nodes that are down.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for connection in connections:
+                connection.close()
+            raise
 
 
-def ask(node: Node, limit_s: float) -> Answer:
-    """One node's answer; `limit_s` seconds are for the connection, and as many for the script."""
+def ask(connection: Connection, limit_s: float) -> Answer:
+    """One node's answer; it is connected to, and has `limit_s` seconds for the script."""
+    node = connection.node
     try:
-        with Connection(node, limit_s) as connection:
+        with connection:
             done = connection.run(f"({probe.SCRIPT})\n{inventory.SCRIPT}", limit_s=limit_s)
     except SourceError as error:
         return Answer(node, error=error.message)

@@ -111,6 +111,12 @@ def test_a_node_that_is_down(nodes: Cluster, name: str, call: Call):
     assert done.returncode == 4 and nodes.down in done.stderr and len(done.stderr.splitlines()) == 2
 
 
+def test_a_node_without_an_engine(nodes: Cluster, name: str, call: Call):
+    done = call(*on(nodes["gate"], name, "--", "true"))
+    assert done.returncode == 3 and "no Docker Engine answers there" in done.stderr, done.stderr
+    assert nodes["gate"].login in done.stderr and len(done.stderr.splitlines()) == 2
+
+
 def test_a_node_behind_another(nodes: Cluster, name: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hidden = nodes["hidden"]
     config = tmp_path / "config.yaml"

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import secrets
+import signal
 import subprocess
 import sys
 import tarfile
@@ -155,6 +156,21 @@ def test_a_card_that_hangs_costs_no_more_than_the_limit(nodes: Cluster, smi):
 def test_none_answers(nodes: Cluster):
     done = call("nodes", nodes.down, "--timeout", "1")
     assert done.returncode == 4 and "down: " in done.stdout and "no node answers" in done.stderr
+
+
+def test_ctrl_c_does_not_wait_for_nodes_that_are_down(nodes: Cluster):
+    words = [sys.executable, "-m", "reprokit", "nodes", nodes.down, "--timeout", "60"]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        try:
+            assert asking.stderr and b"asking 1 node" in asking.stderr.readline()
+            time.sleep(0.5)
+            asking.send_signal(signal.SIGINT)
+            began = time.monotonic()
+            _, errors = asking.communicate(timeout=30)
+        finally:
+            asking.kill()
+    assert asking.returncode == 130 and b"interrupted" in errors
+    assert time.monotonic() - began < 5
 
 
 def test_none_configured():

@@ -1,0 +1,69 @@
+"""What a node says of itself, among what its login scripts print."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from reprokit.container.gpu_host import Gpu
+from reprokit.container.user import Caller
+from reprokit.nodes.probe import SCRIPT, parse
+
+ID = "9f" * 32
+SAID = f"""\
+Welcome to lab1! reprokit:uid is nobody's
+reprokit:uid 1001
+reprokit:gid 100
+reprokit:groups 100 27 998
+reprokit:user ana
+reprokit:cache /home/ana/my caches
+reprokit:memory MemTotal:       65843332 kB
+reprokit:proxy http_proxy=http://proxy:3128
+reprokit:proxy NO_PROXY=localhost,.lab
+reprokit:listening    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100
+reprokit:listening    1: 00000000000000000000000000000000:0016 0000000000000000:0000 0A 00000000:00000000 0 0 0
+reprokit:mount 511 500 8:1 /docker/containers/{ID}/hostname /etc/hostname rw,relatime - ext4 /dev/sda1 rw
+reprokit:device /dev/nvidiactl
+reprokit:gpu NVIDIA A100-SXM4-80GB, 535.54.03, 8.0
+reprokit:driver 535.54.03
+reprokit:docker unix:///run/user/1001/docker.sock
+reprokit:running {ID}
+"""
+
+
+def test_all_of_it():
+    seen = parse(SAID)
+    assert (seen.caller.uid, seen.caller.gid, seen.caller.groups, seen.caller.name) == (
+        1001,
+        100,
+        (100, 27, 998),
+        "ana",
+    )
+    assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
+    assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
+    assert seen.listening == {8080, 22} and seen.devices == ("/dev/nvidiactl",)
+    assert seen.gpus == (Gpu("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
+    assert seen.docker == "unix:///run/user/1001/docker.sock"
+    assert seen.nested and not seen.hung
+
+
+def test_little_of_it():
+    seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:driver 440.33.01\n")
+    assert seen.gpus == (Gpu("", "440.33.01", ""),)  # a driver from before compute_cap was known, or its module alone
+    assert seen.docker == "unix:///var/run/docker.sock" and not seen.nested and seen.memory is None
+
+
+@pytest.mark.parametrize("output", ["", "bash: id: command not found\n", "reprokit:uid x\nreprokit:gid 0\n"])
+def test_an_answer_that_makes_no_sense(output: str):
+    with pytest.raises(ValueError):
+        parse(output)
+
+
+def test_another_containers_login_is_not_nested():
+    assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
+
+
+def test_the_script_runs_anywhere():
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert parse(done.stdout).cache.startswith("/")
