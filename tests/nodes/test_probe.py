@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 from reprokit.container.gpu_host import Gpu
-from reprokit.container.user import Caller
 from reprokit.nodes.probe import SCRIPT, parse
 
 ID = "9f" * 32
