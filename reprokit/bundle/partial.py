@@ -10,6 +10,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 import zstandard
@@ -20,6 +21,7 @@ from reprokit.errors import SourceError
 
 _BLOCK = tarfile.BLOCKSIZE
 _READ = 1 << 20
+_MUCH = 16 << 20
 
 
 class PartialTar:
@@ -30,6 +32,7 @@ class PartialTar:
         self.file = file
         self.entries: dict[str, int] = {}
         self._held: dict[str, Descriptor] = {}
+        self._syncing = ThreadPoolExecutor(1)
         self._end = 0
         self._reuse(wanted)
         file.truncate(self._end)
@@ -56,6 +59,7 @@ class PartialTar:
         self.file.seek(self._end)
         self.file.write(bytes(2 * _BLOCK))
         self.file.flush()
+        self._syncing.shutdown()
         os.fsync(self.file.fileno())
         self.file.seek(0)
         with tarfile.open(fileobj=self.file, mode="r:") as tar:
@@ -73,6 +77,9 @@ class PartialTar:
         self.file.flush()
         self.entries[path] = size
         self._end += _BLOCK + size + -size % _BLOCK
+        if size > _MUCH:
+            # Behind the work on what follows, so that the end does not wait for all of it.
+            self._syncing.submit(os.fdatasync, self.file.fileno())
 
     def remember(self, diff_id: str, blob: Descriptor) -> None:
         self._held[diff_id] = blob

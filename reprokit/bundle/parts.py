@@ -16,6 +16,8 @@ from reprokit.bundle.partial import PartialTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import target
+from reprokit.supply.store import Store
+from reprokit.supply.transfer.exporting import write
 
 Say = Callable[[str], None]
 _LEVEL = 3
@@ -37,12 +39,10 @@ def add_workspace(tar: PartialTar, recipe: str) -> Part:
     return entry.finish("workspace", name, f"workspaces/{name}.tar.zst")
 
 
-def add_store(tar: PartialTar, names: list[str], folder: Path, connect: Callable[[], Engine], say: Say) -> Part:
+def add_store(
+    tar: PartialTar, names: list[str], folder: Path, store: Store, connect: Callable[[], Engine], say: Say
+) -> Part:
     """What `store export` writes of these recipes; `folder` is where the bundle is written."""
-    from reprokit.supply.store import Store
-    from reprokit.supply.transfer.exporting import write
-
-    store = Store()
     with store.in_use(say), _Entry(tar) as entry:
         manifest = write(names, entry.file, folder, store, connect, say)
     return entry.finish("store", ", ".join(manifest.targets), "store/inputs.tar.zst")

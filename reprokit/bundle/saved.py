@@ -62,7 +62,7 @@ class Saved:
                     self._links[member.name] = posixpath.normpath(posixpath.join(folder, member.linkname))
                 elif member.isreg() and (layer := self._file(member.name, member.size)):
                     yield layer
-        except (tarfile.TarError, zlib.error, zstandard.ZstdError, EOFError) as error:
+        except (tarfile.TarError, EOFError) as error:
             raise _broken(str(error)) from None
 
     def _file(self, name: str, size: int) -> SavedLayer | None:
@@ -74,7 +74,7 @@ class Saved:
             self.texts[name] = b"".join([first, *body])
         elif name.endswith(".tar") or posixpath.dirname(name) == "blobs/sha256":
             self._blobs.add(name)
-            return SavedLayer(name, _unpacked(first, body, size))
+            return SavedLayer(name, _explained(_unpacked(first, body, size)))
         return None
 
     def images(self) -> list[SavedImage]:
@@ -127,6 +127,13 @@ def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]
     if first[:4] == b"\x28\xb5\x2f\xfd":
         return _decompressed(whole, lambda: zstandard.ZstdDecompressor().decompressobj())
     return whole
+
+
+def _explained(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from blocks
+    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        raise _broken(str(error)) from None
 
 
 def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -58,9 +58,15 @@ def sift(blocks: Iterator[bytes], patterns: Sequence[str], fetch: Fetch, sifted:
 
     Folders stay, and so do whiteouts, without which files of the layers below would come back. A file that stays under
     another name, as a hard link to what goes, becomes a file of its own, whose content `fetch` gives. Raises
-    EngineError where that is gone.
+    EngineError where that is gone, or where the tar is damaged.
     """
-    stream = _Recording(blocks)
+    try:
+        yield from _sift(_Recording(blocks), patterns, fetch, sifted)
+    except (tarfile.TarError, EOFError) as error:
+        raise EngineError(f"the engine's layer is damaged: {error}", hint="repeat it") from None
+
+
+def _sift(stream: _Recording, patterns: Sequence[str], fetch: Fetch, sifted: Sifted) -> Iterator[bytes]:
     gone: set[str] = set()
     moved: dict[str, str] = {}
     for member in members(stream):

@@ -19,6 +19,7 @@ from reprokit.bundle.subjects import describe
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.figures import size as in_words
+from reprokit.supply.store import Store
 from reprokit.supply.transfer.claim import claimed, partial_of
 from reprokit.supply.transfer.exporting import need_space
 
@@ -163,6 +164,7 @@ def _sync(folder: Path) -> None:
 
 
 def _parts(engine: Engine, tar: PartialTar, extras: Extras, target: Path, say: Say) -> tuple[Part, ...]:
-    workspaces = {parts.add_workspace(tar, recipe) for recipe in extras.workspaces}
-    stores = [parts.add_store(tar, list(extras.store), target.parent, lambda: engine, say)] if extras.store else []
-    return (*sorted(workspaces, key=lambda part: part.path), *stores)
+    carried = {parts.add_workspace(tar, recipe) for recipe in extras.workspaces}
+    if extras.store:
+        carried.add(parts.add_store(tar, list(extras.store), target.parent, Store(), lambda: engine, say))
+    return tuple(sorted(carried, key=lambda part: part.path))

@@ -93,5 +93,5 @@ def test_the_largest_paths_are_named_where_they_are_large():
 def test_a_damaged_tar_is_not_taken_for_a_short_one():
     data = bytearray(_tar([("a", b"1" * 600), ("b", b"2")]))
     data[512 + 1024 + 150] ^= 0xFF
-    with pytest.raises(EOFError):
+    with pytest.raises(EngineError, match="damaged"):
         _sifted(bytes(data), [])
