@@ -102,6 +102,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         # Tests push to a real registry, and start an engine without root.
         has docker-registry || packages="$packages docker-registry"
         has rootlesskit || packages="$packages rootlesskit"
+        # Bundles are loaded into podman, too.
+        has podman || packages="$packages podman crun"
         has newuidmap || packages="$packages uidmap"
         # Tests send images to nodes of their own, each with its network, sshd and engine.
         has ip || packages="$packages iproute2"

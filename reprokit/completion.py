@@ -49,3 +49,19 @@ def nodes(incomplete: str) -> list[str]:
 def images_and_nodes(incomplete: str) -> list[str]:
     """What `send` takes."""
     return [*targets(incomplete), *nodes(incomplete)]
+
+
+def bundles(incomplete: str) -> list[str]:
+    """Folders, and files called as bundles are."""
+    from pathlib import Path
+
+    folder, slash, begun = incomplete.rpartition("/")
+    try:
+        there = sorted(Path(folder + slash or ".").iterdir())
+    except OSError:
+        return []
+    return [
+        f"{folder}{slash}{path.name}{'/' if path.is_dir() else ''}"
+        for path in there
+        if path.name.startswith(begun) and (path.suffix == ".rkit" or path.is_dir()) and not path.name.startswith(".")
+    ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 from collections.abc import Generator, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import docker
 import docker.errors
 import requests
 
+from reprokit.attached import Connection
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ class Engine:
             except docker.errors.ImageNotFound:
                 return None
 
-    def images(self, labels: list[str]) -> list[dict[str, Any]]:
+    def images(self, labels: list[str], steps: bool = False) -> list[dict[str, Any]]:
+        """Images that carry all `labels`; with `steps` also those between the steps of a build."""
         with _translated():
-            return self.api.images(filters={"label": labels})
+            # podman refuses a filter without a value.
+            return self.api.images(filters={"label": labels} if labels else None, all=steps)
 
     def history(self, reference: str) -> list[dict[str, Any]]:
         with _translated():
@@ -140,16 +142,14 @@ class Engine:
 
     def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
-        # docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks.
-        blocks = iter(lambda: stream.read(1 << 20), b"") if hasattr(stream, "read") else stream
         with _translated():
-            answer = self.api.import_image_from_stream(blocks, repository=repository, tag=tag, changes=changes)
+            answer = self.api.import_image_from_stream(_blocks(stream), repository=repository, tag=tag, changes=changes)
         last = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
             raise EngineError(last["error"], f"{repository}:{tag}")
         return last["status"]
 
-    def save(self, reference: str) -> Iterator[bytes]:
+    def save(self, reference: str) -> Generator[bytes, None, None]:
         """An image with its layers and this name as a tar, in blocks."""
         with _translated(where=reference):
             yield from self.api.get_image(reference)
@@ -163,12 +163,20 @@ class Engine:
             with contextlib.closing(answer):
                 yield from self.api._stream_raw_result(answer, _SAVE_BLOCK, False)
 
-    def load(self, stream: IO[bytes]) -> None:
+    def load(self, stream: IO[bytes] | Iterator[bytes]) -> None:
         """Take in what `save` gave, under the names in it. Raises EngineError."""
-        with _translated():
-            for event in self.api.load_image(iter(lambda: stream.read(1 << 20), b"")):
-                if refusal := event.get("error") or event.get("message"):
-                    raise EngineError(f"the engine could not load the image: {refusal}")
+        # Extracting a large layer takes longer than any patience, and containerd's store says nothing meanwhile.
+        patience, self.api.timeout = self.api.timeout, None
+        try:
+            with _translated():
+                for event in self.api.load_image(_blocks(stream), quiet=False):
+                    # containerd's store keeps an image that it could not unpack, and only mentions it.
+                    said = str(event.get("stream") or "")
+                    failed = said if said.startswith("Error unpacking") else ""
+                    if refusal := event.get("error") or event.get("message") or failed:
+                        raise EngineError(f"the engine could not load the image: {refusal}")
+        finally:
+            self.api.timeout = patience
 
     def tag(self, reference: str, repository: str, tag: str) -> None:
         with _translated():
@@ -266,7 +274,7 @@ class Engine:
     def exec_attach(self, exec_id: str, tty: bool = False) -> Connection:
         """Start a prepared command and hold its input and output."""
         with _translated():
-            return Connection(self.api.exec_start(exec_id, tty=tty, socket=True))
+            return Connection(self.api.exec_start(exec_id, tty=tty, socket=True), _translated)
 
     def exec_resize(self, exec_id: str, rows: int, columns: int) -> bool:
         """Tell a command's terminal its size. False where the command has not started yet or has ended."""
@@ -314,47 +322,12 @@ class Engine:
             self.api.put_archive(container, folder, tar)
 
 
-class Connection:
-    """Input and output of one command in a container.
-
-    Read through the HTTP reader's own buffer: docker-py's stream helpers read the socket below it, and lose the first
-    frame when it arrives in one piece with the headers.
-    """
-
-    def __init__(self, opened: Any) -> None:
-        self._opened = opened
-        self._socket = getattr(opened, "_sock", opened)
-        self._socket.settimeout(None)
-        self._reader = opened._response.raw._fp.fp
-
-    def read(self) -> bytes:
-        """What has come, at least a byte; nothing at the end. With a terminal this is the output itself."""
-        with _translated():
-            return self._reader.read1(1 << 16)
-
-    def frames(self) -> Iterator[tuple[bool, bytes]]:
-        """Output without a terminal, as pairs of `is standard error` and data."""
-        while True:
-            with _translated():
-                header = self._reader.read(8)
-                data = self._reader.read(int.from_bytes(header[4:], "big")) if len(header) == 8 else b""
-            if not data:
-                return
-            yield header[0] == 2, data
-
-    def write(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def end_input(self) -> None:
-        """The command sees the end of its standard input."""
-        self._socket.shutdown(socket.SHUT_WR)
-
-    def close(self) -> None:
-        self._opened._response.close()
-        self._opened.close()
-
-
 _SOCKET = "unix:///var/run/docker.sock"
+
+
+def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:
+    """docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks."""
+    return iter(lambda: stream.read(1 << 20), b"") if hasattr(stream, "read") else stream
 
 
 @contextlib.contextmanager

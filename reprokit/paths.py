@@ -32,15 +32,23 @@ def config_file() -> Path:
 
 
 def recipe_dirs() -> list[Path]:
-    """Folders that are searched for recipes, first match wins: where the user stands, `$REPROKIT_RECIPES`, ours."""
+    """Folders that are searched for recipes, first match wins.
+
+    Where the user stands, `$REPROKIT_RECIPES`, ours, those that came with bundles.
+    """
     chosen = os.environ.get("REPROKIT_RECIPES", "")
     places = [Path.cwd() / "recipes", *(Path(p).expanduser() for p in chosen.split(os.pathsep) if p)]
-    places.append(data_root() / "recipes")
+    places += [data_root() / "recipes", carried_recipes()]
     found: list[Path] = []
     for place in places:
         if place.is_dir() and place.resolve() not in found:
             found.append(place.resolve())
     return found
+
+
+def carried_recipes() -> Path:
+    """Where `load` puts recipes that no other folder has."""
+    return home() / "recipes"
 
 
 def bundled_workspace(name: str) -> Path | None:

@@ -10,6 +10,7 @@ from reprokit.bundle.model import (
     INDEX,
     INDEX_TYPE,
     MANIFEST_TYPE,
+    METADATA,
     OCI_LAYOUT,
     Descriptor,
     Image,
@@ -17,9 +18,12 @@ from reprokit.bundle.model import (
     digest_of,
 )
 
+# In the index: the digest of `reprokit.json`, so that no bit of that can change unseen.
+METADATA_DIGEST = "reprokit.metadata"
 
-def small_files(images: Sequence[Image]) -> Iterator[tuple[str, bytes]]:
-    """Path and content of everything but layers and `reprokit.json`; equal images give equal bytes."""
+
+def small_files(images: Sequence[Image], metadata: bytes | None = None) -> Iterator[tuple[str, bytes]]:
+    """Path and content of everything but layers, `metadata` as `reprokit.json`; what is equal gives equal bytes."""
     entries = []
     for image in images:
         manifest = manifest_of(image)
@@ -34,7 +38,11 @@ def small_files(images: Sequence[Image]) -> Iterator[tuple[str, bytes]]:
         yield blob_path(image.id), image.config
         yield blob_path(descriptor.digest), manifest
     yield OCI_LAYOUT, b'{"imageLayoutVersion":"1.0.0"}'
-    yield INDEX, _json({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries})
+    index: dict[str, object] = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries}
+    if metadata is not None:
+        index["annotations"] = {METADATA_DIGEST: digest_of(metadata)}
+        yield METADATA, metadata
+    yield INDEX, _json(index)
     docker = [
         {
             "Config": blob_path(image.id),

@@ -65,8 +65,7 @@ def write(
         images = gather(engine, wanted, tar, without, changed, watch)
         carried = _parts(engine, tar, extras, target, say)
         metadata = described(images, wanted, say, carried)
-        files = dict(layout.small_files(images))
-        files[METADATA] = metadata.model_dump_json(indent=1).encode()
+        files = dict(layout.small_files(images, metadata.model_dump_json(indent=1).encode()))
         if extras.key:
             files[SIGNATURE] = signature.sign(signature.statement(files[INDEX], files[METADATA]), extras.key)
         for path, content in files.items():

@@ -1,0 +1,252 @@
+"""A bundle as it was found: taken apart, and every name, size and statement in it compared with every other.
+
+Nothing in it is trusted, and nothing is written: what this module has accepted has the form of a bundle. Whether its
+blobs are what their digests say is for `verify`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from reprokit.bundle import layout
+from reprokit.bundle.members import Member, refuse, scan
+from reprokit.bundle.model import (
+    DOCKER_MANIFEST,
+    INDEX,
+    LAYER_TYPE,
+    METADATA,
+    OCI_LAYOUT,
+    SIGNATURE,
+    ZSTD_LAYER_TYPE,
+    Descriptor,
+    Image,
+    Layer,
+    Metadata,
+    blob_path,
+    digest_of,
+)
+from reprokit.errors import UsageError
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MOST_JSON = 16 << 20
+_MOST_LAYER = 1 << 40
+# A block of zstd holds at most 128 KiB and takes at least 4 bytes.
+_MOST_RATIO = (128 << 10) // 4
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """An open bundle. `blobs` are those in it, by digest; `bounds` the most bytes that a layer may unpack to."""
+
+    path: Path
+    descriptor: int
+    members: dict[str, Member]
+    metadata: Metadata
+    images: tuple[Image, ...]
+    bounds: dict[str, int] = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def layers(self) -> dict[str, Layer]:
+        """Each layer once, by diff id."""
+        return {layer.diff_id: layer for image in self.images for layer in image.layers}
+
+    def member(self, digest: str) -> Member:
+        return self.members[blob_path(digest)]
+
+    def read(self, path: str) -> bytes:
+        """A small member's content."""
+        return _text(self.descriptor, self.members[path], self.where)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Bundle]:
+    """A bundle whose form is right. Raises UsageError naming the file and what is wrong in it."""
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise UsageError(f"the bundle cannot be read: {error.strerror}", str(path)) from None
+    with file:
+        try:
+            yield _read(path, file.fileno())
+        except OSError as error:
+            if error.filename is None and error.errno is not None:
+                raise UsageError(f"the bundle cannot be read: {error.strerror}", str(path)) from None
+            raise
+
+
+def _read(path: Path, descriptor: int) -> Bundle:
+    where = str(path)
+    members = scan(descriptor, where)
+    for name in (OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA):
+        if name not in members:
+            refuse(f"it has no {name}", where)
+
+    def text(name: str) -> bytes:
+        return _text(descriptor, members[name], where)
+
+    try:
+        metadata = Metadata.model_validate_json(raw := text(METADATA))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        refuse(f"{METADATA} is not valid: {place}: {first['msg']}", where)
+    index = _json(text(INDEX), INDEX, where)
+    images = tuple(_images(index, members, metadata, text, where))
+    for name, content in layout.small_files(images, raw):
+        if name not in members or text(name) != content:
+            refuse(f"{name} does not say what the rest of the bundle says", where)
+    bounds = _bounds(images, metadata, where)
+    _refuse_strangers(images, metadata, members, where)
+    return Bundle(path, descriptor, members, metadata, images, bounds)
+
+
+def _images(
+    index: Any, members: dict[str, Member], metadata: Metadata, text: Callable[[str], bytes], where: str
+) -> Iterator[Image]:
+    entries = index.get("manifests") if isinstance(index, dict) else None
+    if not isinstance(entries, list) or len(entries) != len(metadata.images) or not entries:
+        refuse(f"{INDEX} and {METADATA} name different images", where)
+    absent = set(metadata.absent)
+    for entry, described in zip(entries, metadata.images, strict=True):
+        manifest = _content(entry, members, text, f"the manifest of {described.name}", where)
+        value = _json(manifest, f"the manifest of {described.name}", where)
+        if not isinstance(value, dict):
+            refuse(f"the manifest of {described.name} is none", where)
+        config = _content(value.get("config"), members, text, f"the config of {described.name}", where)
+        named = value.get("layers")
+        diff_ids = _diff_ids(config, described.name, where)
+        if not isinstance(named, list) or len(named) != len(diff_ids):
+            refuse(f"{described.name}: its manifest and its config have different numbers of layers", where)
+        layers = tuple(_layer(*pair, members, absent, where) for pair in zip(named, diff_ids, strict=True))
+        image = Image(described.name, config, layers)
+        if image.id != described.id:
+            refuse(f"{described.name}: {METADATA} says that its id is {described.id}, but it is {image.id}", where)
+        yield image
+
+
+def _content(value: Any, members: dict[str, Member], text: Callable[[str], bytes], what: str, where: str) -> bytes:
+    """A small blob that a descriptor names."""
+    found = _descriptor(value, what, where)
+    name = blob_path(found.digest)
+    if name not in members:
+        refuse(f"{what} is missing", where)
+    content = text(name)
+    if len(content) != found.size or digest_of(content) != found.digest:
+        refuse(f"{what} is damaged: its digest is {digest_of(content)}, expected {found.digest}", where)
+    return content
+
+
+def _descriptor(value: Any, what: str, where: str) -> Descriptor:
+    try:
+        found = Descriptor(value["mediaType"], value["digest"], value["size"])
+    except (TypeError, LookupError):
+        refuse(f"{what} is not named as a blob is", where)
+    if (
+        not isinstance(found.media_type, str)
+        or not _is_digest(found.digest)
+        or type(found.size) is not int
+        or found.size < 0
+    ):
+        refuse(f"{what} is not named as a blob is", where)
+    return found
+
+
+def _diff_ids(config: bytes, name: str, where: str) -> list[str]:
+    value = _json(config, f"the config of {name}", where)
+    root = value.get("rootfs") if isinstance(value, dict) else None
+    found = root.get("diff_ids") if isinstance(root, dict) else None
+    if not isinstance(found, list) or not all(_is_digest(each) for each in found):
+        refuse(f"{name}: its config names no layers", where)
+    return found
+
+
+def _layer(named: Any, diff_id: str, members: dict[str, Member], absent: set[str], where: str) -> Layer:
+    what = f"the layer {diff_id}"
+    found = _descriptor(named, what, where)
+    if diff_id in absent:
+        if found != Descriptor(LAYER_TYPE, diff_id, found.size):
+            refuse(f"{what} is said to be left out, and is named otherwise", where)
+        return Layer(diff_id, found.size, None)
+    member = members.get(blob_path(found.digest))
+    if member is None:
+        refuse(f"{what} is missing, and is not said to be left out", where)
+    if found.media_type != ZSTD_LAYER_TYPE or member.size != found.size:
+        refuse(f"{what}: its blob is {member.size} bytes, expected {found.size} of {ZSTD_LAYER_TYPE}", where)
+    return Layer(diff_id, 0, found)
+
+
+def _bounds(images: tuple[Image, ...], metadata: Metadata, where: str) -> dict[str, int]:
+    """What each layer in the bundle may unpack to at most, from what the metadata says that its image takes."""
+    found: dict[str, int] = {}
+    for image, described in zip(images, metadata.images, strict=True):
+        blobs = {layer.blob for layer in image.layers if layer.blob}
+        packed = sum(blob.size for blob in blobs)
+        if described.packed != packed:
+            refuse(f"{image.name}: {METADATA} says {described.packed} bytes of layers, there are {packed}", where)
+        left = described.size - sum(layer.size for layer in image.layers if not layer.blob)
+        # Once for each time that the image has the layer.
+        most = sum(layer.blob.size for layer in image.layers if layer.blob) * _MOST_RATIO
+        if not 0 <= left <= min(_MOST_LAYER, most):
+            refuse(f"{image.name}: layers of {packed} bytes cannot unpack to the {left} that {METADATA} says", where)
+        for layer in image.layers:
+            if layer.blob:
+                found[layer.diff_id] = min(left, found.get(layer.diff_id, left))
+    return found
+
+
+def _refuse_strangers(images: tuple[Image, ...], metadata: Metadata, members: dict[str, Member], where: str) -> None:
+    """Every file is named by something, and what is named is as large as it says."""
+    named = {OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA, SIGNATURE}
+    for image in images:
+        named |= {blob_path(digest_of(layout.manifest_of(image))), blob_path(image.id)}
+        named |= {blob_path(layer.blob.digest) for layer in image.layers if layer.blob}
+    if len({image.name for image in images}) != len(images):
+        refuse("two images have the same name", where)
+    blobs: dict[str, Descriptor] = {}
+    for layer in (layer for image in images for layer in image.layers):
+        if blobs.setdefault(layer.diff_id, layer.descriptor) != layer.descriptor:
+            refuse(f"the layer {layer.diff_id} is named in two ways", where)
+    if left_over := set(metadata.absent) - set(blobs):
+        refuse(f"{min(left_over)} is said to be left out, and no image has it", where)
+    for part in metadata.parts:
+        named.add(part.path)
+        if part.path not in members or members[part.path].size != part.size:
+            refuse(f"{part.path} is missing, or has another size than {METADATA} says", where)
+    if strange := set(members) - named:
+        refuse(f"{min(strange)} belongs to no image", where)
+
+
+def _text(descriptor: int, member: Member, where: str) -> bytes:
+    if member.size > _MOST_JSON:
+        refuse(f"{member.path} has {member.size} bytes", where)
+    content = b""
+    while len(content) < member.size:
+        block = os.pread(descriptor, member.size - len(content), member.offset + len(content))
+        if not block:
+            refuse(f"{member.path} is cut off", where)
+        content += block
+    return content
+
+
+def _json(content: bytes, what: str, where: str) -> Any:
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError):
+        refuse(f"{what} is not valid JSON", where)
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None

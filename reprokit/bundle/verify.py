@@ -1,0 +1,146 @@
+"""Every byte of a bundle hashed, on all cores, before anything of it is used.
+
+A layer is hashed twice in one pass: its blob, and the tar that it unpacks to. The second is what its image's config
+names, and what an engine goes by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import zstandard
+
+from reprokit.bundle.members import Member, refuse
+from reprokit.bundle.model import Layer
+from reprokit.bundle.read import Bundle
+
+Watch = Callable[[int, int], None]
+BLOCK = 1 << 20
+# zstd's own default for level 3 is 2 MiB; this bounds what a reader keeps.
+_WINDOW = 1 << 23
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A bundle whose every digest is right; `sizes` are those that the layers in it unpack to, by diff id."""
+
+    bundle: Bundle
+    sizes: dict[str, int]
+
+
+def verify(bundle: Bundle, watch: Watch = lambda done, total: None) -> Checked:
+    """Hash everything; `watch` is told bytes of the bundle.
+
+    Raises UsageError naming what is damaged; a layer that unpacks to more than the metadata says is left there.
+    """
+    layers = [layer for layer in bundle.layers.values() if layer.blob]
+    parts = [(bundle.members[part.path], part.digest) for part in bundle.metadata.parts]
+    work = _Work(bundle, watch, sum(m.size for m, _ in parts) + sum(layer.blob.size for layer in layers if layer.blob))
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        # The largest first, so that none of them is left for the end.
+        sizes = {
+            layer.diff_id: pool.submit(work.layer, layer)
+            for layer in sorted(layers, key=lambda layer: -layer.descriptor.size)
+        }
+        jobs: list[Future[Any]] = [
+            *sizes.values(),
+            *(pool.submit(work.part, member, digest) for member, digest in parts),
+        ]
+        try:
+            wait(jobs, return_when=FIRST_EXCEPTION)
+        finally:
+            work.stopped = True
+            for job in jobs:
+                job.cancel()
+    for job in jobs:
+        if not job.cancelled() and (error := job.exception()) and not isinstance(error, _Stopped):
+            raise error
+    found = {diff_id: job.result() for diff_id, job in sizes.items()}
+    for image, described in zip(bundle.images, bundle.metadata.images, strict=True):
+        total = sum(layer.size if layer.blob is None else found[layer.diff_id] for layer in image.layers)
+        if total != described.size:
+            refuse(f"{image.name}: its layers are {total} bytes, the metadata says {described.size}", bundle.where)
+    return Checked(bundle, found)
+
+
+def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
+    """The uncompressed content of a blob; reading raises zstandard's error."""
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+    return unpacker.stream_reader(raw, read_size=BLOCK, read_across_frames=True)  # type: ignore[arg-type]
+
+
+class Raw:
+    """A member as a file; `seen` gets each block as it is read."""
+
+    def __init__(self, bundle: Bundle, member: Member, seen: Callable[[bytes], None]) -> None:
+        self._descriptor, self._at, self._end = bundle.descriptor, member.offset, member.offset + member.size
+        self._seen = seen
+
+    def read(self, size: int) -> bytes:
+        block = os.pread(self._descriptor, min(size, self._end - self._at), self._at)
+        self._at += len(block)
+        self._seen(block)
+        return block
+
+
+class _Stopped(Exception):
+    """Another thread has found damage, or the user has had enough."""
+
+
+class _Work:
+    def __init__(self, bundle: Bundle, watch: Watch, total: int) -> None:
+        self.bundle, self.stopped = bundle, False
+        self._watch, self._done, self._total = watch, 0, total
+        self._lock = threading.Lock()
+
+    def layer(self, layer: Layer) -> int:
+        """The uncompressed size."""
+        raw = self._raw(self.bundle.member(layer.descriptor.digest), blob := hashlib.sha256())
+        content, digest, size = unpacked(raw), hashlib.sha256(), 0
+        bound, buffer = self.bundle.bounds[layer.diff_id], bytearray(BLOCK)
+        what = f"the layer {layer.diff_id}"
+        try:
+            while count := content.readinto(buffer):
+                digest.update(memoryview(buffer)[:count])
+                size += count
+                if size > bound:
+                    refuse(f"{what} unpacks to more than the {bound} bytes that the metadata leaves it", self._where)
+        except zstandard.ZstdError:
+            refuse(f"{what} is damaged: it cannot be unpacked", self._where)
+        self._expect(f"the blob of {what}", blob, layer.descriptor.digest)
+        self._expect(what, digest, layer.diff_id)
+        return size
+
+    def part(self, member: Member, expected: str) -> None:
+        raw = self._raw(member, digest := hashlib.sha256())
+        while raw.read(BLOCK):
+            pass
+        self._expect(member.path, digest, expected)
+
+    def _raw(self, member: Member, digest: hashlib._Hash) -> Raw:
+        def seen(block: bytes) -> None:
+            digest.update(block)
+            self._count(len(block))
+
+        return Raw(self.bundle, member, seen)
+
+    def _expect(self, what: str, digest: hashlib._Hash, expected: str) -> None:
+        if (found := f"sha256:{digest.hexdigest()}") != expected:
+            refuse(f"{what} is damaged: its digest is {found}, expected {expected}", self._where)
+
+    def _count(self, count: int) -> None:
+        if self.stopped:
+            raise _Stopped
+        with self._lock:
+            self._done += count
+            self._watch(self._done, self._total)
+
+    @property
+    def _where(self) -> str:
+        return self.bundle.where

@@ -1,0 +1,87 @@
+"""The kinds of engines that a bundle meets: this machine's Docker, Debian 13's in both of its stores, podman."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import docker
+
+from reprokit.engine import Engine
+
+# The engine's own process sees Debian 13 as its root; what it makes lies in FOLDER, which it sees as /mnt.
+_START = """
+root=$1 folder=$2
+
+mkdir -p "$root/mnt"
+mount --bind "$root" "$root"
+mount -t proc proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount --rbind /sys "$root/sys"
+mount --bind "$folder" "$root/mnt"
+mount -t tmpfs tmpfs "$root/run"
+mount -t tmpfs tmpfs "$root/tmp"
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+exec chroot "$root" /usr/sbin/dockerd --config-file=/mnt/daemon.json --host=unix:///mnt/d.sock --data-root=/mnt/data \
+    --exec-root=/run/exec --pidfile=/run/pid --bridge=none --iptables=false
+"""
+
+
+def debian_13(folder: Path) -> Path:
+    """Debian 13's engine, unpacked and not set up, which is all that a static program needs."""
+    command = ["mmdebstrap", "--variant=extract", "--include=docker.io,base-files"]
+    command += ["--aptopt=APT::Install-Recommends false", "trixie", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class _Served:
+    def __init__(self, address: str, command: list[str], log: Path) -> None:
+        self.address, self.log = address, log
+        with log.open("w") as out:
+            self.process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(log.read_text())
+            time.sleep(0.1)
+
+    def connect(self) -> Engine:
+        return Engine(docker.APIClient(self.address, timeout=60))
+
+    def _answers(self) -> bool:
+        try:
+            return bool(docker.APIClient(self.address, timeout=5).ping())
+        except Exception:
+            return False
+
+    def stop(self) -> None:
+        # unshare passes no other signal on, and takes its child along.
+        self.process.kill()
+        self.process.wait()
+
+
+class NewDocker(_Served):
+    """Debian 13's Docker Engine, in namespaces of its own that end with it."""
+
+    def __init__(self, root: Path, folder: Path, containerd: bool) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "daemon.json").write_text(json.dumps({"features": {"containerd-snapshotter": containerd}}))
+        command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+        command += ["sh", "-euc", _START, "sh", str(root), str(folder)]
+        super().__init__(f"unix://{folder / 'd.sock'}", command, folder / "log")
+
+
+class Podman(_Served):
+    """podman's service with Docker's interface, and storage of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        address = f"unix://{folder / 'p.sock'}"
+        command = ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "run")]
+        command += ["--storage-driver=vfs", "system", "service", "--time=0", address]
+        super().__init__(address, command, folder / "log")

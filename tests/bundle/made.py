@@ -1,0 +1,106 @@
+"""Bundles made by hand, right or wrong, for the tests of those who read them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from reprokit.bundle import layout
+from reprokit.bundle.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
+from reprokit.bundle.partial import header
+
+END = bytes(2 * tarfile.BLOCKSIZE)
+
+
+def packed(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(content)
+
+
+def config_of(layers: Sequence[bytes], labels: dict[str, str] | None = None) -> bytes:
+    value = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin"], "Labels": {"reprokit-test": "made", **(labels or {})}},
+        "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
+    }
+    return json.dumps(value).encode()
+
+
+@dataclass
+class Made:
+    """A bundle before it is written: change `files` (path and content, in order) or `metadata` to make it wrong."""
+
+    images: list[Image] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        images: dict[str, Sequence[bytes]],
+        absent: Sequence[bytes] = (),
+        labels: dict[str, str] | None = None,
+        pack: Callable[[bytes], bytes] = packed,
+        **described: Any,
+    ) -> Made:
+        """Images of these layers (uncompressed tars) by name; `absent` ones are left out."""
+        made = cls()
+        left_out = {digest_of(layer) for layer in absent}
+        entries = []
+        for name, contents in images.items():
+            layers = []
+            for content in contents:
+                blob = None
+                if digest_of(content) not in left_out:
+                    raw = pack(content)
+                    blob = Descriptor(ZSTD_LAYER_TYPE, digest_of(raw), len(raw))
+                    made.blobs[blob_path(blob.digest)] = raw
+                layers.append(Layer(digest_of(content), len(content), blob))
+            image = Image(name, config_of(contents, labels), tuple(layers))
+            made.images.append(image)
+            entries.append(
+                {
+                    "name": name,
+                    "id": image.id,
+                    "size": sum(map(len, contents)),
+                    "packed": sum(blob.size for blob in {layer.blob for layer in layers if layer.blob}),
+                    **described,
+                }
+            )
+        made.metadata = {
+            "format": 1,
+            "reprokit": "0.1.0",
+            "created": "20261121T101500Z",
+            "images": entries,
+            "absent": sorted(left_out),
+        }
+        return made
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return {
+            **self.blobs,
+            **dict(layout.small_files(self.images, json.dumps(self.metadata).encode())),
+        }
+
+    def write(self, path: Path) -> Path:
+        path.write_bytes(tar(self.files))
+        return path
+
+
+def tar(files: dict[str, bytes]) -> bytes:
+    return (
+        b"".join(header(path, len(content)) + content + bytes(-len(content) % 512) for path, content in files.items())
+        + END
+    )
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,129 @@
+"""The same bundles into every kind of engine."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.bundle.collect import collect
+from reprokit.bundle.model import digest_of
+from reprokit.bundle.partial import PartialTar
+from reprokit.bundle.target import Form, Target
+from reprokit.engine import Engine
+from tests.bundle.engines import NewDocker, Podman, debian_13
+from tests.bundle.images import noise, tar_of
+from tests.bundle.made import Made
+from tests.image.other_engine import OtherEngine
+
+A, B, C, D = (tar_of({f"bin/{name}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
+X, Y = "reprokit/load-test:x", "reprokit/load-test:y"
+
+
+@pytest.fixture(scope="session")
+def new_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return debian_13(tmp_path_factory.mktemp("trixie") / "root")
+
+
+@pytest.fixture(scope="session", params=["docker", "new docker", "containerd", "podman"])
+def served(request, tmp_path_factory) -> Iterator[OtherEngine | NewDocker | Podman]:
+    folder = tmp_path_factory.mktemp("engine")
+    if request.param == "docker":
+        engine = OtherEngine(folder, folder / "data")
+    elif request.param == "podman":
+        engine = Podman(folder)
+    else:
+        engine = NewDocker(request.getfixturevalue("new_root"), folder, request.param == "containerd")
+    engine.kind = request.param
+    yield engine
+    engine.stop()
+
+
+@pytest.fixture
+def there(served) -> Iterator[Engine]:
+    """The engine; what a test loads is gone afterwards."""
+    engine = served.connect()
+    yield engine
+    for name in (X, Y):
+        if engine.image(name):
+            engine.remove_image(name, force=True)
+    for label in ("reprokit-test=made", "reprokit.loading"):
+        for image in engine.images([label]):
+            engine.remove_image(image["Id"], force=True)
+
+
+@pytest.fixture
+def load(served, tmp_path):
+    def run(*files: Path, code: int = 0) -> str:
+        command = [sys.executable, "-m", "reprokit", "load", *map(str, files)]
+        environment = {**os.environ, "DOCKER_HOST": served.address, "REPROKIT_HOME": str(tmp_path / "home")}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def layers(engine: Engine, name: str) -> int:
+    return len(engine.image(name)["RootFS"]["Layers"])
+
+
+def test_each_kind_gets_what_it_takes(served, there):
+    expected = {"docker": Form.PLAIN, "new docker": Form.PACKED, "containerd": Form.LAYOUT, "podman": Form.PLAIN_LAYOUT}
+    form = Target.of(there).form
+    # The machine's own engine may be a new one.
+    assert form is expected[served.kind] or (served.kind == "docker" and form is Form.PACKED)
+
+
+def test_images_come_with_their_names_and_configuration(there, load, tmp_path):
+    bundle = Made.of({X: [A, B, C], Y: [A, B, A, D]}, labels={"some": "label"}).write(tmp_path / "x.rkit")
+    assert f"loaded {X}" in load(bundle)
+    assert layers(there, X) == 3 and layers(there, Y) == 4
+    config = there.image(X)["Config"]
+    assert config["Env"] == ["PATH=/bin"] and config["Labels"]["some"] == "label"
+    assert f"{X} is here already" in load(bundle)
+
+
+def test_what_was_left_out_is_taken_from_the_engine(there, load, tmp_path):
+    base = Made.of({X: [A, B]}).write(tmp_path / "base.rkit")
+    delta = Made.of({Y: [A, B, C]}, absent=[A, B]).write(tmp_path / "delta.rkit")
+    said = load(delta, code=2)
+    assert "2 of its 3 layers were left out" in said and there.image(Y) is None
+    load(base)
+    load(delta)
+    assert layers(there, Y) == 3
+    # It can be taken out again whole, by its compressed blobs where the engine goes by those.
+    (image,) = collect(there, [Y], PartialTar(io.BytesIO()))
+    assert [layer.diff_id for layer in image.layers] == [digest_of(layer) for layer in (A, B, C)]
+    there.remove_image(X, force=True)
+    there.remove_image(Y, force=True)
+
+
+def test_a_bundle_and_what_was_made_against_it_load_together(there, load, tmp_path):
+    base = Made.of({X: [A, B]}).write(tmp_path / "base.rkit")
+    delta = Made.of({X: [A, B, D]}, absent=[A, B]).write(tmp_path / "delta.rkit")
+    load(base, delta)
+    assert layers(there, X) == 3
+
+
+def test_what_an_engine_has_of_an_interrupted_load_is_used_and_goes(there, load, tmp_path, monkeypatch):
+    """As if the first step had ended: its layers are there, under no name."""
+    from contextlib import ExitStack, nullcontext
+
+    from reprokit.bundle import giving
+    from reprokit.bundle.load import checked
+
+    monkeypatch.setattr(giving, "STEP", 200_000)
+    path = Made.of({X: [A, B, C]}).write(tmp_path / "x.rkit")
+    with ExitStack() as stack:
+        (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        begun = giving.Giving(file, file.bundle.images[0], Target.of(there), lambda done, total: None)
+        begun._start(begun._blocks(0, 1, None)).result()
+    assert there.image(X) is None and len(there.images(["reprokit.loading"])) == 1
+    load(path)
+    assert layers(there, X) == 3 and not there.images(["reprokit.loading"])
