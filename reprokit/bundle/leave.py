@@ -6,14 +6,10 @@ import json
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reprokit.bundle.collect import Wanted
 from reprokit.bundle.model import DOCKER_MANIFEST
 from reprokit.errors import UsageError
-
-if TYPE_CHECKING:
-    from reprokit.nodes.inventory import Inventory
 
 _MOST_JSON = 16 << 20
 Chain = tuple[str, ...]
@@ -51,20 +47,19 @@ def _text(tar: tarfile.TarFile, name: str) -> bytes:
 
 
 def of_inventory(path: Path) -> Iterator[Chain]:
-    """The images of an inventory that was saved as JSON. Raises UsageError."""
-    from pydantic import ValidationError
-
-    from reprokit.nodes.inventory import Inventory
-
+    """The images of a node as JSON: what `docker image inspect` prints, or a saved `Inventory`. Raises UsageError."""
     try:
-        inventory = Inventory.model_validate_json(path.read_bytes())
+        value = json.loads(path.read_bytes())
+        if isinstance(value, list):
+            found = [tuple(image["RootFS"].get("Layers") or ()) for image in value]
+        else:
+            found = [tuple(image["layers"]) for image in value["images"]]
     except OSError as error:
         raise UsageError(f"the inventory cannot be read: {error.strerror}", str(path)) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise UsageError(f"this is no inventory of a node: {field}: {first['msg']}", str(path)) from None
-    yield from _chains(inventory)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        hint = "there: docker image inspect $(docker image ls -q) > FILE"
+        raise UsageError(f"this is no inventory of a node: {type(error).__name__}: {error}", str(path), hint) from None
+    yield from found
 
 
 def of_node(name: str) -> Iterator[Chain]:
@@ -74,8 +69,4 @@ def of_node(name: str) -> Iterator[Chain]:
     from reprokit.nodes.ssh import Connection
 
     with Connection(find(name)) as connection:
-        yield from _chains(inventory(connection))
-
-
-def _chains(inventory: Inventory) -> Iterator[Chain]:
-    return (image.layers for image in inventory.images)
+        yield from (image.layers for image in inventory(connection).images)

@@ -126,6 +126,8 @@ def becoming(target: Path, say: Say, wanted: Collection[str] = frozenset()) -> I
     with file:
         kept = False
         try:
+            if wanted and partial.stat().st_size:
+                say("looking at what an earlier attempt has finished")
             tar = PartialTar(file, wanted)
             if tar.entries:
                 say(f"going on from an earlier attempt: {in_words(sum(tar.entries.values()))} are there")

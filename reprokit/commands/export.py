@@ -38,7 +38,10 @@ def export(
         typer.Option(metavar="FILE", help="Leave out what a node's saved inventory lists."),
     ] = None,
     node: Annotated[
-        list[str] | None, typer.Option("--for", metavar="NODE", help="Leave out what this node has now.")
+        list[str] | None,
+        typer.Option(
+            "--for", metavar="NODE", help="Leave out what this node has now.", autocompletion=completion.nodes
+        ),
     ] = None,
     workspace: bool = typer.Option(False, "--with-workspace", help="Take the recipes' workspaces along."),
     store: bool = typer.Option(False, "--with-store", help="Take along what their locks name, to build offline."),

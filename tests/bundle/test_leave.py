@@ -31,6 +31,9 @@ def test_an_inventory_is_read_and_nonsense_is_named(tmp_path: Path):
     whole = {"version": "20.10", "architecture": "amd64", "containerd": False, "storage": "overlay2"}
     (tmp_path / "i").write_text(json.dumps({**whole, "free": 1, "zstd": True, "images": [held]}))
     assert list(leave.of_inventory(tmp_path / "i")) == [("a", "b")]
+    inspected = [{"RootFS": {"Type": "layers", "Layers": ["c"]}}, {"RootFS": {"Type": "layers"}}]
+    (tmp_path / "i").write_text(json.dumps(inspected))
+    assert list(leave.of_inventory(tmp_path / "i")) == [("c",), ()]
     (tmp_path / "i").write_text(json.dumps(whole))
     with pytest.raises(UsageError, match="no inventory"):
         list(leave.of_inventory(tmp_path / "i"))

@@ -64,7 +64,8 @@ def write(
         raise unwritable(error, target) from None
     finally:
         partial.unlink(missing_ok=True)
-    return described([image], wanted, say)
+    metadata = described([image], wanted, say)
+    return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
 
 
 @contextlib.contextmanager
