@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from fused_attention import fused_attention
+from fused_attention import fused_attention, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +42,27 @@ def test_head_dimensions(assert_matches, dtype, dim):
 @pytest.mark.parametrize(("q_len", "k_len"), [(1, 200), (200, 1), (65, 127), (127, 65), (64, 192)])
 def test_query_and_key_lengths_differ(assert_matches, q_len, k_len, is_causal):
     assert_matches(*tensors(q_len, torch.float32, q_len=q_len, k_len=k_len), is_causal=is_causal)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dim", [40, 64, 256])
+@pytest.mark.parametrize("q_len", [1, 2])
+@pytest.mark.parametrize("kind", ["none", "bool", "float", "alibi", "sparse"])
+def test_few_new_tokens_against_many_keys(assert_close, dtype, dim, q_len, kind):
+    """More keys than a chunk, and not a whole number of vectors."""
+    q, k, v = tensors(dim, dtype, heads=4, kv_heads=2, q_len=q_len, k_len=413, dim=dim)
+    generator = torch.Generator().manual_seed(q_len)
+    mask = slopes = None
+    if kind in ("bool", "sparse"):
+        mask = torch.rand(2, 4, q_len, 413, generator=generator) < (0.5 if kind == "bool" else 0.02)
+        mask[0, 1] = False  # rows that see no key
+    elif kind == "float":
+        mask = torch.randn(q_len, 413, generator=generator)
+        mask[:, ::3] = -math.inf
+    elif kind == "alibi":
+        slopes = torch.rand(4, generator=generator)
+    out = fused_attention(q, k, v, mask, alibi_slopes=slopes)
+    assert_close(out, reference.attention(q, k, v, mask, alibi_slopes=slopes), v)
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 1), (6, 2), (12, 4), (5, 5)])
@@ -109,9 +130,10 @@ def test_tiny_and_huge_values(assert_matches, factor):
 
 @pytest.mark.parametrize("name", ["q", "k", "v"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_nan_and_infinity_reach_the_output_as_in_torch(name, value):
-    arguments = dict(zip("qkv", tensors(5, torch.float32, q_len=70), strict=True))
-    arguments[name][0, 1, 3, 2] = value
+@pytest.mark.parametrize("q_len", [2, 70])
+def test_nan_and_infinity_reach_the_output_as_in_torch(name, value, q_len):
+    arguments = dict(zip("qkv", tensors(5, torch.float32, q_len=q_len, k_len=70), strict=True))
+    arguments[name][0, 1, 1, 2] = value
     out = fused_attention(**arguments)
     q, k, v = arguments.values()
     expected = torch.softmax(q @ k.transpose(-1, -2) / 4, dim=-1) @ v

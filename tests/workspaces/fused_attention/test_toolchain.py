@@ -210,6 +210,15 @@ class TestHopper:
         objects = [line.split()[1] for line in lines if line.startswith("build cuda") or line.startswith("build cpu")]
         assert len(set(objects)) == 4
 
+    def test_sources_that_share_headers_are_compiled_together(self):
+        tools = toolchain.Toolchain("c++", "", None, "", "", (), None)
+        names = ["autograd.cpp", "cpu/plan.cpp", "checks.cpp", "backward.cpp"]
+        lines = ninjafile.text("/my csrc", names, tools, "x.so", cpp_extension).splitlines()
+        joined = lines.index("build autograd.cpp.o: join /my$ csrc/autograd.cpp /my$ csrc/backward.cpp")
+        assert lines[joined + 1] == "  files = -include '/my csrc/autograd.cpp' -include '/my csrc/backward.cpp'"
+        assert "build checks.cpp.o: compile /my$ csrc/checks.cpp" in lines
+        assert lines[-1] == "build x.so: link autograd.cpp.o checks.cpp.o cpu-plan.cpp.o"
+
 
 class TestSources:
     CPU = toolchain.Toolchain("c++", "", None, "", "", (), None)

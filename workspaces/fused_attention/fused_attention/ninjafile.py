@@ -22,6 +22,7 @@ def text(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, l
     includes = ["-isystem" + path for path in _includes(tools, extension)]
     lines = ["ninja_required_version = 1.3"]
     lines += _rule("compile", compiler + cxx_flags(tools) + includes, "-c $in -o $out")
+    lines += _rule("join", compiler + cxx_flags(tools) + includes, "$files -x c++ -c /dev/null -o $out")
     lines += _rule("link", [*compiler, "-shared"], "$in -o $out " + _quoted(_link_flags(tools, extension)))
     if tools.cuda_home:
         nvcc = [toolchain.nvcc_of(tools.cuda_home), *_nvcc_threads(tools)]
@@ -29,11 +30,16 @@ def text(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, l
         if tools.cutlass:
             lines += _rule("hopper", nvcc + hopper_flags(tools), "-c $in -o $out")
     objects = []
-    for name in names:
+    for unit in sources.units(names):
+        name = unit[0]
         rule = "compile" if not sources.is_cuda(name) else "hopper" if sources.is_hopper(name) else "cuda"
         objects.append(name.replace("/", "-") + ".o")
-        path = os.path.join(source_folder, *name.split("/"))
-        lines.append("build %s: %s %s" % (_path(objects[-1]), rule, _path(path)))
+        paths = [os.path.join(source_folder, *each.split("/")) for each in unit]
+        is_joined = len(unit) > 1
+        inputs = " ".join(map(_path, paths))
+        lines.append("build %s: %s %s" % (_path(objects[-1]), "join" if is_joined else rule, inputs))
+        if is_joined:
+            lines.append("  files = " + _quoted([word for path in paths for word in ("-include", path)]))
     lines.append("build %s: link %s" % (_path(library), " ".join(_path(name) for name in objects)))
     return "\n".join(lines) + "\n"
 

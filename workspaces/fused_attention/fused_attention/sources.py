@@ -2,7 +2,7 @@
 
 import glob
 import os
-from typing import List
+from typing import List, Sequence
 
 from . import toolchain
 
@@ -11,12 +11,24 @@ NO_CUDA = "cuda/missing.cpp"
 CUDA = "cuda/"
 # Code for 9.0a alone, in C++17, with CUTLASS's headers.
 HOPPER = "cuda/hopper/"
+# Compiled together: most of a compiler's time goes into the headers of torch that these share.
+UNITS = (
+    ("autograd.cpp", "backward.cpp", "direct.cpp"),
+    ("checks.cpp", "cpu/op.cpp", "cuda/missing.cpp", "mask_ops.cpp", "ops.cpp"),
+)
 
 
 def chosen(folder: str, tools: toolchain.Toolchain) -> List[str]:
     """The sources below `folder` that this toolchain compiles, as paths with "/", the slowest first."""
     files = [source for source in every(folder) if _belongs(source, tools)]
     return sorted(files, key=lambda source: (not is_hopper(source), not is_cuda(source), source))
+
+
+def units(names: Sequence[str]) -> List[List[str]]:
+    """The sources called `names` as the compiler gets them: those of a unit at once, the others alone."""
+    joined = [[name for name in unit if name in names] for unit in UNITS]
+    alone = [[name] for name in names if not any(name in unit for unit in UNITS)]
+    return [unit for unit in joined if unit] + alone
 
 
 def every(folder: str) -> List[str]:

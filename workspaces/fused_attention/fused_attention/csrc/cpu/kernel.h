@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention.h"
+#include "few_rows.h"
 #include "pack.h"
 #include "panel.h"
 #ifdef FA_TILES
@@ -140,6 +141,18 @@ class Head {
     chunk.value_stride = width_;
   }
 
+  // The same keys where the tensors have them.
+  FewKeys<T> in_place() const {
+    FewKeys<T> keys;
+    keys.k = k_;
+    keys.v = v_;
+    keys.k_stride = p_.k_strides.row;
+    keys.v_stride = p_.v_strides.row;
+    keys.head_dim = p_.head_dim;
+    keys.length = length_;
+    return keys;
+  }
+
   int64_t words() const { return words_; }
 
  private:
@@ -178,6 +191,17 @@ static void load_query(const T* q, int64_t row_stride, int64_t head_dim, float s
       }
     }
     transpose16<Math::kPair == 1>(sources, words, scale, t.query + g * kGranule, granules * kGranule);
+  }
+}
+
+// The same for few_rows.h: floats by row.
+template <class T>
+static void load_few_queries(const T* q, int64_t row_stride, int64_t head_dim, float scale, const RowIndex& rows,
+                             int count, PanelBuffers& b) {
+  for (int i = 0; i < count; ++i) {
+    float* row = b.query + i * b.width;
+    widen_row(q + rows[i] * row_stride, head_dim, b.width, row);
+    for (int64_t d = 0; d < b.width; d += kLanes) store(row + d, load(row + d) * broadcast(scale));
   }
 }
 
@@ -236,7 +260,12 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
   constexpr float kLog2E = 1.44269504f;
   const float scale = a.scale * kLog2E;
 
-  load_query<Math>(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, panel.granules, t);
+  const bool has_few_rows = panel.rows <= kFewRows && panel.granules == 1;
+  if (has_few_rows) {
+    load_few_queries(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, b);
+  } else {
+    load_query<Math>(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, panel.granules, t);
+  }
   b.rows = static_cast<int>(round_up(panel.rows, 8));
   b.state.reset();
   bool is_first = true;
@@ -255,19 +284,29 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
     const RowIndex next{*(&panel + 1), plan};
     for (int i = 0; i < next.panel.rows; ++i) prefetch_row<0>(q + next[i] * a.q_strides.row, a.head_dim);
   }
-  keys.prepare(panel.key_end);
+  if (!has_few_rows) keys.prepare(panel.key_end);
   for (int i = panel.chunk_begin; i < panel.chunk_end; ++i) {
     const Chunk& chunk = plan.chunks[i];
     ChunkData data;
     data.count = chunk.count;
     data.words = chunk.words < 0 ? nullptr : plan.words + chunk.words;
     const int32_t* list = chunk.is_list ? plan.keys + chunk.first : nullptr;
-    list ? keys.use_list(list, data) : keys.use_run(chunk.first, data);
     data.bias = nullptr;
     if (p.has_bias()) {
       load_bias(p, batch, head, rows, panel.rows, pitch, list, chunk.first, chunk.count, t.bias);
       data.bias = t.bias;
     }
+    if (has_few_rows) {
+      FewKeys<T> few = keys.in_place();
+      few.list = list;
+      few.first = chunk.first;
+      few.count = data.count;
+      few.words = data.words;
+      few.bias = data.bias;
+      attend_few_rows(few, panel.rows, b, &is_first);
+      continue;
+    }
+    list ? keys.use_list(list, data) : keys.use_run(chunk.first, data);
 #ifdef FA_TILES
     attend_chunk_in_tiles<Math>(data, panel.granules, keys.words(), scale, b, &is_first);
 #else
