@@ -132,10 +132,7 @@ class Engine:
             )
 
     def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
-        """Push an image to the registry in its name; yields the engine's events, one with `aux.Digest`.
-
-        Raises SourceError.
-        """
+        """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""
         where = f"{repository}:{tag}"
         with _translated(SourceError, where):
             yield from _without_error(self.api.push(repository, tag=tag, stream=True, decode=True), where)

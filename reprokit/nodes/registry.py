@@ -24,6 +24,7 @@ Watch = Callable[[int, int], None]
 
 # What the engine and registries say (moby's and distribution's own words), and the remedy.
 _HINTS = (
+    (r"^Not Found$", "podman does not ask for a name's digest: pull NAME@sha256:..., as `reprokit push` prints it"),
     (r"unauthorized|denied|no basic auth|authentication required|incorrect username", "log in: docker login {host}"),
     (
         r"HTTP response to HTTPS client",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _THERE = ("Layer already exists", "Already exists")
-_MOVED = ("Pushed", "Pull complete")
+# A containerd store says nothing after the download.
+_MOVED = ("Pushed", "Pull complete", "Download complete")
+_PUSHED = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 
 
 class Transfer:
@@ -22,7 +25,8 @@ class Transfer:
     def take(self, event: Mapping[str, Any]) -> None:
         """One event of `Engine.push` or `Engine.pull`."""
         layer, status = str(event.get("id", "")), str(event.get("status", ""))
-        self.digest = (event.get("aux") or {}).get("Digest") or self.digest
+        if found := _PUSHED.search(status):
+            self.digest = found[1]
         if status.startswith(_THERE):
             self.there.add(layer)
         elif status in _MOVED:
