@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit import paths
-from reprokit.container.fit import require_fit
-from reprokit.container.gpu import GpuRefused
-from reprokit.container.gpu_host import host_gpus
+from reprokit.bundle import fit
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.image.standing import standing
@@ -94,8 +92,9 @@ def pull(engine: Engine, wanted: Published, target: Target | None, say: Say, wat
                 engine.remove_image(name)
         raise
     engine.tag(name, *ours.split(":"))
-    if warning := _fit(_labels(image)):
-        say(warning)
+    # It is here now, and may be for other hosts: nothing that speaks against it is an error yet.
+    found = fit.described_by(ours, str(image["Id"]), int(image.get("Size") or 0), _labels(image))
+    fit.require(found, engine.host.gpus(), True, say)
     return Moved(ours, digest, said)
 
 
@@ -124,14 +123,6 @@ def _as_asked(wanted: Published, target: Target | None, labels: Mapping[str, str
             f"pull it by its digest to have it all the same, or `reprokit build {target.label}`",
         )
     return f"reprokit/{recipe}:{variant}"
-
-
-def _fit(labels: Mapping[str, str]) -> str:
-    """What `run` would say of this host's driver and GPUs."""
-    try:
-        return require_fit(labels, host_gpus()) if labels.get(f"{LABEL}.gpu") != "none" else ""
-    except GpuRefused as error:
-        return f"{error.message} ({error.where}): {error.hint}"
 
 
 def _labels(image: Mapping[str, Any]) -> dict[str, str]:

@@ -248,3 +248,16 @@ def test_nothing_of_that_name(engine: Engine, name: str, call: Call):
         assert done.returncode == 4 and "reprokit push" in done.stderr.splitlines()[-1]
         unbuilt = call("push", f"{registry.host}/{name}:cpu")
         assert unbuilt.returncode == 2 and f"reprokit build {name}:cpu" in unbuilt.stderr
+
+
+def test_a_driver_that_is_too_old_is_told(engine: Engine, name: str, place: Path, call: Call, monkeypatch):
+    make(engine, name, pins=json.dumps({"cuda": "12.4"}).replace('"', '\\"'))
+    smi = place / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3090, 470.57.02, 8.6'\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    with Registry(engine) as registry:
+        assert call("push", f"{registry.host}/{name}:cpu").returncode == 0
+        done = call("pull", f"{registry.host}/{name}:cpu")
+    assert done.returncode == 0
+    assert f"reprokit/{name}:cpu: error: cuda=12.4 with driver=470.57.02" in done.stderr, done.stderr
