@@ -106,6 +106,8 @@ def _not_here(engine: Engine, target: Target) -> str:
     has_gpu = gpus_for(engine, target, None) != "none"
     free_disk = None
     if engine.image(image_reference(target)) is None:
+        if engine.host.name:
+            return f"its image is not on {engine.host.name}"
         free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or str(ENGINE_ROOT))
     return lacks(target.variant.requires, has_gpu, engine.host.memory_bytes(), free_disk)
 

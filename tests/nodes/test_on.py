@@ -100,6 +100,44 @@ def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: P
     assert log.name.startswith(f"reprokit-{name}-cpu@") and "theirs" in log.read_text()
 
 
+@pytest.fixture
+def ana(nodes: Cluster) -> Iterator[str]:
+    """Of node4, the login of an ordinary user who may use its engine."""
+    node = nodes["node4"]
+    home = node.folder / "ana"
+    home.mkdir()
+    os.chown(home, 1234, 2345)
+    node.folder.chmod(0o755)
+    nodes.folder.chmod(0o755)
+    files = {"passwd": f"ana:x:1234:2345::{home}:/bin/sh\n", "group": "papers:x:2345:\ndocker-test:x:3456:ana\n"}
+    for file, line in files.items():
+        (node.folder / file).write_text((Path("/etc") / file).read_text() + line)
+        node.inside("mount", "--bind", str(node.folder / file), f"/etc/{file}")
+    node.inside("chgrp", "3456", "/run/docker.sock")
+    node.inside("chmod", "660", "/run/docker.sock")
+    yield f"ana@{node.address}"
+    for file in files:
+        node.inside("umount", f"/etc/{file}")
+
+
+def test_who_runs_it_is_the_nodes_user(nodes: Cluster, name: str, call: Call, ana: str):
+    engine, home = nodes["node4"].engine(), nodes["node4"].folder / "ana"
+    labels = f"LABEL reprokit.recipe={name} reprokit.variant=cpu"
+    engine.import_image(io.BytesIO(root_file_system(TOOLS)), f"reprokit/{name}", "cpu", ["ENV PATH=/bin", labels])
+    try:
+        done = call("run", name, "--on", ana, "--network", "none", "--", "sh", "-c", "id; echo made > made")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith("uid=1234(ana) gid=2345(ana) groups=2345(ana),3456"), done.stdout
+        made = home / ".cache" / "reprokit" / "workspaces" / name / "made"
+        assert (made.stat().st_uid, made.stat().st_gid) == (1234, 2345)
+        (container,) = engine.containers([f"reprokit.recipe={name}"])
+        assert container["Labels"]["reprokit.owner"] == "1234"
+    finally:
+        for container in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(container["Id"], force=True)
+        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+
+
 def test_an_image_that_is_not_there_says_how_to_send_it(nodes: Cluster, name: str, call: Call):
     done = call(*on(nodes["node2"], name, "--", "true"))
     assert done.returncode == 2
@@ -211,5 +249,11 @@ def test_smoke_tries_what_is_there(nodes: Cluster, name: str, call: Call):
     (result,) = json.loads(done.stdout)["results"]
     assert [(s["name"], s["status"]) for s in result["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
     assert not any("smoke" in c["Names"][0] for c in node.engine().containers([f"reprokit.recipe={name}"]))
+    rest = call("smoke", "--on", node.login, "--json")
+    assert rest.returncode == 0, rest.stderr
+    others = {r["name"]: (r["status"], r["reason"]) for r in json.loads(rest.stdout)["results"]}
+    assert others.pop(f"{name}:cpu")[0] == "pass"
+    assert others and all(status == "skip" for status, _ in others.values())
+    assert others["fused-attention:cpu"][1] == f"its image is not on {node.login}"
     absent = call("smoke", name, "--on", nodes["node2"].login)
     assert absent.returncode == 2 and "has no image" in absent.stdout

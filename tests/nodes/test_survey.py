@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import secrets
@@ -16,16 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import ReprokitError
 from reprokit.image.render import render
 from reprokit.image.sections import sections
 from reprokit.image.standing import wanted_inputs
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
-from tests.image.conftest import root_file_system
 
-from .cluster import Cluster, Machine, wait_for
+from .cluster import Cluster, Machine
 
 pytestmark = pytest.mark.engine
 RECIPE = """\
@@ -176,69 +173,3 @@ def test_ctrl_c_does_not_wait_for_nodes_that_are_down(nodes: Cluster):
 def test_none_configured():
     done = call("nodes")
     assert done.returncode == 2 and "nodes:" in done.stderr
-
-
-@pytest.fixture
-def inner(nodes: Cluster, name: str) -> Iterator[str]:
-    """The address of a login that is itself a container of node3, with the engine's socket and one folder mounted."""
-    node, port = nodes["node3"], 2222
-    engine = node.engine()
-    engine.import_image(io.BytesIO(_links()), "reprokit-test-login", "1", [])
-    binds = [f"{folder}:{folder}" for folder in ("/usr", "/etc", str(node.folder))]
-    binds += [f"{node.folder}/home:/root", "/run/docker.sock:/var/run/docker.sock"]
-    config = f"{node.folder}/inner_config"
-    text = (node.folder / "sshd_config").read_text().replace("Port 22", f"Port {port}")
-    Path(config).write_text(text)
-    command = ["/bin/sh", "-c", f"mkdir -p /run/sshd /var/tmp /tmp; exec /usr/sbin/sshd -D -e -f {config}"]
-    container = engine.create_container(
-        "reprokit-test-login",
-        {"Image": "reprokit-test-login:1", "Cmd": command, "HostConfig": {"NetworkMode": "host", "Binds": binds}},
-    )
-    known = nodes.folder / "known_hosts"
-    before = known.read_text()
-    known.write_text(before + f"[{node.address}]:{port} {(node.folder / 'hostkey.pub').read_text()}")
-    try:
-        engine.start(container)
-        wait_for(lambda: b"listening" in b"".join(engine.logs(container)), 30)
-        yield f"{node.login}:{port}"
-    finally:
-        known.write_text(before)
-        engine.remove(container, force=True)
-        engine.remove_image("reprokit-test-login:1", force=True)
-        for made in engine.containers([f"reprokit.recipe={name}"]):
-            with contextlib.suppress(ReprokitError):
-                engine.remove(made["Id"], force=True)
-
-
-def _links() -> bytes:
-    """A file system that has its programs from /usr, once that is mounted."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for link in ("bin", "sbin", "lib", "lib64"):
-            entry = tarfile.TarInfo(link)
-            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{link}"
-            tar.addfile(entry)
-    return out.getvalue()
-
-
-def test_a_login_in_a_container(nodes: Cluster, name: str, inner: str):
-    (row,) = json.loads(call("nodes", inner, "--json").stdout)
-    assert row["nested"] is True and row["engine"]
-    assert "the login is in a container" in call("nodes", inner).stdout
-
-    engine = nodes["node3"].engine()
-    tools = io.BytesIO(root_file_system(("sh", "cat", "tail", "touch")))
-    engine.import_image(tools, f"reprokit/{name}", "cpu", [f"LABEL reprokit.recipe={name} reprokit.variant=cpu"])
-    try:
-        # The workspace is below /root, which is a folder of the machine: its own name for it is used.
-        done = call("run", f"{name}:cpu", "--on", inner, "--network", "none", "--", "touch", "/workspace/made")
-        assert done.returncode == 0, done.stderr
-        assert (nodes["node3"].home / ".cache/reprokit/workspaces" / name / "made").exists()
-        # /tmp is the container's alone.
-        refused = call("run", f"{name}:cpu", "--on", inner, "-v", "/tmp:/x", "--", "true")
-        assert refused.returncode == 3, refused.stderr
-        assert "/tmp is in the container that you are logged in to" in refused.stderr
-    finally:
-        for made in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(made["Id"], force=True)
-        engine.remove_image(f"reprokit/{name}:cpu", force=True)

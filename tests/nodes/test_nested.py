@@ -1,0 +1,135 @@
+"""A login that is itself a container, with the engine outside: on a node, and on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import secrets
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import reprokit
+from reprokit.container.execute import Completed, execute
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+from tests.image.conftest import root_file_system
+
+from .cluster import Cluster, wait_for
+
+pytestmark = pytest.mark.engine
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2024, licence: none}}
+variants:
+  cpu: {{base: "debian:12"}}
+"""
+PORT = 2222
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recipe where the user stands."""
+    name = f"reprokit-test-nested-{secrets.token_hex(4)}"
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+@contextlib.contextmanager
+def image(engine: Engine, name: str) -> Iterator[None]:
+    """The recipe's image on an engine; it and its containers are removed."""
+    tools = io.BytesIO(root_file_system(("sh", "cat", "tail", "touch")))
+    engine.import_image(tools, f"reprokit/{name}", "cpu", [f"LABEL reprokit.recipe={name} reprokit.variant=cpu"])
+    try:
+        yield
+    finally:
+        for made in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(made["Id"], force=True)
+        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+
+
+@contextlib.contextmanager
+def login(engine: Engine, binds: list[str], command: list[str]) -> Iterator[str]:
+    """A container that has its programs from this machine; its id."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for link in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(link)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{link}"
+            tar.addfile(entry)
+    out.seek(0)
+    name = f"reprokit-test-login-{secrets.token_hex(4)}"
+    engine.import_image(out, name, "1", [])
+    host = {"NetworkMode": "host", "Binds": ["/usr:/usr", "/etc:/etc", *binds]}
+    container = engine.create_container(name, {"Image": f"{name}:1", "Cmd": command, "HostConfig": host})
+    try:
+        engine.start(container)
+        yield container
+    finally:
+        with contextlib.suppress(ReprokitError):
+            engine.remove(container, force=True)
+        engine.remove_image(f"{name}:1", force=True)
+
+
+def call(*args: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "reprokit", *args]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def test_on_a_node(nodes: Cluster, name: str):
+    node = nodes["node3"]
+    engine = node.engine()
+    config = f"{node.folder}/inner_config"
+    Path(config).write_text((node.folder / "sshd_config").read_text().replace("Port 22", f"Port {PORT}"))
+    known = nodes.folder / "known_hosts"
+    before = known.read_text()
+    known.write_text(before + f"[{node.address}]:{PORT} {(node.folder / 'hostkey.pub').read_text()}")
+    binds = [f"{node.folder}:{node.folder}", f"{node.home}:/root", "/run/docker.sock:/var/run/docker.sock"]
+    serve = ["/bin/sh", "-c", f"mkdir -p /run/sshd /var/tmp /tmp; exec /usr/sbin/sshd -D -e -f {config}"]
+    address = f"{node.login}:{PORT}"
+    try:
+        with login(engine, binds, serve) as container, image(engine, name):
+            wait_for(lambda: b"listening" in b"".join(engine.logs(container)), 30)
+            (row,) = json.loads(call("nodes", address, "--json").stdout)
+            assert row["nested"] is True and row["engine"]
+            assert "the login is in a container" in call("nodes", address).stdout
+            # The workspace is below /root, which is a folder of the machine: its own name for it is used.
+            done = call("run", name, "--on", address, "--network", "none", "--", "touch", "/workspace/made")
+            assert done.returncode == 0, done.stderr
+            assert (node.home / ".cache/reprokit/workspaces" / name / "made").exists()
+            # /tmp is the container's alone.
+            refused = call("run", name, "--on", address, "-v", "/tmp:/x", "--", "true")
+            assert refused.returncode == 3, refused.stderr
+            assert "/tmp is in the container that you are logged in to" in refused.stderr
+    finally:
+        known.write_text(before)
+
+
+def test_here(engine: Engine, name: str, tmp_path: Path):
+    """The same with reprokit itself inside, in a folder that has another name there."""
+    code = Path(reprokit.__file__).parent.parent
+    folders = {code, Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)}
+    binds = [f"{folder.resolve()}:{folder}:ro" for folder in folders if not folder.is_relative_to("/usr")]
+    socket = engine.url.removeprefix("unix://")
+    binds += [f"{tmp_path}:/work", f"{socket}:/var/run/docker.sock"]
+    with login(engine, binds, ["/bin/sleep", "600"]) as container, image(engine, name):
+
+        def inside(home: str, *words: str) -> Completed:
+            env = {"PYTHONPATH": str(code), "REPROKIT_HOME": home, "REPROKIT_CONFIG": "/dev/null"}
+            argv = ["/usr/bin/env", "-C", "/work", sys.executable, "-m", "reprokit", *words]
+            return execute(engine, container, argv, env=env, logged=False)
+
+        done = inside("/work/home", "run", name, "--network", "none", "--", "touch", "/workspace/made")
+        assert done.exit_code == 0, done
+        assert (tmp_path / "home" / "workspaces" / name / "made").exists()
+        refused = inside("/elsewhere", "run", name, "--name", f"{name}-2", "--", "true")
+        assert refused.exit_code == 3, refused
+        assert "/elsewhere" in refused.stderr and "REPROKIT_HOME" in refused.stderr
+        assert not (Path("/elsewhere")).exists()
