@@ -44,6 +44,8 @@ VERBS = {
     "smoke": "Check, build and try recipes, for CI.",
     "bench": "Run a recipe's benchmarks and record the figures.",
     "export": "Write images as one file, each layer once, for `reprokit load` elsewhere.",
+    "inspect": "Show what a bundle holds: images, layers, pins, what it needs.",
+    "diff": "Compare two bundles: layers, pins, packages, sizes.",
     "load": "Check bundles and give their images to the engine.",
     "store": "List, verify, free, carry what recipes take in.",
 }

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprokit.bundle import fit, target
+from reprokit.bundle import fit, signature, target
 from reprokit.bundle.giving import STEP, Giving
-from reprokit.bundle.model import Image
-from reprokit.bundle.read import opened
+from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Image
+from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.target import Chain, Target, diff_ids, held
 from reprokit.bundle.verify import Checked, Watch, verify
 from reprokit.container.gpu_host import Gpu
 from reprokit.engine import Engine
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, WorkFailed
 
 Say = Callable[[str], None]
 Shown = AbstractContextManager[Watch]
@@ -37,6 +37,20 @@ def checked(paths: Sequence[Path], stack: ExitStack, shown: Callable[[Path], Sho
         with shown(bundle.path) as watch:
             found.append(verify(bundle, watch))
     return found
+
+
+def signer(bundle: Bundle, allowed: Path | None) -> str:
+    """Whose key signed a bundle, empty where none did.
+
+    Raises WorkFailed where the signature is not of this bundle, or not of one of the `allowed` keys.
+    """
+    if SIGNATURE not in bundle.members:
+        if allowed:
+            raise WorkFailed("the bundle is not signed", bundle.where, "leave out --signed-by to load it all the same")
+        return ""
+    text = signature.statement(bundle.read(INDEX), bundle.read(METADATA))
+    found = signature.verify(text, bundle.read(SIGNATURE), allowed)
+    return f"{found.principal} {found.fingerprint}" if found.principal not in ("", "*") else found.fingerprint
 
 
 def load(

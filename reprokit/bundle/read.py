@@ -192,14 +192,11 @@ def _bounds(images: tuple[Image, ...], metadata: Metadata, where: str) -> dict[s
     """What each layer in the bundle may unpack to at most, from what the metadata says that its image takes."""
     found: dict[str, int] = {}
     for image, described in zip(images, metadata.images, strict=True):
-        blobs = {layer.blob for layer in image.layers if layer.blob}
-        packed = sum(blob.size for blob in blobs)
+        packed = sum(layer.blob.size for layer in image.layers if layer.blob)
         if described.packed != packed:
             refuse(f"{image.name}: {METADATA} says {described.packed} bytes of layers, there are {packed}", where)
         left = described.size - sum(layer.size for layer in image.layers if not layer.blob)
-        # Once for each time that the image has the layer.
-        most = sum(layer.blob.size for layer in image.layers if layer.blob) * _MOST_RATIO
-        if not 0 <= left <= min(_MOST_LAYER, most):
+        if not 0 <= left <= min(_MOST_LAYER, packed * _MOST_RATIO):
             refuse(f"{image.name}: layers of {packed} bytes cannot unpack to the {left} that {METADATA} says", where)
         for layer in image.layers:
             if layer.blob:
@@ -223,6 +220,8 @@ def _refuse_strangers(images: tuple[Image, ...], metadata: Metadata, members: di
         refuse(f"{min(left_over)} is said to be left out, and no image has it", where)
     for part in metadata.parts:
         named.add(part.path)
+        if part.kind == "workspace" and part.path != f"workspaces/{part.name}.tar.zst":
+            refuse(f"{part.path} is said to be the workspace {part.name!r}", where)
         if part.path not in members or members[part.path].size != part.size:
             refuse(f"{part.path} is missing, or has another size than {METADATA} says", where)
     if strange := set(members) - named:

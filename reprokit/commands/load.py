@@ -16,6 +16,10 @@ def load(
         list[Path], typer.Argument(metavar="FILE...", help="Bundles, in order.", autocompletion=completion.bundles)
     ],
     force: bool = typer.Option(False, "--force", help="Load also what this host's driver or GPU cannot run."),
+    signed_by: Annotated[
+        Path | None,
+        typer.Option(metavar="KEYS", help="Refuse what no key of this file signed: a public key, or allowed signers."),
+    ] = None,
 ) -> None:
     """Check bundles and give their images to the engine.
 
@@ -23,18 +27,25 @@ def load(
     """
     from contextlib import ExitStack
 
-    from reprokit.bundle import recipes
-    from reprokit.bundle.load import checked
+    from reprokit.bundle import brought, recipes
+    from reprokit.bundle.load import checked, signer
     from reprokit.bundle.load import load as give
     from reprokit.container.gpu_host import host_gpus
     from reprokit.engine import Engine
+    from reprokit.supply.store import Store
 
     with ExitStack() as stack:
         found = checked(files, stack, lambda path: progress(f"checking {path.name}"))
-        brought = [recipes.carried(each.bundle.metadata, each.bundle.where) for each in found]
+        bundles = [each.bundle for each in found]
+        for bundle in bundles:
+            if signature := signer(bundle, signed_by):
+                say(f"{bundle.path.name} is signed by {signature}")
+        texts = [recipes.carried(bundle.metadata, bundle.where) for bundle in bundles]
+        folders = [stack.enter_context(brought.workspaces(bundle, say)) for bundle in bundles]
         loaded = give(found, Engine.connect(), host_gpus(), force, say, lambda name: progress(f"loading {name}"))
-    for each in brought:
-        say(*recipes.put(each))
+        for bundle, text, put in zip(bundles, texts, folders, strict=True):
+            say(*recipes.put(text), *put())
+            brought.inputs(bundle, Store(), Engine.connect, say)
     for name in loaded.new:
         typer.echo(f"loaded {name}")
     for name in loaded.there:

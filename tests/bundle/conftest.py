@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +32,30 @@ def two(images: Images, base: str) -> tuple[str, str]:
     left = images.on(base, "left", [{"l/one": noise(1 << 20, 20)}, {"l/two": noise(1 << 20, 300)}])
     right = images.on(base, "right", [{"r/one": noise(2 << 20, 50)}], "LABEL x=y")
     return left, right
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """What `reprokit` of this test takes for $REPROKIT_HOME."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def reprokit(home: Path, tmp_path: Path) -> Callable[..., str]:
+    """`reprokit(*arguments, code=0)` runs the command where nothing else is, and returns what it wrote."""
+
+    def run(*arguments: object, code: int = 0) -> str:
+        (tmp_path / "here").mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "reprokit", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path / "here",
+            env={**os.environ, "REPROKIT_HOME": str(home)},
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    return run

@@ -70,7 +70,7 @@ class Made:
                     "name": name,
                     "id": image.id,
                     "size": sum(map(len, contents)),
-                    "packed": sum(blob.size for blob in {layer.blob for layer in layers if layer.blob}),
+                    "packed": sum(layer.blob.size for layer in layers if layer.blob),
                     **described,
                 }
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from filelock import FileLock
 
@@ -56,7 +57,21 @@ def take_in(
         file = archive.open("rb")
     except OSError as error:
         raise UsageError(f"the archive cannot be read: {error.strerror}", str(archive)) from None
-    with file, store.scratch() as scratch:
+    with file:
+        return take_in_from(file, archive, store, connect, recipes, say, watch)
+
+
+def take_in_from(
+    file: IO[bytes],
+    archive: Path,
+    store: Store,
+    connect: Callable[[], Engine],
+    recipes: Path | None = None,
+    say: Say = lambda line: None,
+    watch: Watch = lambda done, total: None,
+) -> Imported:
+    """`take_in` of an archive that is open, `archive` being what errors call it."""
+    with store.scratch() as scratch:
         reader = Reader(file, str(archive), watch)
         manifest = reader.manifest()
         carried = Recipes({entry: b"".join(reader.content(entry)) for entry in manifest.texts}, str(archive))

@@ -1,0 +1,69 @@
+"""Two images of bundles beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprokit.bundle.layers import Row, rows, settings
+from reprokit.bundle.model import Image
+from reprokit.bundle.packages import differences, holder, packages
+from reprokit.bundle.read import Bundle
+
+Change = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Layers of one and not of the other, and names with their values before and after, empty where there is none.
+
+    `size` are bytes unpacked. `unknown` counts layers that neither bundle has, whose packages nobody knows.
+    """
+
+    size: tuple[int, int]
+    removed: list[Row]
+    added: list[Row]
+    pins: list[Change]
+    settings: list[Change]
+    packages: list[Change]
+    unknown: int
+
+    @property
+    def same(self) -> bool:
+        return not (self.removed or self.added or self.pins or self.settings)
+
+
+def compare(one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> Compared:
+    """An image that is missing is as one without layers."""
+    before, after = (rows(image, {}) if image else [] for image in (left, right))
+    ids = [{row.diff_id for row in each} for each in (before, after)]
+    removed = [row for row in before if row.diff_id not in ids[1]]
+    added = [row for row in after if row.diff_id not in ids[0]]
+    changed, both = removed or added, (one, other)
+    nowhere = {each.diff_id for image in (left, right) if image for each in image.layers if not holder(each, both)}
+    return Compared(
+        size=(_size(one, left), _size(other, right)),
+        removed=removed,
+        added=added,
+        pins=differences(_pins(one, left), _pins(other, right)),
+        settings=differences(_settings(left), _settings(right)),
+        packages=differences(*(packages(each, both) if each else {} for each in (left, right))) if changed else [],
+        unknown=len(nowhere) if changed else 0,
+    )
+
+
+def _size(bundle: Bundle, image: Image | None) -> int:
+    return next((each.size for each in bundle.metadata.images if image and each.name == image.name), 0)
+
+
+def _pins(bundle: Bundle, image: Image | None) -> dict[str, str]:
+    return next((each.pins for each in bundle.metadata.images if image and each.name == image.name), {})
+
+
+def _settings(image: Image | None) -> dict[str, str]:
+    """ENV and labels one by one."""
+    found = settings(image.config) if image else {}
+    flat = {key: str(found[key]) for key in ("WorkingDir", "User", "Entrypoint", "Cmd") if found.get(key)}
+    env = found.get("Env")
+    flat |= dict(str(each).partition("=")[::2] for each in env) if isinstance(env, list) else {}
+    labels = found.get("Labels")
+    return flat | ({f"label {k}": str(v) for k, v in labels.items()} if isinstance(labels, dict) else {})

@@ -1,0 +1,74 @@
+"""`reprokit diff`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.bundle.model import Image
+    from reprokit.bundle.read import Bundle
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A bundle.", autocompletion=completion.bundles)],
+    after: Annotated[Path, typer.Argument(metavar="B", help="A bundle.", autocompletion=completion.bundles)],
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Compare two bundles: layers, pins, packages, sizes.
+
+    Images are compared by name; where each has one, those. Exit code 1 where they differ.
+    """
+    from reprokit.bundle.read import opened
+
+    with opened(before) as one, opened(after) as other:
+        found = [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        for each in found:
+            _print(each)
+    if any(not each["same"] for each in found):
+        raise typer.Exit(1)
+
+
+def _pairs(one: Bundle, other: Bundle) -> list[tuple[str, Image | None, Image | None]]:
+    if len(one.images) == len(other.images) == 1:
+        left, right = one.images[0], other.images[0]
+        name = left.name if left.name == right.name else f"{left.name} -> {right.name}"
+        return [(name, left, right)]
+    lefts, rights = ({image.name: image for image in bundle.images} for bundle in (one, other))
+    return [(name, lefts.get(name), rights.get(name)) for name in sorted({*lefts, *rights})]
+
+
+def _of(name: str, one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from reprokit.bundle.compare import compare
+
+    found = compare(one, other, left, right)
+    return {"image": name, "same": found.same, **asdict(found)}
+
+
+def _print(found: dict[str, Any]) -> None:
+    from reprokit.figures import size
+
+    typer.echo(f"{found['image']}: {'the same' if found['same'] else 'differs'}")
+    before, after = found["size"]
+    if before != after:
+        typer.echo(f"  unpacked {size(before)} -> {size(after)}")
+    for sign, layers in (("-", found["removed"]), ("+", found["added"])):
+        for layer in layers:
+            amount = "left out" if layer["packed"] is None else size(layer["packed"])
+            typer.echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
+    for kind in ("pins", "settings", "packages"):
+        for name, old, new in found[kind]:
+            typer.echo(f"  {kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
+    if found["unknown"]:
+        typer.echo(f"  packages of {found['unknown']} layers are not known: neither file has them")

@@ -1,0 +1,82 @@
+"""`inspect` and `diff`, from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reprokit.bundle.layers import instructions
+from tests.bundle.images import tar_of
+from tests.bundle.made import Made
+
+PINS = {"cuda": "11.8", "python": "3.10"}
+
+
+def status(**packages: str) -> dict[str, bytes]:
+    lines = [f"Package: {name}\nStatus: install ok installed\nVersion: {v}\n" for name, v in packages.items()]
+    return {"var/lib/dpkg/status": "\n".join(lines).encode()}
+
+
+BASE = tar_of({**status(gcc="12", make="4"), "opt/lib/numpy-1.26.4.dist-info/METADATA": b"Name: numpy"})
+UPDATE = tar_of(
+    {
+        **status(gcc="13"),
+        "opt/lib/numpy-1.26.4.dist-info/.wh.METADATA": b"",
+        "opt/lib/torch-2.1.dist-info/METADATA": b"",
+    }
+)
+
+
+@pytest.fixture
+def old(tmp_path):
+    return Made.of({"reprokit/x:1": [BASE]}, pins=PINS, min_driver="520.61.05").write(tmp_path / "old.rkit")
+
+
+@pytest.fixture
+def new(tmp_path):
+    made = Made.of({"reprokit/x:1": [BASE, UPDATE]}, [BASE], {"a": "b"}, pins={**PINS, "cuda": "12.1"})
+    return made.write(tmp_path / "new.rkit")
+
+
+def test_inspect_shows_what_a_user_asks_of_a_bundle(reprokit, new, old):
+    shown = reprokit("inspect", new)
+    assert "reprokit/x:1" in shown and "cuda=12.1" in shown and "left out" in shown and "not signed" in shown
+    assert "driver 520.61.05 or newer" in reprokit("inspect", old)
+    told = json.loads(reprokit("inspect", new, "--json"))
+    assert [layer["packed"] is None for layer in told["images"][0]["layers"]] == [True, False]
+    assert told["absent"] == [told["images"][0]["layers"][0]["diff_id"]]
+
+
+def test_diff_names_layers_pins_packages_and_settings(reprokit, old, new):
+    told = json.loads(reprokit("diff", old, new, "--json", code=1))[0]
+    assert told["packages"] == [
+        ["dpkg:gcc", "12", "13"],
+        ["dpkg:make", "4", ""],
+        ["python:numpy", "1.26.4", ""],
+        ["python:torch", "", "2.1"],
+    ]
+    assert told["pins"] == [["cuda", "11.8", "12.1"]] and told["settings"] == [["label a", "", "b"]]
+    assert len(told["added"]) == 1 and told["removed"] == [] and told["unknown"] == 0
+    assert "dpkg:gcc: 12 -> 13" in reprokit("diff", old, new, code=1)
+
+
+def test_a_bundle_is_the_same_as_itself(reprokit, old):
+    assert "the same" in reprokit("diff", old, old)
+
+
+def test_what_is_no_bundle_is_named(reprokit, tmp_path):
+    (tmp_path / "x").write_bytes(b"x" * 5000)
+    assert "no bundle" in reprokit("inspect", tmp_path / "x", code=2)
+    assert "cannot be read" in reprokit("diff", tmp_path / "y", tmp_path / "x", code=2)
+
+
+def test_instructions_are_those_of_the_dockerfile():
+    history = [
+        {"created_by": "|1 A=b /bin/sh -c set -eu; make"},
+        {"created_by": "/bin/sh -c #(nop)  ENV A=b", "empty_layer": True},
+        {"created_by": "COPY x / # buildkit\x1b[2J"},
+    ]
+    config = json.dumps({"history": history}).encode()
+    assert instructions(config, 2) == ["set -eu; make", "COPY x / # buildkit [2J"]
+    assert instructions(config, 3) == ["", "", ""]

@@ -1,0 +1,158 @@
+"""What `load` says and does beside giving layers to an engine."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+
+import pytest
+import zstandard
+
+from reprokit.bundle.model import digest_of
+from reprokit.recipe.start import starting_recipe
+from tests.bundle.images import noise, tar_of
+from tests.bundle.made import Made
+
+pytestmark = pytest.mark.engine
+
+LAYERS = [tar_of({f"bin/{name}": noise(50_000, seed)}) for seed, name in enumerate("ab")]
+
+
+@pytest.fixture
+def name(engine, images):
+    """A name of an image that is gone afterwards."""
+    images.names.append(f"{images.prefix}/loaded:1")
+    yield images.names[-1]
+    if engine.image(images.names[-1]):
+        engine.remove_image(images.names[-1], force=True)
+
+
+def with_smi(tmp_path, monkeypatch, line: str) -> None:
+    """A host whose nvidia-smi says `line`: name, driver, compute capability."""
+    smi = tmp_path / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(f"#!/bin/sh\necho '{line}'\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
+
+
+def test_a_driver_that_is_too_old_is_said_as_check_says_it_before_anything_is_loaded(
+    reprokit, engine, name, tmp_path, monkeypatch
+):
+    with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 450.80.02, 8.0")
+    path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
+    said = reprokit("load", path, code=1)
+    checked = reprokit("check", "--pins", "cuda=12.1", "--driver", "450.80.02", code=1)
+    reason = said.partition("driver=450.80.02: ")[2].partition(" (nearest")[0].splitlines()[0]
+    assert len(reason) > 20 and reason in " ".join(checked.split()) and "--force" in said
+    assert engine.image(name) is None
+    assert f"loaded {name}" in reprokit("load", path, "--force")
+
+
+def test_a_driver_that_will_do_is_not_spoken_of(reprokit, name, tmp_path, monkeypatch):
+    with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 550.54.14, 8.0")
+    path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
+    assert reprokit("load", path) == f"loaded {name}\n"
+
+
+def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/d.sock")
+    path = Made.of({name: LAYERS}).write(tmp_path / "x.rkit")
+    reprokit("load", path, code=3)
+    raw = bytearray(path.read_bytes())
+    raw[20_000] ^= 1
+    path.write_bytes(raw)
+    assert "damaged" in reprokit("load", path, code=2)
+
+
+def test_a_recipe_that_is_not_known_comes_along(reprokit, tmp_path, name):
+    recipe = starting_recipe("brought")
+    path = Made.of({name: LAYERS}, recipe="brought", variant="cpu", recipe_text=recipe).write(tmp_path / "x.rkit")
+    assert "brought" in reprokit("load", path)
+    assert "brought" in reprokit("list") and "brought" in reprokit("show", "brought")
+    other = Made.of({name: LAYERS}, recipe="brought", variant="cpu", recipe_text=recipe + "\n# other\n")
+    assert "not what the image was built from" in reprokit("load", other.write(tmp_path / "y.rkit"))
+    broken = Made.of({name: LAYERS}, recipe="broken", variant="cpu", recipe_text="name: [").write(tmp_path / "z.rkit")
+    reprokit("load", broken, code=2)
+
+
+def workspace(made: Made, members: list[tuple[tarfile.TarInfo, bytes]]) -> Made:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for info, content in members:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    raw = zstandard.ZstdCompressor().compress(buffer.getvalue())
+    path = "workspaces/brought-w.tar.zst"
+    made.blobs[path] = raw
+    part = {"kind": "workspace", "name": "brought-w", "path": path, "digest": digest_of(raw), "size": len(raw)}
+    made.metadata["parts"] = [part]
+    return made
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.mode = kind, link, 0o4755
+    return info
+
+
+def test_a_workspace_comes_along_and_one_that_is_here_stays(reprokit, tmp_path, name, home):
+    inside = [
+        (entry("src", tarfile.DIRTYPE), b""),
+        (entry("src/a.py"), b"print(1)"),
+        (entry("src/b.py", tarfile.SYMTYPE, "a.py"), b""),
+        (entry("out", tarfile.SYMTYPE, "/etc"), b""),
+        (entry("up", tarfile.SYMTYPE, "src/../../x"), b""),
+    ]
+    path = workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit")
+    said = reprokit("load", path)
+    folder = home / "workspaces" / "brought-w"
+    assert "leads to /etc" in said and sorted(p.name for p in folder.iterdir()) == ["src"]
+    assert (folder / "src/b.py").read_bytes() == b"print(1)" and (folder / "src/a.py").stat().st_mode & 0o7777 == 0o755
+    (folder / "src/a.py").write_text("mine")
+    assert "is here already" in reprokit("load", path) and (folder / "src/a.py").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        [(entry("../x"), b"x")],
+        [(entry("/tmp/reprokit-test-escaped"), b"x")],
+        [(entry("a", tarfile.SYMTYPE, "."), b""), (entry("a/x"), b"x")],
+        [(entry("b/x"), b"x")],
+        [(entry("x"), b"x"), (entry("x"), b"y")],
+        [(entry("x"), b"x"), (entry("y", tarfile.LNKTYPE, "x"), b"")],
+        [(entry("fifo", tarfile.FIFOTYPE), b"")],
+    ],
+)
+def test_a_workspace_that_would_leave_its_folder_is_refused(reprokit, engine, tmp_path, name, home, inside):
+    path = workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit")
+    reprokit("load", path, code=2)
+    assert engine.image(name) is None
+    assert not [p for p in (home / "workspaces").rglob("*")]
+
+
+def test_a_signature_is_checked_and_can_be_asked_for(reprokit, images, base, tmp_path):
+    for key in ("mine", "other"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / key)], check=True)
+    signed, plain = tmp_path / "signed.rkit", tmp_path / "plain.rkit"
+    reprokit("export", base, "-o", signed, "--sign", tmp_path / "mine")
+    reprokit("export", base, "-o", plain)
+    assert "is signed by SHA256:" in reprokit("load", signed)
+    assert "SHA256:" in reprokit("inspect", signed)
+    reprokit("load", signed, "--signed-by", tmp_path / "mine.pub")
+    assert "not allowed" in reprokit("load", signed, "--signed-by", tmp_path / "other.pub", code=1)
+    assert "not signed" in reprokit("load", plain, "--signed-by", tmp_path / "mine.pub", code=1)
+
+
+def test_what_is_exported_here_is_loaded_again(reprokit, engine, images, two, tmp_path):
+    out = tmp_path / "x.rkit"
+    reprokit("export", *two, "-o", out)
+    before = [engine.image(name) for name in two]
+    for name in two:
+        engine.remove_image(name, force=True)
+    assert reprokit("load", out).count("loaded") == 2
+    after = [engine.image(name) for name in two]
+    assert [image["Id"] for image in before] == [image["Id"] for image in after]
