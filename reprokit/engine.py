@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 import docker
+import docker.auth
 import docker.errors
 import requests
 
@@ -130,6 +131,13 @@ class Engine:
             yield from _without_error(
                 self.api.pull(repository, tag=tag or "latest", stream=True, decode=True), reference
             )
+
+    def credentials(self, registry: str) -> tuple[str, str] | None:
+        """User and password that Docker's configuration keeps for a registry's host; None where it keeps none."""
+        with _translated(where=registry):
+            found = docker.auth.resolve_authconfig(self.api._auth_configs, registry) or {}
+        known = {key.lower(): value for key, value in found.items()}
+        return (known["username"], known["password"]) if known.get("username") and known.get("password") else None
 
     def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
         """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""

@@ -13,6 +13,8 @@ from reprokit.bundle import fit
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.image.standing import standing
+from reprokit.nodes.anchor import Anchor
+from reprokit.nodes.peek import peek
 from reprokit.nodes.published import Published
 from reprokit.nodes.transfer import Transfer
 from reprokit.recipe.find import Target
@@ -80,7 +82,7 @@ def pull(engine: Engine, wanted: Published, target: Target | None, say: Say, wat
         with _one_at_a_time(engine, f"pull {digest}", say), _explained(wanted):
             image = engine.image(name)
             if image is None:
-                said = _fetched(engine, name, watch)
+                said = _fetched(engine, wanted, target, name, watch)
                 image = engine.image(name)
     if image is None:
         raise WorkFailed("the engine pulled it and does not have it", name)
@@ -98,10 +100,16 @@ def pull(engine: Engine, wanted: Published, target: Target | None, say: Say, wat
     return Moved(ours, digest, said)
 
 
-def _fetched(engine: Engine, name: str, watch: Watch) -> str:
-    transfer = Transfer(watch)
+def _fetched(engine: Engine, wanted: Published, target: Target | None, name: str, watch: Watch) -> str:
+    """Pull it. What the registry tells beforehand is looked at before anything is moved."""
+    seen = peek(engine, wanted, name.partition("@")[2])
+    if seen:
+        _as_asked(wanted, target, seen.labels)
+    transfer, anchor = Transfer(watch), Anchor(engine, seen)
     for event in engine.pull(name):
         transfer.take(event)
+        anchor.take(event)
+    anchor.drop()
     return transfer.described("pulled")
 
 

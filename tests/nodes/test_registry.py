@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -12,22 +13,30 @@ import secrets
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from reprokit.bundle.giving import BEGUN
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.render import render
 from reprokit.image.sections import sections
 from reprokit.image.standing import wanted_inputs
+from reprokit.nodes.peek import peek
+from reprokit.nodes.published import parse
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.image.registry import PASSWORD, USER, Registry
+
+from .cluster import wait_for
 
 pytestmark = pytest.mark.engine
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -52,17 +61,21 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def data(size: int) -> bytes:
+    """A tar with a file of nothing in particular."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        entry = tarfile.TarInfo(secrets.token_hex(4))
+        entry.size = size
+        tar.addfile(entry, io.BytesIO(secrets.token_bytes(size)))
+    return layer.getvalue()
+
+
 def make(engine: Engine, name: str, **labels: str) -> str:
     """The image `reprokit/NAME:cpu` with a layer of its own; its id."""
     labels = {"recipe": name, "variant": "cpu", **labels}
     changes = ["ENV PATH=/bin", *(f'LABEL reprokit.{key}="{value}"' for key, value in labels.items())]
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        entry = tarfile.TarInfo("data")
-        entry.size = 1 << 20
-        tar.addfile(entry, io.BytesIO(secrets.token_bytes(entry.size)))
-    layer.seek(0)
-    return engine.import_image(layer, f"reprokit/{name}", "cpu", changes)
+    return engine.import_image(io.BytesIO(data(1 << 20)), f"reprokit/{name}", "cpu", changes)
 
 
 def forget(engine: Engine, reference: str) -> None:
@@ -136,9 +149,92 @@ def test_of_many_readers_one_fetches(engine: Engine, name: str, call: Call, by: 
         fetched = Counter(path for path in registry.asked[before:] if "/blobs/sha256:" in path)
         config, layer = blobs(registry, name)
         assert fetched[layer] == 1
-        # Whoever asks for a name has the engine ask for its digest, which reads the configuration, too.
-        assert fetched[config] == (1 if by == "digest" else 1 + count)
+        # It is read before the pull and by it; whoever asks for a name has the engine ask for its digest, with it, too.
+        assert fetched[config] == (2 if by == "digest" else 2 + count)
         assert engine.image(f"reprokit/{name}:cpu")
+
+
+def test_a_killed_pull_goes_on_from_the_layers_that_are_whole(engine: Engine, name: str, call: Call):
+    count = 6
+    dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        layers = {f"{n}.tar": data(12 << 20) for n in range(count)}
+        for file, content in {"Dockerfile": dockerfile.encode(), **layers}.items():
+            entry = tarfile.TarInfo(file)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    context.seek(0)
+    labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
+    for event in engine.build(context, tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
+        assert "error" not in event, event
+    made = (engine.image(f"reprokit/{name}:cpu") or {})["Id"]
+    anchors = [f"{BEGUN}={made}"]
+    with Registry(engine) as registry:
+        digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
+        forget(engine, f"reprokit/{name}:cpu")
+        with subprocess.Popen(command("pull", digest), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pulling:
+            wait_for(lambda: engine.images(anchors) or pulling.poll() is not None, 60)
+            pulling.kill()
+        assert engine.image(digest) is None and engine.images(anchors)  # some of it is there, and has no name
+        time.sleep(1)  # the engine drops what nothing holds
+        done = call("pull", digest)
+        assert done.returncode == 0, done.stderr
+        there = re.search(r"(\d) layers? pulled, (\d) already there", done.stdout)
+        assert there and int(there[2]) >= 1 and int(there[1]) + int(there[2]) == count, done.stdout
+        assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+        assert engine.images(anchors) == []
+
+
+class Tokens(BaseHTTPRequestHandler):
+    """In front of a registry: nothing without a token, which takes the credentials of USER."""
+
+    registry = ""
+
+    def do_GET(self) -> None:
+        login = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        given = self.headers.get("Authorization")
+        if self.path.startswith("/token?service=here&scope=repository%3A"):
+            self._answer(200 if given == login else 401, b'{"token": "good"}')
+        elif given != "Bearer good":
+            challenge = f'Bearer realm="http://{self.headers["Host"]}/token",service="here",scope="repository:x:pull"'
+            self._answer(401, b"{}", challenge)
+        else:
+            accepted = {"Accept": self.headers["Accept"]}
+            asked = urllib.request.Request(f"http://{self.registry}{self.path}", headers=accepted)
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
+                self._answer(200, answer.read())
+
+    def _answer(self, status: int, body: bytes, challenge: str = "") -> None:
+        self.send_response(status)
+        if challenge:
+            self.send_header("WWW-Authenticate", challenge)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+def test_a_registry_that_gives_tokens_tells_of_an_image(engine: Engine, name: str, place: Path, call: Call):
+    made = make(engine, name)
+    with Registry(engine) as registry:
+        digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip().partition("@")[2]
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Tokens,), {"registry": registry.host}))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_port}"
+        try:
+            found = []
+            for password in (None, "wrong", PASSWORD):
+                credentials(place, host, password)
+                found.append(peek(Engine.connect(), parse(f"{host}/{name}:cpu"), digest))
+        finally:
+            server.shutdown()
+    assert found[:2] == [None, None]
+    seen = found[2]
+    assert seen and seen.labels["reprokit.recipe"] == name and len(seen.blobs) == 1
+    assert f"sha256:{hashlib.sha256(seen.config).hexdigest()}" == made
 
 
 def test_an_image_of_other_inputs_is_taken_by_its_digest_alone(engine: Engine, name: str, place: Path, call: Call):
@@ -151,9 +247,11 @@ def test_an_image_of_other_inputs_is_taken_by_its_digest_alone(engine: Engine, n
         pushed = call("push", f"{registry.host}/{name}")
         assert "older than its lock" in pushed.stderr and pushed.returncode == 0
         forget(engine, f"reprokit/{name}:cpu")
+        asked = len(registry.asked)
         refused = call("pull", f"{registry.host}/{name}")
         assert refused.returncode == 1
         assert "built from other inputs than the lock" in refused.stderr and "by its digest" in refused.stderr
+        assert blobs(registry, name)[1] not in registry.asked[asked:]  # that was seen before any layer was moved
         assert not engine.images([f"reprokit.recipe={name}"])
         assert call("pull", pushed.stdout.strip()).returncode == 0
         assert engine.image(f"reprokit/{name}:cpu")

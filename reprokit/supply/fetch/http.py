@@ -97,6 +97,7 @@ class Client:
                 raise Refusal(f"it redirects from {address.scheme}:// to {target.scheme or 'no'}://")
             if target.username is not None or not same_server(address, target):
                 authorization = self._authorization(target)
+                headers = {name: value for name, value in (headers or {}).items() if name.lower() != "authorization"}
             address = target
         raise Refusal(f"it redirects more than {_MOST_REDIRECTS} times")
 
