@@ -195,6 +195,19 @@ def command_lines() -> Iterator[str]:
             yield file.read_text(errors="replace")
 
 
+def test_ports_are_the_nodes_own(nodes: Cluster, name: str, call: Call):
+    node = nodes["node1"]
+    enter = ["nsenter", "--net", f"--target={node.init}", "--"]
+    listen = "import socket, time; s = socket.create_server(('127.0.0.1', 18080)); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([*enter, sys.executable, "-c", listen], stdout=subprocess.PIPE) as taken:
+        assert taken.stdout and taken.stdout.readline()
+        done = call(*on(node, name, "--", "true"))
+        taken.kill()
+    assert done.returncode == 0, done.stderr
+    assert "port 18080 of the recipe is published as 18081: 18080 is taken" in done.stderr
+    assert f"port 18081 is {node.login}'s own; ssh -L 18081:127.0.0.1:18081 leads it here" in done.stderr
+
+
 def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
     node, mark = nodes["node1"], f"9{secrets.randbelow(10**6):06}.5"
     words = command(*on(node, name, "--network", "none", "--", "sh", "-c", f"echo up; sleep {mark}"))

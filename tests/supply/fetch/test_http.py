@@ -66,6 +66,16 @@ def test_a_redirect_on_the_same_host_keeps_them(fetch: Fetch, server: Server):
     assert server.requests["/far"][0].headers["authorization"] == basic("me:secret")
 
 
+def test_a_token_stays_with_its_server_too(server: Server):
+    far = server.url("/far", whole(DATA)).replace("127.0.0.1", "localhost")
+    token = {"Authorization": "Bearer secret", "Accept": "any"}
+    with Client(QUICK) as client, client.ask(server.url("/near", leads_to(far)), token) as answer:
+        assert answer.status == 200
+    assert server.requests["/near"][0].headers["authorization"] == "Bearer secret"
+    assert "authorization" not in server.requests["/far"][0].headers
+    assert server.requests["/far"][0].headers["accept"] == "any"
+
+
 def test_a_range_survives_a_redirect(fetch: Fetch, server: Server):
     fetch.partial(DATA[:1000], of=DATA)
     server.url("/far", whole(DATA))
