@@ -28,6 +28,7 @@ bench: ## Measure reprokit's own start-up, check, build and download times as ra
 	$(PYTHON_ENV) tests/performance/measure.py
 	$(PYTHON_ENV) tests/performance/fetch.py
 	$(PYTHON_ENV) tests/performance/bundle.py
+	$(PYTHON_ENV) tests/performance/load.py
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
 attention: ## Measure the attention extension's whole grid into docs/attention, for hours; goes on where it was stopped

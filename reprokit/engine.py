@@ -16,6 +16,7 @@ import docker
 import docker.auth
 import docker.errors
 import requests
+import urllib3.exceptions
 
 from reprokit.attached import Connection
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
@@ -349,7 +350,7 @@ def _translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Ite
         if "no space left on device" in words:
             raise _no_space(words, where) from None
         raise kind(words, where) from None
-    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+    except (docker.errors.DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         if isinstance(error, BrokenPipeError | KeyboardInterrupt):
             raise
         if str(error).startswith("Credentials store error"):

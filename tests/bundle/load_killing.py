@@ -1,0 +1,116 @@
+"""Loads whose loader or whose engine is killed at random moments, and repeated."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from reprokit.bundle.giving import BEGUN
+from tests.bundle.images import noise, tar_of
+from tests.bundle.made import Made
+from tests.image.other_engine import OtherEngine, wait_for
+
+NAME = "reprokit/killed:1"
+LAYERS = 5
+# Steps of a layer each; real ones are of 256 MiB.
+_MAIN = "from reprokit.bundle import giving; giving.STEP = 1 << 20; from reprokit.cli import main; main()"
+
+
+def bundle(path: Path, size: int) -> Made:
+    """An image of layers of `size` bytes each."""
+    made = Made.of({NAME: [tar_of({f"bin/{n}": noise(size, 1000 * n)}) for n in range(LAYERS)]})
+    made.write(path)
+    return made
+
+
+class Killing:
+    """`folder` holds the engine, whose data outlive it."""
+
+    def __init__(self, folder: Path, seed: int, size: int = 4 << 20) -> None:
+        self.folder, self.chance, self.seen = folder, random.Random(seed), Counter[str]()
+        self.path = folder / "x.rkit"
+        self.made = bundle(self.path, size)
+        self.engine = self._started()
+        start = time.monotonic()
+        self._load().wait()
+        self.usual = time.monotonic() - start
+        self._check_whole()
+
+    def kill_loader(self) -> None:
+        self._remove()
+        process = self._load()
+        time.sleep(self.chance.uniform(0.3, 1) * self.usual)
+        process.send_signal(signal.SIGKILL)
+        self.seen["loader killed" if process.wait() == -signal.SIGKILL else "too late"] += 1
+        self._check_and_repeat()
+
+    def kill_engine(self) -> None:
+        self._remove()
+        process = self._load()
+        time.sleep(self.chance.uniform(0.3, 1) * self.usual)
+        self.engine.process.kill()
+        self.engine.process.wait()
+        said = process.communicate(timeout=60)[1]
+        self.seen["engine killed" if process.returncode else "too late"] += 1
+        assert process.returncode in (0, 3) and "Traceback" not in said and "fault of reprokit" not in said, said
+        self.engine = self._started()
+        self._check_and_repeat()
+
+    def close(self) -> None:
+        self.engine.process.kill()
+        self.engine.process.wait()
+
+    def _started(self) -> OtherEngine:
+        # What a killed engine leaves of its pid files names other processes by now.
+        for left in self.folder.rglob("*pid"):
+            left.unlink()
+        return OtherEngine(self.folder, self.folder / "data")
+
+    def _load(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _MAIN, "load", str(self.path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "DOCKER_HOST": self.engine.address, "REPROKIT_HOME": str(self.folder / "home")},
+        )
+
+    def _check_and_repeat(self) -> None:
+        api = self.engine.connect()
+        self._settled()
+        named = api.image(NAME)
+        if named:
+            self._check_whole()
+            self.seen["whole all the same"] += 1
+        begun = {image["Id"] for image in api.images([BEGUN])}
+        self.seen["went on"] += bool(begun)
+        # Without a name there is nothing but whole images and what says of itself that it is begun.
+        whole = self.made.images[0].id
+        assert {image["Id"] for image in api.images([])} <= {*begun, whole}
+        again = self._load()
+        said = again.communicate(timeout=120)[1]
+        assert again.returncode == 0, said
+        self._check_whole()
+        assert not api.images([BEGUN])
+
+    def _settled(self) -> None:
+        """An engine finishes what it has got whole."""
+        temporary = self.folder / "data" / "tmp"
+        wait_for(lambda: not list(temporary.glob("docker-import-*")))
+
+    def _check_whole(self) -> None:
+        image = self.engine.connect().image(NAME)
+        assert image and image["Id"] == self.made.images[0].id and len(image["RootFS"]["Layers"]) == LAYERS
+        # All of its layers can be read.
+        assert sum(len(block) for block in self.engine.connect().save(NAME)) > LAYERS << 20
+
+    def _remove(self) -> None:
+        api = self.engine.connect()
+        if api.image(NAME):
+            api.remove_image(NAME, force=True)
