@@ -2,7 +2,7 @@
 
 Docker writes every layer of `save` to a temporary folder and only then sends the whole: for some ten seconds a GB the
 caller waits. Who may read that folder (root, or the owner of a rootless engine) compresses meanwhile. What is found
-counts only by its digest, and the archive's own layers are still compared with it; so nothing depends on this but time.
+counts only where its digest is the layer's; so nothing depends on this but time.
 Source: moby `image/tarexport/save.go`: `docker-export-*` in the TMPDIR of dockerd, which is `tmp` in its data root.
 """
 

@@ -1,7 +1,7 @@
 """Which layer a file of an engine's archive is, before its content has come.
 
-What the target has, or an earlier attempt has compressed, then costs no compression. The guess is checked against the
-content; where there is none, a layer is just treated as new.
+What the target has, or an earlier attempt has compressed, then costs nothing. A layer that is not foretold is just
+treated as new.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Write = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Packed:
-    """The uncompressed side (`diff_id`, `size` in bytes), and the blob where there is one."""
+    """The uncompressed side (`diff_id`, `size` in bytes), and the blob where one was written."""
 
     diff_id: str
     size: int
@@ -36,7 +36,7 @@ class Packed:
 def pack(blocks: Iterable[bytes], write: Write) -> Packed:
     """Compress `blocks` into `write`. The same layer gives the same blob on any machine, by the same zstd.
 
-    What the iterator or `write` raises comes out here; so with the others.
+    What the iterator or `write` raises comes out here; so with `copy`.
     """
     plain, packed = _Sum(), _Sum()
 
@@ -59,15 +59,6 @@ def copy(blocks: Iterable[bytes], write: Write) -> Packed:
         for block in _gathered(blocks):
             feed(block)
     return Packed(plain.digest, plain.size, Descriptor(LAYER_TYPE, plain.digest, plain.size))
-
-
-def weigh(blocks: Iterable[bytes]) -> Packed:
-    """Only hash the layer."""
-    plain = _Sum()
-    with _Lanes(plain.update) as feed:
-        for block in _gathered(blocks):
-            feed(block)
-    return Packed(plain.digest, plain.size, None)
 
 
 class _Sum:
