@@ -65,7 +65,12 @@ def collect(
     foretold = Foretold([each.layers for each in wanted])
     total = sum({each.id: each.size for each in wanted}.values())
     taking = _Taking(sink, frozenset(without), watch, total, packing, edits or {})
-    with _archive(engine, [each.name for each in wanted], foretold, taking) as blocks:
+    folder = early.folder_of(engine)
+    ahead = early.Early(folder, foretold) if folder else None
+    answer = engine.save_all([each.name for each in wanted])
+    with contextlib.closing(early.Begun(answer) if ahead else answer) as blocks:
+        if isinstance(blocks, early.Begun) and ahead and (whole := _from_files(wanted, ahead, blocks, taking)):
+            return whole
         saved = Saved(blocks)
         for layer in saved.layers():
             taking.take(layer, foretold.diff_id(layer.path, saved.texts))
@@ -75,21 +80,22 @@ def collect(
     return [_image(each, images, taking) for each in wanted]
 
 
-@contextlib.contextmanager
-def _archive(engine: Engine, names: list[str], foretold: Foretold, taking: _Taking) -> Iterator[Iterator[bytes]]:
-    """The blocks that the engine sends; until it begins, what can be read here of its layers is taken already."""
-    folder = early.folder_of(engine)
-    blocks = engine.save_all(names)
-    if folder is None:
-        with contextlib.closing(blocks):
-            yield blocks
-        return
-    layers = early.Early(folder, foretold)
-    begun = early.Begun(blocks)
-    for diff_id, content in layers.layers(lambda: begun.waiting):
+def _from_files(
+    wanted: Sequence[Wanted], ahead: early.Early, begun: early.Begun, taking: _Taking
+) -> list[Image] | None:
+    """Take the layers that can be read before the engine answers. The images, where nothing of them is missing then."""
+    for diff_id, content in ahead.layers(lambda: begun.waiting):
         taking.early(diff_id, content)
-    with contextlib.closing(blocks):
-        yield iter(begun)
+    sizes = ahead.sizes()
+    configs = {each.id: ahead.config(each.id) for each in wanted}
+    images = []
+    for each in wanted:
+        config = configs[each.id]
+        if config is None or not all(taking.has(diff_id) and diff_id in sizes for diff_id in each.layers):
+            return None
+        layers = (Layer(diff_id, sizes[diff_id], taking.blob(diff_id)) for diff_id in each.layers)
+        images.append(Image(each.name, config, tuple(layers)))
+    return images
 
 
 def described(engine: Engine, reference: str) -> Wanted:
@@ -124,7 +130,7 @@ class _Taking:
 
     def early(self, diff_id: str, blocks: Iterator[bytes]) -> None:
         """A layer that seems to be this one, before the archive has come to it; another is dropped again."""
-        if diff_id in self.without or diff_id in self.edits or self.sink.held(diff_id):
+        if diff_id in self.edits or self.has(diff_id):
             return
         done = self.done
         if self._pack(self._watched(blocks), diff_id)[1]:
@@ -132,15 +138,22 @@ class _Taking:
         else:
             self.done = done
 
+    def has(self, diff_id: str) -> bool:
+        """Whether nothing more is to be done for a layer."""
+        return diff_id not in self.edits and (diff_id in self.without or self.sink.held(diff_id) is not None)
+
+    def blob(self, diff_id: str) -> Descriptor | None:
+        return None if diff_id in self.without else self.sink.held(diff_id)
+
     def take(self, layer: SavedLayer, foretold: str | None) -> None:
         blocks = self._watched(layer.blocks)
         if edit := self.edits.get(foretold or ""):
             packed, blob = self._pack(edit(blocks))
             self.original[layer.path] = foretold or ""
-        elif foretold and (foretold in self.without or self.sink.held(foretold)):
+        elif foretold and self.has(foretold):
             # What is held has been compared with this digest already, and what is left out is nobody's matter here.
             went_by = layer.blocks if foretold in self.ahead else blocks
-            packed, blob = Packed(foretold, sum(map(len, went_by)), None), self.sink.held(foretold)
+            packed, blob = Packed(foretold, sum(map(len, went_by)), None), self.blob(foretold)
         else:
             packed, blob = self._pack(blocks)
         self.layers[layer.path] = Layer(packed.diff_id, packed.size, None if packed.diff_id in self.without else blob)

@@ -1,20 +1,23 @@
 """Layers read where an engine on this machine puts them before it sends the first byte of an archive.
 
 Docker writes every layer of `save` to a temporary folder and only then sends the whole: for some ten seconds a GB the
-caller waits. Who may read that folder (root, or the owner of a rootless engine) compresses meanwhile. What is found
-counts only where its digest is the layer's; so nothing depends on this but time.
+caller waits. Who may read that folder (root, or the owner of a rootless engine) compresses meanwhile, and where all of
+it was there need not wait for the rest. What is found counts only where its digest is the layer's, or the image's;
+nothing depends on this but time.
 Source: moby `image/tarexport/save.go`: `docker-export-*` in the TMPDIR of dockerd, which is `tmp` in its data root.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from reprokit.bundle.foretell import Foretold
+from reprokit.bundle.model import digest_of
 from reprokit.engine import Engine
 
 _BLOCK = 1 << 20
@@ -43,6 +46,11 @@ class Begun:
     def waiting(self) -> bool:
         return self._thread.is_alive()
 
+    def close(self) -> None:
+        """Want no more of it; an engine that has not begun to answer is left to itself."""
+        if not self.waiting and isinstance(self._blocks, Generator):
+            self._blocks.close()
+
     def __iter__(self) -> Iterator[bytes]:
         self._thread.join()
         if self._error:
@@ -65,18 +73,36 @@ class Early:
         self._before = {entry.name for entry in self._exports()}
 
     def layers(self, waiting: Callable[[], bool]) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """Each layer's diff id and content, while the engine is still `waiting` to answer.
+        """Each layer's diff id and content, from the time when the engine is `waiting` to answer until all were seen.
 
         The content of one that is not whole yet grows; one that goes away while it is read ends early.
         """
         seen: set[Path] = set()
-        while waiting():
+        while True:
+            last = not waiting()
             new = [found for found in self._found() if found[0] not in seen]
             for path, diff_id in new:
                 seen.add(path)
                 yield diff_id, self._growing(path, waiting)
+            if last:
+                return
             if not new:
                 time.sleep(_POLL_S)
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each layer, by diff id, once the engine has answered."""
+        return {diff_id: path.stat().st_size for path, diff_id in self._found() if path.exists()}
+
+    def config(self, image_id: str) -> bytes | None:
+        """An image's config, once the engine has answered; None where the image is not known by its digest."""
+        name = image_id.removeprefix("sha256:")
+        for export in self._exports():
+            for path in (Path(export.path, f"{name}.json"), Path(export.path, "blobs/sha256", name)):
+                with contextlib.suppress(OSError):
+                    content = path.read_bytes()
+                    if digest_of(content) == image_id:
+                        return content
+        return None
 
     def _exports(self) -> list[os.DirEntry[str]]:
         try:

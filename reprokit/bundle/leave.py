@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reprokit.bundle.collect import Wanted
-from reprokit.bundle.model import DOCKER_MANIFEST
 from reprokit.errors import UsageError
 
-_MOST_JSON = 16 << 20
 Chain = tuple[str, ...]
 
 
@@ -31,19 +28,10 @@ def left_out(wanted: Sequence[Wanted], there: Iterable[Chain]) -> frozenset[str]
 
 def of_bundle(path: Path) -> Iterator[Chain]:
     """The images of a bundle that the target has loaded. Raises UsageError."""
-    try:
-        with tarfile.open(path, "r:") as tar:
-            for image in json.loads(_text(tar, DOCKER_MANIFEST)):
-                yield tuple(json.loads(_text(tar, image["Config"]))["rootfs"]["diff_ids"])
-    except (OSError, tarfile.TarError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f"this is no bundle: {error}", str(path)) from None
+    from reprokit.bundle.read import opened
 
-
-def _text(tar: tarfile.TarFile, name: str) -> bytes:
-    content = tar.extractfile(name)
-    if content is None:
-        raise ValueError(f"{name} is no file")
-    return content.read(_MOST_JSON)
+    with opened(path) as bundle:
+        yield from (tuple(layer.diff_id for layer in image.layers) for image in bundle.images)
 
 
 def of_inventory(path: Path) -> Iterator[Chain]:

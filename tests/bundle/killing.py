@@ -41,13 +41,15 @@ def finished(partial: Path) -> int:
 
 
 def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> Counter[str]:
-    """Kill an export `times` times, each repeated until it is done; returns what was seen, by name."""
+    """Kill an export `times` times and repeat it each time; returns what was seen, by name."""
     chance, seen = random.Random(seed), Counter[str]()
     command = [sys.executable, "-m", "reprokit", "export", *names, "-o"]
     start = time.monotonic()
     subprocess.run([*command, str(folder / "first.rkit")], check=True, capture_output=True)
     usual = time.monotonic() - start
-    for number in range(times):
+    number = 0
+    while seen["killed"] < times:
+        number += 1
         out = folder / f"{number}.rkit"
         partial = folder / f".{number}.rkit.partial"
         process = subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

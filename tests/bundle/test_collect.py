@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from reprokit.bundle import early
 from reprokit.bundle.collect import collect
 from reprokit.bundle.model import Image, blob_path
 from reprokit.bundle.partial import PartialTar
@@ -16,6 +17,14 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 
 pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(autouse=True, params=["files", "stream"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Layers from the engine's own files where they can be read, and from what it sends."""
+    if request.param == "stream":
+        monkeypatch.setattr(early, "folder_of", lambda engine: None)
+    return str(request.param)
 
 
 def _collected(engine: Engine, path: Path, names: list[str], **options: object) -> tuple[list[Image], dict[str, bytes]]:
@@ -56,8 +65,9 @@ def test_layers_without_are_named_and_left_out(engine, two, base, tmp_path):
     assert image.layers[0].descriptor.digest == common
 
 
-def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
+def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path, monkeypatch):
     first, _ = _collected(engine, tmp_path / "x", [two[0]])
+    monkeypatch.setattr(early, "folder_of", lambda engine: None)
     second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
     assert first[0] == second[1]
 
