@@ -25,12 +25,17 @@ def engine_of(node: str) -> Iterator[Engine]:
     with Connection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
         remote = Remote(connection)
         socket = Path(folder) / "d"
-        answer = connection.run("docker version >/dev/null")
-        if answer.returncode:
-            raise no_engine(connection, answer.stderr)
         _lead(connection, remote.seen.docker, socket)
         try:
-            yield Engine.behind(str(socket), remote)
+            engine = Engine.behind(str(socket), remote)
+        except EngineError:
+            # Through ssh all that is seen is that nobody answers; the node's own client says why.
+            answer = connection.run("docker version >/dev/null")
+            if not answer.returncode:
+                raise
+            raise no_engine(connection, answer.stderr) from None
+        try:
+            yield engine
         except EngineError:
             if not connection.broken:
                 raise

@@ -40,10 +40,13 @@ smi() {{
 rm -f "$answer"
 cat /sys/module/nvidia/version 2>/dev/null | say driver
 if [ -n "${{DOCKER_HOST-}}" ]; then echo "$DOCKER_HOST" | say docker
-else docker context inspect --format '{{{{.Endpoints.docker.Host}}}}' 2>/dev/null | say docker; fi
-docker ps -q --no-trunc 2>/dev/null | say running
+elif grep -q '"currentContext"' "${{DOCKER_CONFIG:-$HOME/.docker}}/config.json" 2>/dev/null; then
+  docker context inspect --format '{{{{.Endpoints.docker.Host}}}}' 2>/dev/null | say docker
+fi
 true
 """
+# Afterwards, for `Seen.nested`.
+RUNNING = "docker ps -q --no-trunc 2>/dev/null | say running\n"
 _SOCKET = "unix:///var/run/docker.sock"
 
 

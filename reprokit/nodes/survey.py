@@ -52,7 +52,7 @@ def ask(connection: Connection, limit_s: float) -> Answer:
     node = connection.node
     try:
         with connection:
-            done = connection.run(f"({probe.SCRIPT})\n{inventory.SCRIPT}", limit_s=limit_s)
+            done = connection.run(f"({probe.SCRIPT}{probe.RUNNING})\n{inventory.SCRIPT}", limit_s=limit_s)
     except SourceError as error:
         return Answer(node, error=error.message)
     except EngineError as error:  # no ssh here
