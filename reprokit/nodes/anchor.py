@@ -30,7 +30,7 @@ class Anchor:
     """Told of a pull's events, it holds the layers that are whole. Stores of containerd and podman need none."""
 
     def __init__(self, engine: Engine, seen: Seen | None) -> None:
-        self._engine, self._whole, self._held = engine, 0, 0
+        self._engine, self._whole, self._last = engine, 0, ""
         # A layer that an image has twice is told of once.
         plain = seen is not None and len(set(seen.blobs)) == len(seen.blobs)
         wanted = plain and form_of(engine.info(), engine.version()) in (Form.PLAIN, Form.PACKED)
@@ -41,10 +41,9 @@ class Anchor:
         if self._seen is None or event.get("status") not in _WHOLE:
             return
         self._whole += 1
-        if event["status"] == "Pull complete" and self._held < self._whole < len(self._seen.blobs):
+        if event["status"] == "Pull complete" and self._whole < len(self._seen.blobs):
             with suppress(ReprokitError):  # the pull goes on without
                 self._hold(self._seen, self._whole)
-                self._held = self._whole
 
     def drop(self) -> None:
         """Once the image holds its layers itself."""
@@ -66,6 +65,9 @@ class Anchor:
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
         self._engine.load(iter([archive.getvalue()]))
+        before, self._last = self._last, held.id
+        if before:
+            self._engine.remove_image(before)
 
 
 def _image(seen: Seen) -> Image:

@@ -68,8 +68,8 @@ def peek(engine: Engine, wanted: Published, digest: str) -> Seen | None:
 
 def _for_machine(index: dict[str, Any], engine: Engine) -> str:
     machine = engine.version().get("Arch")
-    fits = (m for m in index["manifests"] if (m.get("platform") or {}).get("architecture") == machine)
-    return str(next(m for m in fits if m["platform"].get("os") == "linux")["digest"])
+    fits = [m for m in index["manifests"] if (m.get("platform") or {}).get("architecture") == machine]
+    return str([m for m in fits if m["platform"].get("os") == "linux"][0]["digest"])  # noqa: RUF015 - LookupError
 
 
 class _Asked:

@@ -32,8 +32,8 @@ class Published:
 
     @property
     def named(self) -> str:
-        """By its variant, which the registry knows as the tag."""
-        return f"{self.repository}:{self.variant}"
+        """By its variant, which the registry knows as the tag, where one is given."""
+        return f"{self.repository}:{self.variant}" if self.variant else self.repository
 
 
 def parse(text: str) -> Published:

@@ -100,9 +100,7 @@ def call(place: Path) -> Call:
 def blobs(registry: Registry, name: str) -> tuple[str, str]:
     """The paths of the image's configuration and of its only layer."""
     kind = "application/vnd.docker.distribution.manifest.v2+json"
-    asked = urllib.request.Request(f"http://{registry.host}/v2/{name}/manifests/cpu", headers={"Accept": kind})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
-        manifest = json.load(answer)
+    manifest = json.loads(_ask(registry, f"{name}/manifests/cpu", kind))
     config, layer = (f"/v2/{name}/blobs/{m['digest']}" for m in (manifest["config"], *manifest["layers"]))
     return config, layer
 
@@ -155,11 +153,11 @@ def test_of_many_readers_one_fetches(engine: Engine, name: str, call: Call, by: 
 
 
 def test_a_killed_pull_goes_on_from_the_layers_that_are_whole(engine: Engine, name: str, call: Call):
-    count = 6
+    count = 8
     dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as tar:
-        layers = {f"{n}.tar": data(12 << 20) for n in range(count)}
+        layers = {f"{n}.tar": data(4 << 20) for n in range(count)}
         for file, content in {"Dockerfile": dockerfile.encode(), **layers}.items():
             entry = tarfile.TarInfo(file)
             entry.size = len(content)
@@ -184,6 +182,37 @@ def test_a_killed_pull_goes_on_from_the_layers_that_are_whole(engine: Engine, na
         assert there and int(there[2]) >= 1 and int(there[1]) + int(there[2]) == count, done.stdout
         assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
         assert engine.images(anchors) == []
+
+
+def test_an_image_among_those_of_other_machines(engine: Engine, name: str, call: Call):
+    with Registry(engine) as registry:
+        entries = []
+        for machine in ("riscv64", engine.version()["Arch"]):
+            made = make(engine, name)
+            digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip().partition("@")[2]
+            forget(engine, f"reprokit/{name}:cpu")
+            kind = "application/vnd.docker.distribution.manifest.v2+json"
+            size = len(_ask(registry, f"{name}/manifests/{digest}", kind))
+            platform = {"architecture": machine, "os": "linux"}
+            entries.append({"mediaType": kind, "digest": digest, "size": size, "platform": platform})
+        kind = "application/vnd.docker.distribution.manifest.list.v2+json"
+        index = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()
+        _ask(registry, f"{name}/manifests/cpu", kind, index)
+        digest = f"sha256:{hashlib.sha256(index).hexdigest()}"
+        seen = peek(engine, parse(f"{registry.host}/{name}"), digest)
+        assert seen and f"sha256:{hashlib.sha256(seen.config).hexdigest()}" == made
+        for wanted in (f"{registry.host}/{name}:cpu", f"{registry.host}/{name}@{digest}"):
+            done = call("pull", wanted)
+            assert done.returncode == 0 and digest in done.stdout, done
+        assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+
+
+def _ask(registry: Registry, path: str, kind: str, put: bytes | None = None) -> bytes:
+    headers = {"Content-Type" if put else "Accept": kind}
+    method = "PUT" if put else "GET"
+    asked = urllib.request.Request(f"http://{registry.host}/v2/{path}", put, headers, method=method)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
+        return answer.read()
 
 
 class Tokens(BaseHTTPRequestHandler):
