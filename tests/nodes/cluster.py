@@ -54,7 +54,7 @@ wait
 """
 _ENGINE = """
 exec dockerd --host=unix:///run/docker.sock --host="unix://$1/s" --data-root="$1/data" --exec-root=/run/docker \
-  --pidfile=/run/docker.pid --iptables=false > "$1/engine.log" 2>&1
+  --pidfile=/run/docker.pid --iptables=false --insecure-registry=10.0.0.0/8 > "$1/engine.log" 2>&1
 """
 _CLIENT = """
 IdentityFile {folder}/key
@@ -66,12 +66,16 @@ StrictHostKeyChecking yes
 
 @dataclass
 class Machine:
-    """One of the cluster's machines. `veth` is this machine's end of the wire to it, "" where there is none."""
+    """One of the cluster's machines. `veth` is this machine's end of the wire to it, "" where there is none.
+
+    `gateway` is the address at which it sees this machine, or the one before it.
+    """
 
     name: str
     folder: Path
     process: subprocess.Popen[bytes]
     address: str = ""
+    gateway: str = ""
     veth: str = ""
 
     @property
@@ -240,7 +244,7 @@ def _wire(machine: Machine, veth: str, ours: str, theirs: str, before: Machine |
     near("link", "set", veth, "up")
     machine.inside("ip", "addr", "add", f"{theirs}/30", "dev", "eth0")
     machine.inside("ip", "link", "set", "eth0", "up")
-    machine.address, machine.veth = theirs, "" if before else veth
+    machine.address, machine.gateway, machine.veth = theirs, ours, "" if before else veth
 
 
 def _client_files(folder: Path) -> None:
