@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -16,15 +16,15 @@ from reprokit.bundle.model import Image
 from reprokit.errors import EngineError, SourceError
 from reprokit.figures import size as in_words
 from reprokit.nodes.address import Node
-from reprokit.nodes.archive import compose, load_script
-from reprokit.nodes.incoming import Incoming, prepare
+from reprokit.nodes.archive import Form, compose, form_for, id_there, load_script
+from reprokit.nodes.incoming import Incoming, forget, prepare
 from reprokit.nodes.inventory import Inventory, inventory
 from reprokit.nodes.spool import Spooled
 from reprokit.nodes.ssh import Connection, Lost, last_line
 from reprokit.nodes.supply import Local, Supply
 
 _PAUSES_S = (1, 2, 4, 8, 16)  # before each new attempt that follows one which brought nothing
-_ZSTD_SINCE = 23  # moby's archive.DecompressStream knows zstd since then; gzip since ever
+_PACKED_TOO = 1.5  # an archive of compressed layers is about half of what is in it
 
 
 @dataclass
@@ -88,24 +88,26 @@ class Delivery:
         there = inventory(connection)
         missing = _missing(self._supply.wanted, there)
         if not missing and all(_has(there, image) for image in self._supply.wanted):
+            forget(connection, self._sender, [layer for image in self._supply.wanted for layer in image.layers])
             return self._asked
+        form = form_for(there)
         incoming = prepare(connection, self._sender)
         sizes = {i: n for image in self._supply.wanted for i, n in zip(image.layers, image.sizes, strict=False)}
-        self._need_space(there, sum(sizes.get(diff_id, 0) for diff_id in missing))
+        self._need_space(there, form, sum(sizes.get(diff_id, 0) for diff_id in missing))
         if not self._asked:
             self._asked = True
             self._supply.need(missing)
-        # Where the node cannot decompress, its engine does; old ones know nothing but gzip.
-        packed = there.zstd or there.major >= _ZSTD_SINCE
         blobs: dict[str, Spooled] = {}
         self._say("waiting for layers" if missing else "loading")
         for diff_id in missing:
             spooled = self._supply.blob(diff_id)
-            blobs[diff_id] = spooled if packed else self._supply.spool.gzipped(diff_id)
+            blobs[diff_id] = self._supply.spool.gzipped(diff_id) if form is Form.GZIP else spooled
             rest = [self._supply.spool.find(other) for other in missing[len(blobs) :]]
             self._put(incoming, list(blobs.values()), rest)
-        images = self._supply.images()
-        self._load(connection, incoming, images, blobs, there)
+        images = [_with_blobs(image, blobs, there) for image in self._supply.images()]
+        layers = {layer.diff_id: layer.size for image in images for layer in image.layers}
+        self._need_space(there, form, sum(layers[diff_id] for diff_id in blobs))
+        self._load(connection, incoming, images, blobs, form)
         return True
 
     def _put(self, incoming: Incoming, blobs: Sequence[Spooled], rest: Sequence[Spooled | None]) -> None:
@@ -129,26 +131,23 @@ class Delivery:
         incoming: Incoming,
         images: Sequence[Image],
         blobs: dict[str, Spooled],
-        there: Inventory,
+        form: Form,
     ) -> None:
-        sizes = {layer.diff_id: layer.size for image in images for layer in image.layers}
-        self._need_space(there, sum(sizes[diff_id] for diff_id in blobs))
         self._say("loading")
-        head, command = compose(images, blobs, unpack=there.zstd)
-        names = [image.name for image in images]
-        script = load_script(incoming.folder, command, names, list(blobs.values()))
+        head, command = compose(images, blobs, form)
+        script = load_script(incoming.folder, command, images, list(blobs.values()), form)
         answer = connection.run(script, head, limit_s=None)
         if answer.returncode:
             why = last_line(answer.stderr.encode())
             raise EngineError(f"the node's engine could not load the images: {why}", self.node.name, _hint(why))
         ids = [json.loads(line) for line in answer.stdout.splitlines()[-len(images) :]]
         for image, loaded in zip(images, ids, strict=True):
-            if loaded != image.id:
+            if loaded != id_there(image, form):
                 raise EngineError(f"the node has another {image.name} after loading it", self.node.name)
 
-    def _need_space(self, there: Inventory, unpacked: int) -> None:
+    def _need_space(self, there: Inventory, form: Form, unpacked: int) -> None:
         """Raises EngineError where the engine's root folder is too small for layers and, meanwhile, their archive."""
-        needed = 2 * unpacked
+        needed = unpacked * (2 if form is Form.UNPACKED else _PACKED_TOO)
         if there.free is not None and needed > there.free:
             words = f"loading takes up to {in_words(needed)}, and {in_words(there.free)} are free below its root folder"
             raise EngineError(words, self.node.name, "free space there: `docker image prune`, `docker builder prune`")
@@ -174,15 +173,25 @@ class Delivery:
 
 
 def _missing(images: Sequence[Local], there: Inventory) -> list[str]:
-    """The layers that have to come, each once, in the order of the images. A layer counts only upon those below it."""
+    """The layers that have to come, each once, in the order of the images.
+
+    In a graph-driver store a layer counts only upon those below it, in containerd's only by a known blob.
+    """
     found: dict[str, None] = {}
     for image in images:
-        found.update(dict.fromkeys(image.layers[there.held(image.layers) :]))
+        rest = image.layers if there.containerd else image.layers[there.held(image.layers) :]
+        found.update(dict.fromkeys(layer for layer in rest if layer not in there.blobs))
     return list(found)
 
 
+def _with_blobs(image: Image, blobs: Mapping[str, Spooled], there: Inventory) -> Image:
+    """The image with the blobs by which the node knows its layers, or will."""
+    known = {**there.blobs, **{diff_id: spooled.blob for diff_id, spooled in blobs.items()}}
+    return replace(image, layers=tuple(replace(layer, blob=known.get(layer.diff_id)) for layer in image.layers))
+
+
 def _has(there: Inventory, image: Local) -> bool:
-    return any(image.name in held.tags and image.id == held.id for held in there.images)
+    return any(image.name in held.tags and image.id in (held.id, held.config) for held in there.images)
 
 
 def _hint(why: str) -> str:

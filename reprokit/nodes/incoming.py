@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import secrets
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +52,19 @@ export name
 sh -c 'echo $$ > "$name.pid"; exec cat >> "$name.part"' || exit 1
 rm -f "$name.pid"
 [ "$(wc -c < "$name.part")" -eq "$size" ] || exit {_MOVED}
-if [ "$offset" -gt 0 ] && [ "$(sha256sum < "$name.part")" != "$name  -" ]; then rm -f "$name.part"; exit {_DAMAGED}; fi
+if [ "$offset" -gt 0 ] && [ "$(sha256sum < "$name.part")" != "${{name#*.}}  -" ]; then
+  rm -f "$name.part"
+  exit {_DAMAGED}
+fi
 mv "$name.part" "$name.blob"
+"""
+
+_FORGET = """
+cd "${XDG_CACHE_HOME:-$HOME/.cache}/reprokit/incoming/$sender" 2>/dev/null || exit 0
+rm -f head-*.part
+for layer in $layers; do rm -f "$layer".*; done
+cd .. && rmdir "$sender" 2>/dev/null
+exit 0
 """
 
 
@@ -68,8 +79,8 @@ class Incoming:
 
     def there(self, blob: Spooled) -> int:
         """How many bytes of a blob have arrived."""
-        whole = f"{blob.hex}.blob" in self.files
-        return blob.blob.size if whole else min(self.files.get(f"{blob.hex}.part", 0), blob.blob.size)
+        whole = f"{blob.name}.blob" in self.files
+        return blob.blob.size if whole else min(self.files.get(f"{blob.name}.part", 0), blob.blob.size)
 
     def put(self, blob: Spooled, watch: Callable[[int], None]) -> None:
         """Send what of a blob is not there. `watch` is told the bytes that are.
@@ -79,11 +90,11 @@ class Incoming:
         """
         start, size = self.there(blob), blob.blob.size
         watch(start)
-        if f"{blob.hex}.blob" in self.files:
+        if f"{blob.name}.blob" in self.files:
             return
         if size - start > self.free:
             raise _full(self.connection.node.name, size - start, self.free)
-        values = {"folder": self.folder, "name": blob.hex, "offset": str(start), "size": str(size)}
+        values = {"folder": self.folder, "name": blob.name, "offset": str(start), "size": str(size)}
         process = self.connection.popen(_with(values, _APPEND))
         assert process.stdin
         try:
@@ -102,7 +113,7 @@ class Incoming:
                 process.communicate()
         if process.returncode == 0:
             self.free -= size - start
-            self.files[f"{blob.hex}.blob"] = size
+            self.files[f"{blob.name}.blob"] = size
             return
         words, name = last_line(err), self.connection.node.name
         if process.returncode == _DAMAGED:
@@ -127,6 +138,12 @@ def prepare(connection: Connection, sender: str) -> Incoming:
     folder, free, *files = lines
     sizes = [line.split(" ", 1) for line in files]
     return Incoming(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
+
+
+def forget(connection: Connection, sender: str, layers: Iterable[str]) -> None:
+    """Remove what is there of these layers (diff ids), when nobody needs it any more. Raises Lost."""
+    names = " ".join(diff_id.removeprefix("sha256:") for diff_id in layers)
+    connection.run(_with({"sender": sender, "layers": names}, _FORGET))
 
 
 def sender_id(folder: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from reprokit.bundle.model import Descriptor
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError
 from reprokit.nodes.ssh import Connection, last_line
@@ -17,19 +18,24 @@ _IMAGE = (
     '{"id":{{json .Id}},"tags":{{json .RepoTags}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
     '"labels":{{with .Config}}{{json .Labels}}{{else}}null{{end}}}'
 )
+_INFO = "{{.DockerRootDir}}{{println}}{{json .DriverStatus}}{{println}}{{json .Driver}}"
 # One JSON document a line. The lists are split by the shell on purpose; an image that goes meanwhile is no error.
 SCRIPT = f"""
 command -v docker >/dev/null || {{ echo 'no docker command' >&2; exit 3; }}
 engine=$(docker version --format '{{{{json .Server}}}}') || exit 3
-root=$(docker info --format '{{{{.DockerRootDir}}}}') || exit 3
 echo '{_BEGIN}'
 printf '%s\\n' "$engine"
-docker info --format '{{{{json .DriverStatus}}}}'
-docker info --format '{{{{json .Driver}}}}'
-df -P -k "$root" 2>/dev/null | {{ read -r _; read -r _ _ _ free _; echo "${{free:-null}}"; }}
+docker info --format '{_INFO}' | {{
+  IFS= read -r root
+  cat
+  df -P -k "$root" 2>/dev/null | {{ read -r _; read -r _ _ _ free _; echo "${{free:-null}}"; }}
+}}
 if command -v zstd >/dev/null; then echo true; else echo false; fi
 images=$(docker image ls -q --no-trunc | sort -u)
-[ -z "$images" ] || docker image inspect --format '{_IMAGE}' $images 2>/dev/null || true
+[ -z "$images" ] || docker image inspect --format '{_IMAGE}' $images 2>/dev/null
+for manifest in "${{XDG_CACHE_HOME:-$HOME/.cache}}"/reprokit/manifests/*; do
+  [ ! -f "$manifest" ] || printf '{{"manifest":"sha256:%s","content":%s}}\\n' "${{manifest##*/}}" "$(cat "$manifest")"
+done
 """
 
 
@@ -38,9 +44,13 @@ class _Model(BaseModel):
 
 
 class Held(_Model):
-    """An image: its id, names, the diff ids of its layers from the base on, bytes, and reprokit's own labels."""
+    """An image: its id, names, the diff ids of its layers from the base on, bytes, and reprokit's own labels.
+
+    `config` is the digest of its config where that is not the id: in a containerd store, for an image that was sent.
+    """
 
     id: str
+    config: str = ""
     tags: tuple[str, ...]
     layers: tuple[str, ...]
     size: int
@@ -51,7 +61,8 @@ class Inventory(_Model):
     """An engine: its version, whether containerd keeps its images, its storage driver, its images.
 
     `free` are the bytes that are free at its root folder, None where that is not to be seen from the login; `zstd` is
-    whether there is a program of this name.
+    whether there is a program of this name. `blobs` are those that a containerd store is known to keep, by diff id;
+    for other stores there are none.
     """
 
     version: str
@@ -61,6 +72,7 @@ class Inventory(_Model):
     free: int | None
     zstd: bool
     images: tuple[Held, ...]
+    blobs: dict[str, Descriptor] = {}
 
     def held(self, layers: Sequence[str]) -> int:
         """How many of an image's layers, counted from its base, the engine has one upon the other."""
@@ -92,7 +104,9 @@ def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
 def parse(output: str) -> Inventory:
     """What the script printed. Raises ValueError, LookupError, TypeError or AttributeError."""
     lines = output.partition(f"{_BEGIN}\n")[2].splitlines()
-    engine, status, storage, free, zstd, *images = (json.loads(line) for line in lines)
+    engine, status, storage, free, zstd, *held = map(_read, lines)
+    manifests = {line["manifest"]: line["content"] for line in held if line and "manifest" in line}
+    images = tuple(_images((line for line in held if line and "id" in line), manifests))
     return Inventory(
         version=engine["Version"],
         architecture=engine.get("Arch") or "",
@@ -101,20 +115,39 @@ def parse(output: str) -> Inventory:
         storage=storage,
         free=None if free is None else free * 1024,
         zstd=zstd,
-        images=tuple(_images(images)),
+        images=images,
+        blobs=dict(_blobs(images, manifests)),
     )
 
 
-def _images(lines: Sequence[Any]) -> Iterator[Held]:
+def _read(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        if line.startswith('{"manifest"'):  # damaged, and no more than a hint
+            return None
+        raise
+
+
+def _images(lines: Iterable[Any], manifests: Mapping[str, Any]) -> Iterator[Held]:
     for line in lines:
         labels = {key: value for key, value in (line["labels"] or {}).items() if key.startswith(f"{LABEL}.")}
         yield Held(
             id=line["id"],
+            config=manifests[line["id"]]["config"]["digest"] if line["id"] in manifests else "",
             tags=tuple(line["tags"] or ()),
             layers=tuple(line["layers"] or ()),
             size=line["size"],
             labels=labels,
         )
+
+
+def _blobs(images: Iterable[Held], manifests: Mapping[str, Any]) -> Iterator[tuple[str, Descriptor]]:
+    """Containerd stores go by the manifest: one of an image that is there names blobs that are there."""
+    for image in images:
+        named = manifests[image.id]["layers"] if image.id in manifests else ()
+        for diff_id, blob in zip(image.layers, named, strict=False):
+            yield diff_id, Descriptor(blob["mediaType"], blob["digest"], blob["size"])
 
 
 def no_engine(connection: Connection, said: str) -> EngineError:

@@ -34,8 +34,9 @@ class Spooled:
     blob: Descriptor
 
     @property
-    def hex(self) -> str:
-        return self.blob.digest.removeprefix("sha256:")
+    def name(self) -> str:
+        """`DIFF.DIGEST`, both in hex: what it is called at a node, too."""
+        return self.path.stem
 
 
 class Spool:

@@ -6,6 +6,7 @@ so that it ends by itself where this process is killed. Nothing ever asks: what 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -22,10 +23,12 @@ from reprokit.nodes.address import Node
 
 CONNECT_S = 10
 _LOOK_S = 0.2
+_PREFIX = "reprokit-ssh-"
+_CERTAINLY_S = 120  # after which nobody is still logging in
 LOST = 255  # ssh's own exit code: everything but the remote command failed
 _READY = b"reprokit: connected"
 # ssh adds 17 characters to the socket's path while it makes it, and the kernel takes 107.
-_LONGEST_FOLDER = 70
+_LONGEST_FOLDER = 60
 _OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": str(CONNECT_S),
@@ -66,7 +69,9 @@ class Connection:
 
     def __enter__(self) -> Connection:
         folder = tempfile.gettempdir()
-        self._folder = tempfile.mkdtemp(prefix="rk-", dir=folder if len(folder) < _LONGEST_FOLDER else "/tmp")
+        folder = folder if len(folder) < _LONGEST_FOLDER else "/tmp"
+        _tidy(Path(folder))
+        self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
         try:
             with tempfile.TemporaryFile() as errors:
                 self._master = self._start_master(errors)
@@ -173,6 +178,14 @@ class Connection:
                     errors.seek(0)
                     raise self.lost(last_line(errors.read()) or last_line(said))
                 said += block
+
+
+def _tidy(folder: Path) -> None:
+    """Remove the folders of killed processes. Their masters took the sockets with them; one in use is not empty."""
+    for left in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if left.stat().st_mtime < time.time() - _CERTAINLY_S:
+                left.rmdir()
 
 
 def _start(command: list[str], stderr: object) -> subprocess.Popen[bytes]:

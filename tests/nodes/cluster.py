@@ -38,7 +38,10 @@ PasswordAuthentication no
 PrintMotd no
 MaxStartups 100
 Subsystem sftp internal-sftp
+{environment}
 """
+# Of one node, for the names in it.
+_AWKWARD_CACHE = "node2's own cache"
 # Its own /run, so that its engine's socket is where it usually is; its own /root. The machine's sshd, if there is one,
 # is not concerned.
 _START = """
@@ -55,6 +58,21 @@ wait
 _ENGINE = """
 exec dockerd --host=unix:///run/docker.sock --host="unix://$1/s" --data-root="$1/data" --exec-root=/run/docker \
   --pidfile=/run/docker.pid --iptables=false --insecure-registry=10.0.0.0/8 > "$1/engine.log" 2>&1
+"""
+# Another Debian's engine: that is its root, and what it makes lies in the node's folder, which it sees as /mnt.
+_OTHER_ENGINE = """
+set -eu
+mkdir -p "$1/other" "$2/mnt"
+mount --bind "$2" "$2"
+mount -t proc proc "$2/proc"
+for each in dev sys run; do mount --rbind /$each "$2/$each"; done
+mount --bind "$1/other" "$2/mnt"
+mount -t tmpfs tmpfs "$2/tmp"
+echo "{\\"features\\": {\\"containerd-snapshotter\\": $3}}" > "$2/mnt/daemon.json"
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+exec chroot "$2" dockerd --config-file=/mnt/daemon.json --host=unix:///run/docker.sock --host=unix:///mnt/s \\
+  --data-root=/mnt/data --exec-root=/run/other --pidfile=/run/docker.pid --bridge=none --iptables=false \\
+  > "$1/engine.log" 2>&1
 """
 _CLIENT = """
 IdentityFile {folder}/key
@@ -88,13 +106,18 @@ class Machine:
         return self.folder / "home"
 
     @property
+    def cache(self) -> Path:
+        """$XDG_CACHE_HOME of its logins, as this machine sees it."""
+        return self.home / (_AWKWARD_CACHE if self.name == "node2" else ".cache")
+
+    @property
     def incoming(self) -> Path:
-        return self.home / ".cache" / "reprokit" / "incoming"
+        return self.cache / "reprokit" / "incoming"
 
     def engine(self) -> Engine:
         """Its engine, which is waited for."""
         wait_for(self._answers, 60)
-        return Engine(docker.APIClient(f"unix://{self.folder}/s", timeout=60))
+        return Engine(docker.APIClient(self._socket, timeout=60))
 
     def inside(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in its network and with its mounts."""
@@ -102,8 +125,23 @@ class Machine:
 
     def start_engine(self) -> None:
         """Start its engine, for the first time or after it was killed."""
+        self._socket = f"unix://{self.folder}/s"
         command = [*self._enter, "sh", "-c", _ENGINE, "start", str(self.folder)]
         self._engine = subprocess.Popen(command, start_new_session=True)
+
+    def start_other_engine(self, root: Path, containerd: bool) -> None:
+        """Start the engine of another root folder instead, with one of its two image stores. The first is stopped."""
+        self.stop_engine()
+        self._socket = f"unix://{self.folder}/other/s"
+        script = [_OTHER_ENGINE, "start", str(self.folder), str(root), "true" if containerd else "false"]
+        command = [*self._enter, "unshare", "--mount", "sh", "-c", *script]
+        self._engine = subprocess.Popen(command, start_new_session=True)
+
+    def stop_engine(self) -> None:
+        """Stop its engine."""
+        for pid in self.pids("dockerd\0"):
+            os.kill(pid, signal.SIGTERM)
+        self._engine.wait(60)
 
     @property
     def _enter(self) -> list[str]:
@@ -146,7 +184,7 @@ class Machine:
 
     def _answers(self) -> bool:
         try:
-            return bool(docker.APIClient(f"unix://{self.folder}/s", timeout=5).ping())
+            return bool(docker.APIClient(self._socket, timeout=5).ping())
         except Exception:
             return False
 
@@ -223,7 +261,8 @@ def _start(folder: Path, name: str) -> Machine:
     own.mkdir()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(own / "hostkey")], check=True)
     (own / "authorized").write_bytes((folder / "key.pub").read_bytes())
-    (own / "sshd_config").write_text(_SSHD.format(folder=own))
+    environment = f'SetEnv XDG_CACHE_HOME="/root/{_AWKWARD_CACHE}"' if name == "node2" else ""
+    (own / "sshd_config").write_text(_SSHD.format(folder=own, environment=environment))
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["sh", "-c", _START, "start", str(own)]
     with (own / "log").open("wb") as log:

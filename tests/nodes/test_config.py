@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit import completion
 from reprokit.errors import UsageError
 from reprokit.nodes import config
 from reprokit.nodes.address import Node, parse_node
@@ -73,3 +74,12 @@ def test_names_of_the_ssh_configuration(tmp_path, monkeypatch):
     )
     (ssh / "more" / "one").write_text("Host lab4\n")
     assert config.ssh_names() == ["lab4", "lab1", "lab 2", "lab3"]
+
+
+def test_completion_offers_nodes(written, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    written("nodes: {lab1: , other: me@lab2}\n")
+    assert completion.nodes("la") == ["lab1"]
+    assert completion.images_and_nodes("o") == ["other"]
+    written("nodes: {'-x': }\n")
+    assert completion.nodes("") == []

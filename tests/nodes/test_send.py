@@ -12,6 +12,7 @@ import pytest
 from tests.bundle.images import Images, noise
 
 from .cluster import Cluster, wait_for
+from .kills import clean
 from .sender import MB, Sender, arrived, incompressible, same
 
 pytestmark = pytest.mark.engine
@@ -37,11 +38,7 @@ def user(nodes: Cluster, tmp_path) -> Sender:
 def _empty_nodes(nodes: Cluster) -> Iterator[None]:
     """The tests share the machines, not what is on them."""
     yield
-    for machine in [*nodes.nodes, nodes["hidden"]]:
-        engine = machine.engine()
-        for image in engine.api.images():
-            engine.remove_image(image["Id"], force=True)
-        machine.inside("rm", "-rf", "/root/.cache")
+    clean(nodes)
 
 
 def test_a_dead_node_is_skipped_and_a_hidden_one_reached(nodes, user, images, small, tmp_path):
@@ -194,12 +191,13 @@ def test_two_at_once_do_not_meet(nodes, user, images, large, tmp_path):
 
 def test_a_node_that_is_full_is_not_filled(nodes, user, large):
     node = nodes["node3"]
-    node.inside("mkdir", "-p", "/root/.cache")
-    node.inside("mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", "/root/.cache")
+    node.cache.mkdir()
+    there = f"/root/{node.cache.name}"
+    node.inside("mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", there)
     try:
         done = user.send(large, node.login)
     finally:
-        node.inside("umount", "/root/.cache")
+        node.inside("umount", there)
     assert done.returncode == 4
     assert "60 MB are to be written there, and 21 MB are free" in done.stderr
     assert "hint: free space there" in done.stderr

@@ -1,0 +1,63 @@
+"""Kill -9 of a part of a transfer at a random moment."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+
+from tests.bundle.images import Images
+
+from .cluster import Cluster, Machine, wait_for
+from .sender import MB, Sender, arrived, same
+
+SIZE = 21 * MB  # of `image`, compressed
+VICTIMS = ("sender", "session", "shell", "engine")
+# Bytes that were on their way, or that ssh says beside: what a kill may cost on the wire.
+LOST = 6 * MB
+
+
+def image(images: Images) -> str:
+    """20 MB that cannot be compressed in two layers, and a little upon them."""
+    lower = images.base("kills", {"a": random.Random(1).randbytes(12 * MB)})
+    return images.on(lower, "upon-kills", [{"b": random.Random(2).randbytes(8 * MB)}, {"c": b"c"}])
+
+
+def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed: int) -> str:
+    """One kill and the same command again; returns what was killed, when, and what had arrived by then."""
+    chance = random.Random(seed)
+    victim, after = VICTIMS[seed % len(VICTIMS)], chance.uniform(0.1, 3.5)
+    before = node.sent_to()
+    process = user.start(name, node.login)
+    wait_for(lambda: process.poll() is not None or node.pids("root@notty"), 60)
+    time.sleep(after)
+    had = arrived(node)
+    if victim == "sender":
+        process.kill()
+    elif victim == "session":
+        node.kill("root@notty")
+    elif victim == "shell":
+        node.kill("printf %b")
+    else:
+        node.kill("dockerd")
+        node.start_engine()
+    _, err = process.communicate(timeout=120)
+    assert victim == "sender" or "fault of reprokit" not in err, err
+    expected = (images.engine.image(name) or {})["Id"]
+    for found in node.engine().api.images():
+        assert found["Id"] == expected, f"{victim} after {after:.2f} s: half an image"
+    again = user.send(name, node.login)
+    assert again.returncode == 0, f"{victim} after {after:.2f} s: {again.stderr}"
+    assert same(images, name, node)
+    wire = node.sent_to() - before
+    assert wire < SIZE + LOST, f"{victim} after {after:.2f} s: {wire} bytes on the wire, {had} were there"
+    return f"{victim} after {after:.2f} s: {had / MB:.1f} MB were there, {wire / MB:.1f} MB on the wire in all"
+
+
+def clean(nodes: Cluster) -> None:
+    """Take everything off the nodes."""
+    for machine in [*nodes.nodes, nodes["hidden"]]:
+        engine = machine.engine()
+        for found in engine.api.images():
+            engine.remove_image(found["Id"], force=True)
+        shutil.rmtree(machine.cache, ignore_errors=True)

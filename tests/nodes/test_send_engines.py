@@ -1,0 +1,51 @@
+"""Images sent to newer engines, in both of their stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bundle.engines import debian_13
+from tests.bundle.images import Images, noise
+
+from .kills import clean
+from .sender import MB, Sender, arrived, incompressible
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="session")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return debian_13(tmp_path_factory.mktemp("debian13") / "root")
+
+
+@pytest.mark.parametrize("containerd", [False, True], ids=["graph driver", "containerd"])
+def test_newer_engines_take_what_they_lack(nodes, images: Images, debian, tmp_path, containerd):
+    node, user = nodes["node4"], Sender(nodes, tmp_path / "home")
+    base = images.base(f"newer{containerd:d}", {"a": noise(4 * MB, 1)}, ["ENV A=b"])
+    first = images.on(base, f"first{containerd:d}", [{"b": noise(MB, 7000)}])
+    second = images.on(base, f"second{containerd:d}", [{"b": incompressible(2, 9)}], "LABEL x=y")
+    clean(nodes)
+    node.start_other_engine(debian, containerd)
+    try:
+        done = user.send(first, node.login)
+        assert done.returncode == 0, done.stderr
+        before = node.sent_to()
+        done = user.send(first, second, node.login)
+        assert done.returncode == 0, done.stderr
+        assert 2 * MB < node.sent_to() - before < 2.3 * MB
+        assert user.send(second, first, node.login).stdout == f"{node.login}: has them already\n"
+        assert not arrived(node)
+        engine = node.engine()
+        for name in (first, second):
+            here, there = images.engine.image(name), engine.image(name)
+            assert here["RootFS"]["Layers"] == there["RootFS"]["Layers"]
+            assert here["Config"]["Env"] == there["Config"]["Env"]
+            assert containerd or here["Id"] == there["Id"]
+            # All of it is there: layers that a store has only heard of could not be saved.
+            assert sum(map(len, engine.save(name))) > 2 * MB
+    finally:
+        clean(nodes)
+        node.stop_engine()
+        node.start_engine()
