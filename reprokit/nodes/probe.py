@@ -12,7 +12,7 @@ from reprokit.container.user import Caller
 
 # One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, where no signal may
 # reach it: it is not waited for. Old ones know no compute_cap, and print why in place of an answer.
-_SMI_TENTHS = 40
+_SMI_TENTHS = 60
 SCRIPT = rf"""
 say() {{ while IFS= read -r line; do printf 'reprokit:%s %s\n' "$1" "$line"; done; }}
 id -u | say uid

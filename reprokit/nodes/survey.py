@@ -64,7 +64,7 @@ def ask(connection: Connection, limit_s: float) -> Answer:
     if done.returncode:
         return Answer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
     try:
-        return Answer(node, seen, inventory.parse(done.stdout), "nvidia-smi hangs" if seen.hung else "")
+        return Answer(node, seen, inventory.parse(done.stdout), "nvidia-smi does not answer" if seen.hung else "")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         return Answer(node, seen, error=f"the engine's answer makes no sense: {error}")
 

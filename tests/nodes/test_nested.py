@@ -97,9 +97,9 @@ def test_on_a_node(nodes: Cluster, name: str):
     try:
         with login(engine, binds, serve) as container, image(engine, name):
             wait_for(lambda: b"listening" in b"".join(engine.logs(container)), 30)
-            (row,) = json.loads(call("nodes", address, "--json").stdout)
+            (row,) = json.loads(call("nodes", address, "--timeout", "30", "--json").stdout)
             assert row["nested"] is True and row["engine"]
-            assert "the login is in a container" in call("nodes", address).stdout
+            assert "the login is in a container" in call("nodes", address, "--timeout", "30").stdout
             # The workspace is below /root, which is a folder of the machine: its own name for it is used.
             done = call("run", name, "--on", address, "--network", "none", "--", "touch", "/workspace/made")
             assert done.returncode == 0, done.stderr

@@ -44,7 +44,7 @@ OLD_DRIVER = """\
 echo 'Field "compute_cap" is not a valid field to query.'
 exit 2
 """
-HUNG = "#!/bin/sh\nsleep 60\n"
+HUNG = "#!/bin/sh\nsleep 600\n"
 Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -119,8 +119,8 @@ def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkey
     )
     monkeypatch.setenv("REPROKIT_CONFIG", str(config))
     began = time.monotonic()
-    done = call("nodes", "--timeout", "3", "--json")
-    assert time.monotonic() - began < 20
+    done = call("nodes", "--timeout", "30", "--json")
+    assert time.monotonic() - began < 60
     assert done.returncode == 0, done.stderr
     lab1, lab2, far, way = json.loads(done.stdout)
     engine = one.engine()
@@ -135,7 +135,7 @@ def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkey
     assert (far["gpus"], far["driver"]) == ([], "440.33.01")
     assert way["reachable"] and way["engine"] is None and "no engine" in way["error"]
 
-    lines = call("nodes", "--timeout", "3").stdout.splitlines()
+    lines = call("nodes", "--timeout", "30").stdout.splitlines()
     first, *_ = [line for line in lines if line.startswith("lab1")]
     assert "2 x NVIDIA GeForce RTX 3090" in first and "535.54.03" in first
     assert any(f"{name}:cpu (other inputs)" in line for line in lines)
@@ -145,9 +145,9 @@ def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkey
 def test_a_card_that_hangs_costs_no_more_than_the_limit(nodes: Cluster, smi):
     smi(nodes["node2"], HUNG)
     began = time.monotonic()
-    (row,) = json.loads(call("nodes", nodes["node2"].login, "--json").stdout)
-    assert row["engine"] and row["gpus"] == [] and time.monotonic() - began < 20
-    assert row["error"] == "nvidia-smi hangs"
+    (row,) = json.loads(call("nodes", nodes["node2"].login, "--timeout", "30", "--json").stdout)
+    assert row["engine"] and row["gpus"] == [] and time.monotonic() - began < 60
+    assert row["error"] == "nvidia-smi does not answer"
 
 
 def test_none_answers(nodes: Cluster):
@@ -167,7 +167,7 @@ def test_ctrl_c_does_not_wait_for_nodes_that_are_down(nodes: Cluster):
         finally:
             asking.kill()
     assert asking.returncode == 130 and b"interrupted" in errors
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_none_configured():
