@@ -122,7 +122,7 @@ def becoming(target: Path, say: Say, wanted: Collection[str] = frozenset()) -> I
         target.parent.mkdir(parents=True, exist_ok=True)
         file = claimed(partial, say)
     except OSError as error:
-        raise unwritable(error, target) from None
+        raise UsageError(f"the file cannot be written: {error.strerror}", str(target)) from None
     with file:
         kept = False
         try:

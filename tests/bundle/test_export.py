@@ -109,6 +109,12 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(base: str, tmp_path: Path) -
     assert not list(tmp_path.glob("*x.rkit*"))
 
 
+def test_where_nothing_can_be_written_it_is_said_at_once(base: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for out, why in ((tmp_path, "this is a folder"), (tmp_path / "file" / "x.rkit", "the file cannot be written")):
+        assert why in export(base, "-o", str(out), code=2).stderr
+
+
 def test_interrupted_it_keeps_what_is_finished_and_goes_on(two: tuple[str, str], tmp_path: Path) -> None:
     out, partial = tmp_path / "x.rkit", tmp_path / ".x.rkit.partial"
     whole = tmp_path / "whole.rkit"

@@ -12,6 +12,7 @@ import posixpath
 import shlex
 import subprocess
 import tarfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import Image, Metadata
 from reprokit.bundle.sift import Sifted, sift
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
-from reprokit.engine import Engine
+from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
 from reprokit.supply.transfer.claim import partial_of
 from reprokit.supply.transfer.exporting import need_space
@@ -30,6 +31,8 @@ _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
 _LEFT_OUT = (*_OURS, "/dev/*", "/.dockerenv")
 _SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet")
 _END = 2 * tarfile.BLOCKSIZE
+_LABEL = f"{LABEL}.export"
+_DAY_S = 86400
 
 
 def write(
@@ -71,8 +74,12 @@ def write(
 @contextlib.contextmanager
 def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
     """The image's files as a tar, through a container that is never started."""
+    for left in engine.containers([_LABEL]):
+        if time.time() - left["Created"] > _DAY_S:  # of a process that was killed
+            engine.remove(left["Id"], force=True)
     name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
-    engine.create_container(name, {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True})
+    body = {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True, "Labels": {_LABEL: "squashfs"}}
+    engine.create_container(name, body)
     try:
         yield engine.export(name)
     finally:
