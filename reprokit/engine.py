@@ -157,8 +157,7 @@ class Engine:
 
     def save(self, reference: str) -> Generator[bytes, None, None]:
         """An image with its layers and this name as a tar, in blocks."""
-        with _translated(where=reference):
-            yield from self.api.get_image(reference)
+        return self.save_all([reference])
 
     def save_all(self, references: list[str]) -> Generator[bytes, None, None]:
         """Several images as one tar in which a layer that they share stands once; each under its name."""
@@ -328,9 +327,6 @@ class Engine:
             self.api.put_archive(container, folder, tar)
 
 
-_SOCKET = "unix:///var/run/docker.sock"
-
-
 def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:
     """docker-py announces chunks and then sends a file as it is; an iterator is sent in chunks."""
     return iter(lambda: stream.read(1 << 20), b"") if hasattr(stream, "read") else stream
@@ -378,7 +374,8 @@ def _no_space(words: str, where: str) -> EngineError:
 
 
 def _address() -> str:
-    return os.environ.get("DOCKER_HOST") or docker.ContextAPI.kwargs_from_context().get("base_url") or _SOCKET
+    context = docker.ContextAPI.kwargs_from_context().get("base_url")
+    return os.environ.get("DOCKER_HOST") or context or "unix:///var/run/docker.sock"
 
 
 def _root_cause(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from reprokit.errors import EngineError, ReprokitError
 BEGUN = f"{LABEL}.loading"
 # What the engine has is not sent again after a break, and Docker keeps a copy of no more than two steps (or two layers,
 # where they are larger) beside the layers that it extracts.
-STEP = 256 << 20
+STEP = 128 << 20
 
 
 class Giving:
@@ -41,8 +41,17 @@ class Giving:
 
     def all(self) -> None:
         """Give all layers that the engine lacks; under no name."""
-        if self._whole():
-            return
+        if not self._whole():
+            self._attempts()
+        if not self._whole():
+            raise EngineError("the engine has other layers than the bundle's image", self._image.name)
+        self._there.chains |= target.chains({self._layers: self.id})
+        # They stay where it was interrupted, to go on from.
+        for listed in self._begun():
+            with contextlib.suppress(ReprokitError):
+                self._engine.remove_image(listed["Id"])
+
+    def _attempts(self) -> None:
         try:
             self._all_steps()
         except EngineError:
@@ -52,13 +61,6 @@ class Giving:
             if held(self._layers, self._known()) >= believed:
                 raise
             self._all_steps()
-        if not self._whole():
-            raise EngineError("the engine has other layers than the bundle's image", self._image.name)
-        self._there.chains |= target.chains({self._layers: self.id})
-        # They stay where it was interrupted, to go on from.
-        for listed in self._begun():
-            with contextlib.suppress(ReprokitError):
-                self._engine.remove_image(listed["Id"])
 
     def _all_steps(self) -> None:
         begin = held(self._layers, self._known())

@@ -18,7 +18,7 @@ from tests.image.other_engine import OtherEngine, wait_for
 
 NAME = "reprokit/killed:1"
 LAYERS = 5
-# Steps of a layer each; real ones are of 256 MiB.
+# Steps of a layer each; real ones are of 128 MiB.
 _MAIN = "from reprokit.bundle import giving; giving.STEP = 1 << 20; from reprokit.cli import main; main()"
 
 

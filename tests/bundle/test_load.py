@@ -6,6 +6,7 @@ import io
 import os
 import subprocess
 import tarfile
+from contextlib import ExitStack
 
 import pytest
 import zstandard
@@ -14,6 +15,7 @@ from reprokit.bundle.model import digest_of
 from reprokit.recipe.start import starting_recipe
 from tests.bundle.images import noise, tar_of
 from tests.bundle.made import Made
+from tests.image.other_engine import OtherEngine
 
 pytestmark = pytest.mark.engine
 
@@ -156,3 +158,21 @@ def test_what_is_exported_here_is_loaded_again(reprokit, engine, images, two, tm
     assert reprokit("load", out).count("loaded") == 2
     after = [engine.image(name) for name in two]
     assert [image["Id"] for image in before] == [image["Id"] for image in after]
+
+
+def test_no_room(reprokit, tmp_path, name, monkeypatch):
+    """An engine whose disk is too small is not begun with."""
+    folder, data = tmp_path / "e", tmp_path / "data"
+    folder.mkdir()
+    data.mkdir()
+    with ExitStack() as stack:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(data)], check=True)
+        stack.callback(subprocess.run, ["umount", "-l", str(data)], check=True)
+        engine = OtherEngine(folder, data)
+        stack.callback(engine.process.wait)
+        stack.callback(engine.process.kill)
+        monkeypatch.setenv("DOCKER_HOST", engine.address)
+        path = Made.of({name: [tar_of({"zeros": bytes(40 << 20)})]}).write(tmp_path / "x.rkit")
+        said = reprokit("load", path, code=3)
+        assert "are free" in said and str(data) in said and "hint: " in said
+        assert not engine.connect().images([])

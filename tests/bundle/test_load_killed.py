@@ -20,7 +20,7 @@ def killing(tmp_path_factory):
 
 
 def test_a_killed_loader_leaves_no_half_image_and_is_repeated(killing):
-    for _ in range(4):
+    for _ in range(2):
         killing.kill_loader()
     assert killing.seen["loader killed"]
 
