@@ -72,8 +72,9 @@ class Delivery:
         while True:
             before = self.progress.sent
             try:
-                with Connection(self.node) as self._connection:
-                    return self._once(self._connection)
+                self._connection = Connection(self.node)
+                with self._connection as connection:
+                    return self._once(connection)
             except Lost as error:
                 if self.progress.sent > before:
                     pauses = list(_PAUSES_S)
@@ -81,7 +82,8 @@ class Delivery:
                 if not self._asked or not pauses or self._stop.is_set():
                     raise
                 self._say(f"again, for {error.message}")
-                self._stop.wait(pauses.pop(0))
+                if self._stop.wait(pauses.pop(0)):
+                    raise
 
     def _once(self, connection: Connection) -> bool:
         self._say("asking")

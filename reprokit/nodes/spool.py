@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -19,6 +20,7 @@ from typing import IO
 import zstandard
 
 from reprokit.bundle.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer
+from reprokit.errors import SourceError
 
 GZIP_LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 _WEEK_S = 7 * 86400
@@ -40,7 +42,7 @@ class Spooled:
 
 
 class Spool:
-    """A folder of blobs and of images' configs; a `Sink` for `collect`.
+    """A folder of blobs and of images' configs; a `Sink` for `collect`. A full disk raises SourceError.
 
     Use as a context manager: what others use at the same time stays, and what nobody fetched in a week goes.
     """
@@ -153,15 +155,17 @@ class _Blob:
         self._file: IO[bytes] = tempfile.NamedTemporaryFile(dir=spool.folder, prefix=".", delete=False)  # noqa: SIM115
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        with self._told():
+            self._file.write(data)
         if self._kind != "zst":  # whoever calls `keep` has hashed it
             self._digest.update(data)
             self._size += len(data)
 
     def keep(self, diff_id: str, blob: Descriptor) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        with self._told():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
         path = self._spool.folder / f"{_hex(diff_id)}.{_hex(blob.digest)}.{self._kind}"
         Path(self._file.name).replace(path)
         self._spool.notify()
@@ -174,8 +178,17 @@ class _Blob:
         return found
 
     def drop(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what is not written yet may not fit
+            self._file.close()
         Path(self._file.name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            hint = "free space there, or choose another place with $REPROKIT_HOME"
+            raise SourceError(f"layers cannot be packed: {error.strerror}", str(self._spool.folder), hint) from None
 
 
 _TYPES = {"zst": ZSTD_LAYER_TYPE, "gz": GZIP_LAYER_TYPE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -25,8 +26,8 @@ def small(images: Images) -> str:
 
 @pytest.fixture(scope="session")
 def large(images: Images) -> str:
-    """60 MB that cannot be compressed, and 1 MB upon it."""
-    return images.on(images.base("large", {"a": incompressible(60, 1)}), "upon-large", [{"b": noise(MB, 20000)}])
+    """40 MB that cannot be compressed, and 1 MB upon it."""
+    return images.on(images.base("large", {"a": incompressible(40, 1)}), "upon-large", [{"b": noise(MB, 20000)}])
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_two_images_share_their_layers(nodes, user, images, large):
     other = images.on(large, "other", [{"c": noise(MB, 70000)}], "ENV X='it is'")
     before = nodes["node2"].sent_to()
     assert user.send(large, other, nodes["node2"].login).returncode == 0
-    assert nodes["node2"].sent_to() - before < 70 * MB
+    assert nodes["node2"].sent_to() - before < 52 * MB
     assert same(images, large, nodes["node2"])
     assert same(images, other, nodes["node2"])
 
@@ -100,7 +101,7 @@ def test_a_broken_session_is_gone_on_with(nodes, user, images, large):
     _, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
     assert "again" in err
-    assert node.sent_to() - before < 75 * MB
+    assert node.sent_to() - before < 52 * MB
     assert same(images, large, node)
 
 
@@ -117,7 +118,7 @@ def test_a_cut_wire_is_gone_on_with_once_it_is_mended(nodes, user, images, large
         cut.mend()
     _, err = process.communicate(timeout=100)
     assert process.returncode == 0, err
-    assert cut.sent_to() - before < 75 * MB
+    assert cut.sent_to() - before < 52 * MB
     assert same(images, large, cut)
     assert same(images, large, other)
 
@@ -134,7 +135,7 @@ def test_a_killed_sender_goes_on_where_it_was(nodes, user, images, large):
     process.kill()
     process.communicate()
     assert user.send(large, node.login).returncode == 0
-    assert node.sent_to() - before < 75 * MB
+    assert node.sent_to() - before < 52 * MB
     assert same(images, large, node)
 
 
@@ -146,7 +147,7 @@ def test_an_interrupted_sender_leaves_only_what_it_goes_on_from(nodes, user, lar
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15  # less than a login is waited for
     wait_for(lambda: not node.pids("root@notty"), 10)
     assert [file.suffix for file in node.incoming.glob("*/*") if file.suffix != ".pid"] == [".part"]
 
@@ -199,8 +200,24 @@ def test_a_node_that_is_full_is_not_filled(nodes, user, large):
     finally:
         node.inside("umount", there)
     assert done.returncode == 4
-    assert "60 MB are to be written there, and 21 MB are free" in done.stderr
+    assert "40 MB are to be written there, and 21 MB are free" in done.stderr
     assert "hint: free space there" in done.stderr
+
+
+def test_a_full_disk_here_is_told(nodes, user, large, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", home], check=True)
+    try:
+        done = user.send(large, nodes["node1"].login)
+        assert [path.name for path in (home / "send" / "spool").iterdir()] == [".lock"]
+    finally:
+        subprocess.run(["umount", home], check=True)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-2:] == [
+        f"error: layers cannot be packed: No space left on device ({home}/send/spool)",
+        "hint: free space there, or choose another place with $REPROKIT_HOME",
+    ]
 
 
 def test_a_killed_engine_needs_nothing_sent_again(nodes, user, images, large):

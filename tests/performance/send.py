@@ -84,6 +84,7 @@ class Comparison:
         start = time.monotonic()
         WAYS[way](image, nodes, self.environment)
         self.seconds.setdefault((what, way), []).append(time.monotonic() - start)
+        print(f"{what}, {way}: {self.seconds[what, way][-1]:.1f} s", file=sys.stderr)
         sent = [node.sent_to() - was for node, was in zip(nodes, before, strict=True)]
         self.wire.setdefault((what, way), []).append(statistics.mean(sent))
         for node in nodes:
