@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from reprokit import completion
 from reprokit.bundle.layers import instructions
 from tests.bundle.images import tar_of
 from tests.bundle.made import Made
@@ -80,3 +81,14 @@ def test_instructions_are_those_of_the_dockerfile():
     config = json.dumps({"history": history}).encode()
     assert instructions(config, 2) == ["set -eu; make", "COPY x / # buildkit [2J"]
     assert instructions(config, 3) == ["", "", ""]
+
+
+def test_the_shell_offers_bundles_and_folders(tmp_path, monkeypatch):
+    (tmp_path / "deep").mkdir()
+    for name in ("a.rkit", "b.rkit", "c.txt", ".d.rkit", "deep/e.rkit"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert completion.bundles("") == ["a.rkit", "b.rkit", "deep/"]
+    assert completion.bundles("deep/") == ["deep/e.rkit"]
+    assert completion.bundles(f"{tmp_path}/b") == [f"{tmp_path}/b.rkit"]
+    assert completion.bundles("nowhere/") == []
