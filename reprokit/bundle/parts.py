@@ -25,12 +25,18 @@ _LEVEL = 3
 _LEFT_OUT = {"__pycache__", ".pytest_cache"}
 
 
-def add_workspace(tar: PartialTar, recipe: str) -> Part:
-    """The host folder that the recipe's containers see, owners left out. Raises UsageError where there is none."""
+def workspace_of(recipe: str) -> tuple[str, Path]:
+    """Name and folder of what the recipe's containers see. Raises UsageError where it is not there."""
     name = target(recipe).workspace
     folder = paths.workspace(name)
     if not folder.is_dir():
         raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
+    return name, folder
+
+
+def add_workspace(tar: PartialTar, recipe: str) -> Part:
+    """The workspace of a recipe, owners left out. Raises UsageError where there is none."""
+    name, folder = workspace_of(recipe)
     with _Entry(tar) as entry:
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(entry.file, closefd=False)
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:

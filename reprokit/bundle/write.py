@@ -21,7 +21,7 @@ from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.figures import size as in_words
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.claim import claimed, partial_of
-from reprokit.supply.transfer.exporting import need_space
+from reprokit.supply.transfer.exporting import need_space, require_inputs
 
 Say = Callable[[str], None]
 # Real images become a quarter to a half of their size; what surely does not fit is refused before the engine works.
@@ -60,6 +60,11 @@ def write(
     What an interrupted attempt at the same file has finished is used again. Raises UsageError, EngineError, and
     SourceError where there is no space.
     """
+    # What is missing is told before the engine has worked for minutes.
+    for recipe in extras.workspaces:
+        parts.workspace_of(recipe)
+    if extras.store:
+        require_inputs(extras.store, Store())
     with becoming(target, say, {layer for each in wanted for layer in each.layers} - without) as tar:
         need_space(target.parent, sum({each.id: each.size for each in wanted}.values()) // LEAST_RATIO)
         images = gather(engine, wanted, tar, without, changed, watch)

@@ -107,6 +107,11 @@ def write(
     return manifest
 
 
+def require_inputs(names: Sequence[str], store: Store) -> None:
+    """Raises UsageError where a lock is missing, SourceError where an input is not in the store."""
+    _all_here([locked(name) for name in names], store)
+
+
 def need_space(folder: Path, needed: int) -> None:
     """Raises SourceError where fewer than `needed` bytes are free in a folder."""
     free = shutil.disk_usage(folder).free
