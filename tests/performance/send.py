@@ -158,7 +158,7 @@ def listening(port: int) -> bool:
 def rebuild(engine: Engine, image: str, seed: int) -> None:
     """The image with a layer more, that cannot be compressed."""
     files = {"Dockerfile": f"FROM {image}\nCOPY last /last\n".encode(), "last": random.Random(seed).randbytes(LAST)}
-    for event in engine.build(io.BytesIO(tar_of(files)), tag=REBUILT):
+    for event in engine.build(io.BytesIO(tar_of(files)), tag=REBUILT, rm=True):
         assert "error" not in event, event
 
 
