@@ -263,7 +263,9 @@ def _start(folder: Path, name: str) -> Machine:
     (own / "authorized").write_bytes((folder / "key.pub").read_bytes())
     environment = f'SetEnv XDG_CACHE_HOME="/root/{_AWKWARD_CACHE}"' if name == "node2" else ""
     (own / "sshd_config").write_text(_SSHD.format(folder=own, environment=environment))
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    # Whoever kills the tests kills the machine.
+    command = ["setpriv", "--pdeathsig", "KILL"]
+    command += ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     command += ["sh", "-c", _START, "start", str(own)]
     with (own / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
