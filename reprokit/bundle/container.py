@@ -88,12 +88,16 @@ def _committed(engine: Engine, name: str, tag: str, say: Say) -> Iterator[str]:
     _remove(engine, reference)
     say(f"taking a snapshot of {name}")
     try:
-        with ThreadPoolExecutor(1) as waiting:
-            # In a thread: Ctrl-C then waits for its end, else the engine would finish an image that nobody removes.
-            waiting.submit(engine.commit, name, _SNAPSHOTS, tag).result()
+        _to_its_end(lambda: engine.commit(name, _SNAPSHOTS, tag))
         yield reference
     finally:
-        _remove(engine, reference)
+        _to_its_end(lambda: _remove(engine, reference))
+
+
+def _to_its_end(work: Callable[[], object]) -> None:
+    """Ctrl-C is raised only after it: else the engine would finish an image that nobody removes."""
+    with ThreadPoolExecutor(1) as waiting:
+        waiting.submit(work).result()
 
 
 def _remove(engine: Engine, reference: str) -> None:
