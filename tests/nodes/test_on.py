@@ -107,8 +107,9 @@ def ana(nodes: Cluster) -> Iterator[str]:
     home = node.folder / "ana"
     home.mkdir()
     os.chown(home, 1234, 2345)
-    node.folder.chmod(0o755)
-    nodes.folder.chmod(0o755)
+    closed = {folder: folder.stat().st_mode for folder in (node.folder, nodes.folder)}
+    for folder in closed:
+        folder.chmod(0o755)
     files = {"passwd": f"ana:x:1234:2345::{home}:/bin/sh\n", "group": "papers:x:2345:\ndocker-test:x:3456:ana\n"}
     for file, line in files.items():
         (node.folder / file).write_text((Path("/etc") / file).read_text() + line)
@@ -118,6 +119,9 @@ def ana(nodes: Cluster) -> Iterator[str]:
     yield f"ana@{node.address}"
     for file in files:
         node.inside("umount", f"/etc/{file}")
+    # Else other users could log in to all nodes from now on.
+    for folder, mode in closed.items():
+        folder.chmod(mode)
 
 
 def test_who_runs_it_is_the_nodes_user(nodes: Cluster, name: str, call: Call, ana: str):
