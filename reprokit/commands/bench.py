@@ -21,6 +21,7 @@ from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Claim
+from reprokit.turns import turn
 
 if TYPE_CHECKING:
     from reprokit.bench.record import Record
@@ -70,7 +71,9 @@ def bench(
         raise UsageError("--records and --plot are about what has been measured", hint="add --report")
     chosen = _chosen(target, benchmarks or [], with_extension)
     outcome = _Outcome()
-    with _one_at_a_time(), _opened(target, gpus, chosen) as (engine, container, found):
+    waiting = "another benchmark is running: waiting for it"
+    # Benchmarks that run at once measure each other.
+    with turn(paths.state() / "bench.lock", waiting, say), _opened(target, gpus, chosen) as (engine, container, found):
         folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
         for title, benchmark in chosen.items():
             outcome.run(found, title, benchmark, folder, file)
@@ -138,24 +141,6 @@ class _Outcome:
             raise errors[0]
         if errors:
             raise WorkFailed("; ".join(f"{error.where}: {error.message}" for error in errors), hint=errors[0].hint)
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Benchmarks that run at once measure each other."""
-    from filelock import FileLock, Timeout
-
-    paths.state().mkdir(parents=True, exist_ok=True)
-    lock = FileLock(paths.state() / "bench.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say("another benchmark is running: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @contextmanager

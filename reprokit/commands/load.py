@@ -30,7 +30,6 @@ def load(
     from reprokit.bundle import brought, recipes
     from reprokit.bundle.load import checked, signer
     from reprokit.bundle.load import load as give
-    from reprokit.container.gpu_host import host_gpus
     from reprokit.engine import Engine
     from reprokit.supply.store import Store
 
@@ -42,7 +41,8 @@ def load(
                 say(f"{bundle.path.name} is signed by {signature}")
         texts = [recipes.carried(bundle.metadata, bundle.where) for bundle in bundles]
         folders = [stack.enter_context(brought.workspaces(bundle, say)) for bundle in bundles]
-        loaded = give(found, Engine.connect(), host_gpus(), force, say, lambda name: progress(f"loading {name}"))
+        engine = Engine.connect()
+        loaded = give(found, engine, engine.host.gpus(), force, say, lambda name: progress(f"loading {name}"))
         for bundle, text, put in zip(bundles, texts, folders, strict=True):
             say(*recipes.put(text), *put())
             brought.inputs(bundle, Store(), Engine.connect, say)

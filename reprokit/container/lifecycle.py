@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from reprokit import paths
@@ -15,6 +14,7 @@ from reprokit.container.spec import Port
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
+from reprokit.turns import turn
 
 
 def _quiet(line: str) -> None:
@@ -172,19 +172,6 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say)
     return tuple(ports)
 
 
-@contextlib.contextmanager
-def _locked(engine: Engine, name: str, say: Say) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    folder = paths.state() / "containers"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{log.key(engine, name)}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(f"another reprokit is changing {name}: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+def _locked(engine: Engine, name: str, say: Say) -> contextlib.AbstractContextManager[None]:
+    file = paths.state() / "containers" / f"{log.key(engine, name)}.lock"
+    return turn(file, f"another reprokit is changing {name}: waiting for it", say)

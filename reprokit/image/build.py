@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
@@ -32,6 +30,7 @@ from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels
+from reprokit.turns import turn
 
 
 @dataclass(frozen=True)
@@ -159,21 +158,7 @@ class _Build:
         return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, tuple(found))
 
 
-class _alone:
-    """One build of an image at a time; the second waits and says so."""
-
-    def __init__(self, target: Target, say: Callable[[str], None]) -> None:
-        folder = paths.home() / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.lock = FileLock(folder / f"build-{target.recipe.name}-{target.variant_name}.lock")
-        self.target, self.say = target, say
-
-    def __enter__(self) -> None:
-        try:
-            self.lock.acquire(timeout=0)
-        except Timeout:
-            self.say(f"another build of {self.target.label} is running; waiting for it")
-            self.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.lock.release()
+def _alone(target: Target, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """One build of an image at a time."""
+    file = paths.home() / "locks" / f"build-{target.recipe.name}-{target.variant_name}.lock"
+    return turn(file, f"another build of {target.label} is running; waiting for it", say)

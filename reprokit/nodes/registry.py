@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from reprokit.nodes.peek import peek
 from reprokit.nodes.published import Published
 from reprokit.nodes.transfer import Transfer
 from reprokit.recipe.find import Target
+from reprokit.turns import turn
 
 Say = Callable[[str], None]
 Watch = Callable[[int, int], None]
@@ -150,24 +151,11 @@ def _named(engine: Engine, image: str, wanted: Published) -> Iterator[None]:
                 engine.remove_image(wanted.named)
 
 
-@contextmanager
-def _one_at_a_time(engine: Engine, work: str, say: Say) -> Iterator[None]:
+def _one_at_a_time(engine: Engine, work: str, say: Say) -> AbstractContextManager[None]:
     """One process of this user and this engine: the folder may be shared by nodes, which pull beside each other."""
-    from filelock import FileLock, Timeout
-
-    folder = paths.home() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
     whose = str(engine.info().get("ID", ""))
-    lock = FileLock(folder / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        say(f"another reprokit is at it (`{work}`): waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock")
+    return turn(file, f"another reprokit is at it (`{work}`): waiting for it", say)
 
 
 @contextmanager

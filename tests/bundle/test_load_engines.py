@@ -16,18 +16,13 @@ from reprokit.bundle.model import digest_of
 from reprokit.bundle.partial import PartialTar
 from reprokit.bundle.target import Form, Target
 from reprokit.engine import Engine
-from tests.bundle.engines import NewDocker, Podman, debian_13
+from tests.bundle.engines import NewDocker, Podman
 from tests.bundle.images import noise, tar_of
 from tests.bundle.made import Made
 from tests.image.other_engine import OtherEngine
 
 A, B, C, D = (tar_of({f"bin/{name}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
 X, Y = "reprokit/load-test:x", "reprokit/load-test:y"
-
-
-@pytest.fixture(scope="session")
-def new_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return debian_13(tmp_path_factory.mktemp("trixie") / "root")
 
 
 @pytest.fixture(scope="session", params=["docker", "new docker", "containerd", "podman"])
@@ -38,7 +33,7 @@ def served(request, tmp_path_factory) -> Iterator[OtherEngine | NewDocker | Podm
     elif request.param == "podman":
         engine = Podman(folder)
     else:
-        engine = NewDocker(request.getfixturevalue("new_root"), folder, request.param == "containerd")
+        engine = NewDocker(request.getfixturevalue("debian"), folder, request.param == "containerd")
     engine.kind = request.param
     yield engine
     engine.stop()

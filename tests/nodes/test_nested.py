@@ -118,15 +118,15 @@ def test_here(engine: Engine, name: str, tmp_path: Path):
     folders = {code, Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)}
     binds = [f"{folder.resolve()}:{folder}:ro" for folder in folders if not folder.is_relative_to("/usr")]
     socket = engine.url.removeprefix("unix://")
-    binds += [f"{tmp_path}:/work", f"{socket}:/var/run/docker.sock"]
+    binds += [f"{tmp_path}:/login", f"{socket}:/var/run/docker.sock"]
     with login(engine, binds, ["/bin/sleep", "600"]) as container, image(engine, name):
 
         def inside(home: str, *words: str) -> Completed:
             env = {"PYTHONPATH": str(code), "REPROKIT_HOME": home, "REPROKIT_CONFIG": "/dev/null"}
-            argv = ["/usr/bin/env", "-C", "/work", sys.executable, "-m", "reprokit", *words]
+            argv = ["/usr/bin/env", "-C", "/login", sys.executable, "-m", "reprokit", *words]
             return execute(engine, container, argv, env=env, logged=False)
 
-        done = inside("/work/home", "run", name, "--network", "none", "--", "touch", "/workspace/made")
+        done = inside("/login/home", "run", name, "--network", "none", "--", "touch", "/workspace/made")
         assert done.exit_code == 0, done
         assert (tmp_path / "home" / "workspaces" / name / "made").exists()
         refused = inside("/elsewhere", "run", name, "--name", f"{name}-2", "--", "true")

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.bundle.engines import debian_13
 from tests.bundle.images import Images, noise
 
 from .kills import clean
 from .sender import MB, Sender, arrived, incompressible
 
 pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(scope="session")
-def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return debian_13(tmp_path_factory.mktemp("debian13") / "root")
 
 
 @pytest.mark.parametrize("containerd", [False, True], ids=["graph driver", "containerd"])
