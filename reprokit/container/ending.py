@@ -13,15 +13,17 @@ from reprokit.errors import EngineError
 _VARIABLE = "REPROKIT_COMMAND"
 
 # Arguments: signal, mark, tenths of a second to wait. Exit code 0: none of the command's processes is left.
-# The signal goes to process groups too: a child with a cleared environment is mostly still in its parent's
-# group.
+# The signal goes to their process groups: a child with a cleared environment is mostly still in its parent's. And to
+# each group once, as a terminal's Ctrl-C does: a second one would interrupt a program that is tidying up.
 _SCRIPT = """
 find_them() { grep -lsaF "$mark" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do echo "$pid"; done; }
+find_groups() {
+  for pid in $(find_them); do
+    stat=$(cat "/proc/$pid/stat" 2>/dev/null) && set -- ${stat##*)} && echo "$3"
+  done | sort -u
+}
 mark=$2
-for pid in $(find_them); do
-  kill -s "$1" -- "$pid" 2>/dev/null
-  kill -s "$1" -- "-$pid" 2>/dev/null
-done
+for group in $(find_groups); do kill -s "$1" -- "-$group" 2>/dev/null; done
 tries=$3
 while [ -n "$(find_them)" ]; do
   tries=$((tries - 1))

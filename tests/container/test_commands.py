@@ -131,6 +131,28 @@ def test_a_program_that_tidies_up_is_heard(made, command):
     assert caller.wait(30) == 130
 
 
+def test_an_interrupt_comes_once(made, command):
+    script = """
+import signal, time
+seen = []
+signal.signal(signal.SIGINT, lambda *_: seen.append(1))
+print("up", flush=True)
+while not seen:
+    time.sleep(0.01)
+time.sleep(0.5)
+print(len(seen))
+"""
+    caller = subprocess.Popen(
+        command("run", made.recipe.name, "--", "sh", "-c", 'trap : INT; python3 -c "$0"; exit 3', script),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
+    assert caller.stdout.readline() == b"up\n"
+    caller.send_signal(signal.SIGINT)
+    assert caller.stdout.read() == b"1\n"
+    assert caller.wait(30) == 130
+
+
 def test_a_reader_that_goes_ends_the_command(engine, made, command, processes):
     with subprocess.Popen(
         command("run", made.recipe.name, "--", "yes"),
