@@ -12,7 +12,6 @@ import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +25,7 @@ from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
+from reprokit.interrupts import held_back
 
 Say = Callable[[str], None]
 _SNAPSHOTS = "reprokit-export"
@@ -88,16 +88,12 @@ def _committed(engine: Engine, name: str, tag: str, say: Say) -> Iterator[str]:
     _remove(engine, reference)
     say(f"taking a snapshot of {name}")
     try:
-        _to_its_end(lambda: engine.commit(name, _SNAPSHOTS, tag))
+        with held_back():
+            engine.commit(name, _SNAPSHOTS, tag)
         yield reference
     finally:
-        _to_its_end(lambda: _remove(engine, reference))
-
-
-def _to_its_end(work: Callable[[], object]) -> None:
-    """Ctrl-C is raised only after it: else the engine would finish an image that nobody removes."""
-    with ThreadPoolExecutor(1) as waiting:
-        waiting.submit(work).result()
+        with held_back():
+            _remove(engine, reference)
 
 
 def _remove(engine: Engine, reference: str) -> None:
