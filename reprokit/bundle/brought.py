@@ -21,9 +21,8 @@ from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.verify import BLOCK, Raw, unpacked
 from reprokit.engine import Engine
+from reprokit.space import need_space
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.exporting import need_space
-from reprokit.supply.transfer.importing import take_in_from
 
 Say = Callable[[str], None]
 
@@ -64,6 +63,9 @@ def inputs(bundle: Bundle, store: Store, connect: Callable[[], Engine], say: Say
     """Publish the inputs that came along, checked as `store import` does. Raises UsageError."""
     for part in bundle.metadata.parts:
         if part.kind == "store":
+            # Few bundles bring inputs, and the import takes longer than all others of the command.
+            from reprokit.supply.transfer.importing import take_in_from
+
             raw = Raw(bundle, bundle.members[part.path], lambda block: None)
             with store.in_use(say):
                 found = take_in_from(raw, bundle.path, store, connect, None, say)  # type: ignore[arg-type]

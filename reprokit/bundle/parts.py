@@ -17,7 +17,6 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import target
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.exporting import write
 
 Say = Callable[[str], None]
 _LEVEL = 3
@@ -49,6 +48,9 @@ def add_store(
     tar: PartialTar, names: list[str], folder: Path, store: Store, connect: Callable[[], Engine], say: Say
 ) -> Part:
     """What `store export` writes of these recipes; `folder` is where the bundle is written."""
+    # Few bundles carry inputs, and the import takes longer than all others of the command.
+    from reprokit.supply.transfer.exporting import write
+
     with store.in_use(say), _Entry(tar) as entry:
         manifest = write(names, entry.file, folder, store, connect, say)
     return entry.finish("store", ", ".join(manifest.targets), "store/inputs.tar.zst")

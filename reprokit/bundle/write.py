@@ -19,9 +19,9 @@ from reprokit.bundle.subjects import describe
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.figures import size as in_words
+from reprokit.space import need_space
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.claim import claimed, partial_of
-from reprokit.supply.transfer.exporting import need_space, require_inputs
 
 Say = Callable[[str], None]
 # Real images become a quarter to a half of their size; what surely does not fit is refused before the engine works.
@@ -64,6 +64,8 @@ def write(
     for recipe in extras.workspaces:
         parts.workspace_of(recipe)
     if extras.store:
+        from reprokit.supply.transfer.exporting import require_inputs
+
         require_inputs(extras.store, Store())
     with becoming(target, say, {layer for each in wanted for layer in each.layers} - without) as tar:
         need_space(target.parent, sum({each.id: each.size for each in wanted}.values()) // LEAST_RATIO)

@@ -14,7 +14,7 @@ from reprokit.bundle.model import Metadata
 from reprokit.bundle.pack import copy
 from reprokit.bundle.write import Changed, Extras, Say, becoming, described, gather, require_all
 from reprokit.engine import Engine
-from reprokit.supply.transfer.exporting import need_space
+from reprokit.space import need_space
 
 
 def write(

@@ -15,8 +15,8 @@ from reprokit.bundle.pack import pack
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, gather, require_all, unwritable
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.space import need_space
 from reprokit.supply.transfer.claim import partial_of
-from reprokit.supply.transfer.exporting import need_space
 
 
 def write(

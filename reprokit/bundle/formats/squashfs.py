@@ -24,8 +24,8 @@ from reprokit.bundle.sift import Sifted, sift
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
+from reprokit.space import need_space
 from reprokit.supply.transfer.claim import partial_of
-from reprokit.supply.transfer.exporting import need_space
 
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
 _LEFT_OUT = (*_OURS, "/dev/*", "/.dockerenv")

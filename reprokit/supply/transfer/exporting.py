@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.base import carried_name
 from reprokit.image.locked_base import locked_base
-from reprokit.image.progress import size as in_words
+from reprokit.space import need_space
 from reprokit.supply import want
 from reprokit.supply.git import folder_of
 from reprokit.supply.lock.file import lock_path
@@ -110,13 +109,6 @@ def write(
 def require_inputs(names: Sequence[str], store: Store) -> None:
     """Raises UsageError where a lock is missing, SourceError where an input is not in the store."""
     _all_here([locked(name) for name in names], store)
-
-
-def need_space(folder: Path, needed: int) -> None:
-    """Raises SourceError where fewer than `needed` bytes are free in a folder."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise SourceError(f"{in_words(needed)} are to be written, and {in_words(free)} are free", str(folder))
 
 
 def _all_here(chosen: Iterable[Locked], store: Store) -> None:

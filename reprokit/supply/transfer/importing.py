@@ -12,12 +12,12 @@ from filelock import FileLock
 
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.space import need_space
 from reprokit.supply import want
 from reprokit.supply.git import Commit, folder_of
 from reprokit.supply.gitcommand import git
 from reprokit.supply.lock.model import Lock, VariantLock
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.exporting import need_space
 from reprokit.supply.transfer.image import load_images, refuse_foreign_names
 from reprokit.supply.transfer.manifest import Entry, File, Image, Manifest, Repository
 from reprokit.supply.transfer.recipes import Recipes

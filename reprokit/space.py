@@ -1,0 +1,16 @@
+"""Room on a disk, looked at before something is written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from reprokit.errors import SourceError
+from reprokit.figures import size as in_words
+
+
+def need_space(folder: Path, needed: int) -> None:
+    """Raises SourceError where fewer than `needed` bytes are free in a folder."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise SourceError(f"{in_words(needed)} are to be written, and {in_words(free)} are free", str(folder))
