@@ -30,6 +30,8 @@ from reprokit.bundle.verify import BLOCK, Raw, unpacked
 from reprokit.errors import UsageError
 
 Count = Callable[[int], None]
+# Less than a socket takes at once (208 KiB on Linux): the engine reads one piece while the next is unpacked.
+_PIECE = 1 << 17
 END = bytes(members.END)
 
 
@@ -104,7 +106,7 @@ def _file(path: str, content: bytes) -> Iterator[bytes]:
 
 def _plain(bundle: Bundle, diff_id: str, size: int, count: Count) -> Iterator[bytes]:
     raw = Raw(bundle, bundle.member(bundle.layers[diff_id].descriptor.digest), lambda block: count(len(block)))
-    content, buffer, left = unpacked(raw), bytearray(BLOCK), size
+    content, buffer, left = unpacked(raw), bytearray(_PIECE), size
     try:
         while got := content.readinto(buffer):
             left -= got

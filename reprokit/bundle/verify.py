@@ -7,6 +7,7 @@ names, and what an engine goes by.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -103,16 +104,22 @@ class _Work:
         """The uncompressed size."""
         raw = self._raw(self.bundle.member(layer.descriptor.digest), blob := hashlib.sha256())
         content, digest, size = unpacked(raw), hashlib.sha256(), 0
-        bound, buffer = self.bundle.bounds[layer.diff_id], bytearray(BLOCK)
+        bound, buffers = self.bundle.bounds[layer.diff_id], itertools.cycle((bytearray(BLOCK), bytearray(BLOCK)))
         what = f"the layer {layer.diff_id}"
-        try:
-            while count := content.readinto(buffer):
-                digest.update(memoryview(buffer)[:count])
-                size += count
-                if size > bound:
-                    refuse(f"{what} unpacks to more than the {bound} bytes that the metadata leaves it", self._where)
-        except zstandard.ZstdError:
-            refuse(f"{what} is damaged: it cannot be unpacked", self._where)
+        hashed: Future[None] | None = None
+        # One block is hashed while the next is unpacked: often a single layer is most of the image.
+        with ThreadPoolExecutor(1) as hashing:
+            try:
+                while count := content.readinto(buffer := next(buffers)):
+                    if hashed:
+                        hashed.result()
+                    hashed = hashing.submit(digest.update, memoryview(buffer)[:count])
+                    size += count
+                    if size > bound:
+                        room = f"the {bound} bytes that the metadata leaves it"
+                        refuse(f"{what} unpacks to more than {room}", self._where)
+            except zstandard.ZstdError:
+                refuse(f"{what} is damaged: it cannot be unpacked", self._where)
         self._expect(f"the blob of {what}", blob, layer.descriptor.digest)
         self._expect(what, digest, layer.diff_id)
         return size
