@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import typer
@@ -58,14 +60,24 @@ class _Interrupted(Exception):
     """Ctrl-C, kept from typer, which would end without a word."""
 
 
+@contextlib.contextmanager
+def _kept_from_typer() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise _Interrupted from None
+
+
 class _LazyGroup(TyperGroup):
     """Loads a verb's module only when the verb is called."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        with _kept_from_typer():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _kept_from_typer():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise _Interrupted from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)

@@ -18,9 +18,13 @@ _VARIABLE = "REPROKIT_COMMAND"
 _SCRIPT = """
 find_them() { grep -lsaF "$mark" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do echo "$pid"; done; }
 find_groups() {
+  groups=
   for pid in $(find_them); do
-    stat=$(cat "/proc/$pid/stat" 2>/dev/null) && set -- ${stat##*)} && echo "$3"
-  done | sort -u
+    { read -r stat < "/proc/$pid/stat"; } 2>/dev/null || continue
+    set -- ${stat##*)}
+    case " $groups " in *" $3 "*) ;; *) groups="$groups $3" ;; esac
+  done
+  echo "$groups"
 }
 mark=$2
 for group in $(find_groups); do kill -s "$1" -- "-$group" 2>/dev/null; done
