@@ -118,17 +118,19 @@ def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, comm
     assert _left(engine, name) == ""
 
 
-def test_a_program_that_tidies_up_is_heard(made, command):
-    script = "import time\ntry:\n  print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  print('x' * 9)"
-    caller = subprocess.Popen(
-        command("run", made.recipe.name, "--", "python3", "-c", script),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
+def _said_after_ctrl_c(words):
+    """What a command writes that has said `up` and is interrupted then."""
+    caller = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert caller.stdout.readline() == b"up\n"
     caller.send_signal(signal.SIGINT)
-    assert caller.stdout.read() == b"xxxxxxxxx\n"
+    said = caller.stdout.read()
     assert caller.wait(30) == 130
+    return said
+
+
+def test_a_program_that_tidies_up_is_heard(made, command):
+    script = "import time\ntry:\n  print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  print('x' * 9)"
+    assert _said_after_ctrl_c(command("run", made.recipe.name, "--", "python3", "-c", script)) == b"xxxxxxxxx\n"
 
 
 def test_an_interrupt_comes_once(made, command):
@@ -142,15 +144,8 @@ while not seen:
 time.sleep(0.5)
 print(len(seen))
 """
-    caller = subprocess.Popen(
-        command("run", made.recipe.name, "--", "sh", "-c", 'trap : INT; python3 -c "$0"; exit 3', script),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    assert caller.stdout.readline() == b"up\n"
-    caller.send_signal(signal.SIGINT)
-    assert caller.stdout.read() == b"1\n"
-    assert caller.wait(30) == 130
+    shell = ["sh", "-c", 'trap : INT; python3 -c "$0"; exit 3', script]
+    assert _said_after_ctrl_c(command("run", made.recipe.name, "--", *shell)) == b"1\n"
 
 
 def test_a_reader_that_goes_ends_the_command(engine, made, command, processes):
