@@ -13,6 +13,8 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.bench.hardware import Execute
+from reprokit.container.copied import Say
+from reprokit.container.workspace import keep_up
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 
@@ -24,8 +26,9 @@ _DONE = ".complete"
 _LEFT_OUT = {"__pycache__", "build"}
 
 
-def sources() -> dict[str, bytes]:
+def sources(say: Say) -> dict[str, bytes]:
     """The extension's files by path below its workspace; the user's own wins over the bundled one."""
+    keep_up(_WORKSPACE, say)
     folder = paths.workspace(_WORKSPACE)
     if not (folder / _PACKAGE).is_dir():
         bundled = paths.bundled_workspace(_WORKSPACE)

@@ -74,7 +74,7 @@ def bench(
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at once measure each other.
     with turn(paths.state() / "bench.lock", waiting, say), _opened(target, gpus, chosen) as (engine, container, found):
-        folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
+        folder = extension.send(engine, container, found.execute, extension.sources(say)) if with_extension else ""
         for title, benchmark in chosen.items():
             outcome.run(found, title, benchmark, folder, file)
     if not (outcome.records or outcome.failed):

@@ -98,7 +98,7 @@ class Here:
         workspace.require_source(mount)
 
     def workspace_mounts(self, target: Target, say: Say) -> tuple[Mount, ...]:
-        return workspace.workspace_mounts(target)
+        return workspace.workspace_mounts(target, say)
 
     def mountinfo(self) -> str:
         return reach.mountinfo()

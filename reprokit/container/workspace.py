@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 from reprokit import paths
+from reprokit.container import copied
+from reprokit.container.copied import Say
 from reprokit.container.spec import Mount
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 
 TARGET = "/workspace"
-# Of a workspace that is copied: what is made again from the rest, and fits no other machine.
-LEFT_OUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
 
 
-def workspace_mounts(target: Target) -> tuple[Mount, ...]:
+def workspace_mounts(target: Target, say: Say) -> tuple[Mount, ...]:
     """The workspace at /workspace and the recipe's folders of it; what is missing is made, as the caller.
 
-    A workspace that comes with reprokit is copied to the user's own place first. Raises UsageError.
+    One that comes with reprokit is copied to the user's own place first, and kept up with it. Raises UsageError.
     """
-    workspace = paths.workspace(target.workspace)
-    if not workspace.is_dir():
-        _make(workspace, paths.bundled_workspace(target.workspace))
-    root = workspace.resolve()
+    folder = paths.workspace(target.workspace)
+    if not folder.is_dir():
+        _make(folder, paths.bundled_workspace(target.workspace))
+    else:
+        keep_up(target.workspace, say)
+    root = folder.resolve()
     mounts = [Mount(str(root), TARGET)]
     for wanted in target.variant.mounts:
         source = (root / wanted.source).resolve()
@@ -40,6 +40,13 @@ def workspace_mounts(target: Target) -> tuple[Mount, ...]:
     return tuple(mounts)
 
 
+def keep_up(name: str, say: Say) -> None:
+    """Renew what an older reprokit copied to the user's place, as far as the user left it alone."""
+    original = paths.bundled_workspace(name)
+    if original is not None and original != paths.workspace(name):
+        copied.renew(paths.workspace(name), original, say)
+
+
 def require_source(mount: Mount) -> None:
     """Raises UsageError where the folder or file is missing; an engine would make it, owned by root."""
     if not Path(mount.source).exists():
@@ -53,12 +60,8 @@ def _make(folder: Path, original: Path | None) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         if original is None:
             folder.mkdir(parents=True, exist_ok=True)
-            return
-        # Copied beside and renamed: a copy that breaks off is not taken for a workspace.
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as beside:
-            copy = Path(beside) / folder.name
-            shutil.copytree(original, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
-            copy.rename(folder)
+        else:
+            copied.copy(original, folder)
     except OSError as error:
         raise UsageError(
             f"cannot make the workspace: {error.strerror}",

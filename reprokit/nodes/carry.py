@@ -8,9 +8,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, cast
 
+from reprokit.container.copied import LEFT_OUT
 from reprokit.container.host import Say
 from reprokit.container.spec import Mount
-from reprokit.container.workspace import LEFT_OUT, TARGET
+from reprokit.container.workspace import TARGET
 from reprokit.container.workspace import workspace_mounts as local_mounts
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.figures import size
@@ -78,7 +79,7 @@ def workspace_mounts(connection: Connection, cache: str, target: Target, say: Sa
 
 
 def _fill(connection: Connection, parent: str, target: Target, say: Say) -> None:
-    folder = Path(local_mounts(target)[0].source)
+    folder = Path(local_mounts(target, say)[0].source)
     count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
     say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))

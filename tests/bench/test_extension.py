@@ -89,7 +89,7 @@ def test_the_sources_are_the_package_without_what_was_built(tmp_path, monkeypatc
         (package / name).write_text(name)
     (package.parent / "README.md").touch()
     monkeypatch.chdir(tmp_path)
-    assert extension.sources() == {
+    assert extension.sources(print) == {
         "fused_attention/__init__.py": b"__init__.py",
         "fused_attention/csrc/op.cpp": b"csrc/op.cpp",
     }
@@ -98,4 +98,4 @@ def test_the_sources_are_the_package_without_what_was_built(tmp_path, monkeypatc
 def test_the_bundled_sources_serve_where_the_user_has_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    assert "fused_attention/bench/__main__.py" in extension.sources()
+    assert "fused_attention/bench/__main__.py" in extension.sources(print)

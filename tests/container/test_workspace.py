@@ -32,7 +32,7 @@ def paper(tmp_path, monkeypatch):
 
 def test_folders_are_made(paper, tmp_path):
     root = tmp_path / "home" / "workspaces" / "paper"
-    assert workspace_mounts(paper) == (
+    assert workspace_mounts(paper, print) == (
         Mount(str(root), "/workspace"),
         Mount(str(root / "a/b"), "/b"),
         Mount(str(root / "link/x"), "/x"),
@@ -43,7 +43,7 @@ def test_folders_are_made(paper, tmp_path):
 def test_a_workspace_where_the_user_stands_comes_first(paper, tmp_path):
     here = tmp_path / "workspaces" / "paper"
     here.mkdir(parents=True)
-    assert workspace_mounts(paper)[0].source == str(here)
+    assert workspace_mounts(paper, print)[0].source == str(here)
 
 
 def test_a_link_out_of_the_workspace_is_not_followed(paper, tmp_path):
@@ -51,7 +51,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(paper, tmp_path):
     root.mkdir(parents=True)
     (root / "link").symlink_to("/etc")
     with pytest.raises(UsageError, match="leads out"):
-        workspace_mounts(paper)
+        workspace_mounts(paper, print)
 
 
 def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
@@ -59,11 +59,11 @@ def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
     (bundled / "__pycache__").mkdir(parents=True)
     (bundled / "code.py").write_text("1")
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path / "package")
-    copy = Path(workspace_mounts(paper)[0].source)
+    copy = Path(workspace_mounts(paper, print)[0].source)
     assert sorted(p.name for p in copy.iterdir()) == ["a", "code.py", "link"]
     (copy / "code.py").write_text("mine")
-    assert (Path(workspace_mounts(paper)[0].source) / "code.py").read_text() == "mine"
-    assert [p.name for p in copy.parent.iterdir()] == ["paper"]
+    assert (Path(workspace_mounts(paper, print)[0].source) / "code.py").read_text() == "mine"
+    assert sorted(p.name for p in copy.parent.iterdir()) == [".paper.copied.json", "paper"]
 
 
 def test_a_source_that_is_missing(tmp_path):
@@ -76,4 +76,4 @@ def test_a_source_that_is_missing(tmp_path):
 def test_a_place_that_cannot_be_written(paper, tmp_path):
     (tmp_path / "home").write_text("a file")
     with pytest.raises(UsageError, match="cannot make the workspace"):
-        workspace_mounts(paper)
+        workspace_mounts(paper, print)
