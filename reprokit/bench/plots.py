@@ -32,7 +32,7 @@ _STYLES = {
     "padding": ("#B8860B", True, "padding"),
     "documents": ("#B8860B", False, "documents"),
 }
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10.5,
@@ -116,9 +116,9 @@ def speedup(cells: Sequence[Cell], batch: int, about: str) -> Figure:
             )
             ends[name] = (line[-1][0], line[-1][1], colour)
         names[dtype] = ends
-    first = next(iter(panels.values()))
-    first.set_ylabel("times as fast as the fastest alternative")
-    first.annotate(
+    leftmost = next(iter(panels.values()))
+    leftmost.set_ylabel("times as fast as the fastest alternative")
+    leftmost.annotate(
         "slower", (seqs[0] / 1.2, 1), (0, -4), textcoords="offset points", va="top", color=_MUTED, fontsize=9
     )
     _frame(figure, _finding(cells, batch), _COMPARED, about)
@@ -156,13 +156,20 @@ def roofline(measured: Measured) -> Figure:
             color=_INK,
             fontsize=9,
         )
-        others = [(c.intensity, c.rate(c.best_other)) for c in mine]
-        axes.scatter(*zip(*others, strict=True), s=13, facecolors="none", edgecolors="#a8a8a8", linewidths=0.7)
+        axes.scatter(
+            [c.intensity for c in mine],
+            [c.rate(c.best_other) for c in mine],
+            s=13,
+            facecolors="none",
+            edgecolors="#a8a8a8",
+            linewidths=0.7,
+        )
         for mask, (colour, first, _) in _STYLES.items():
-            points = [(c.intensity, c.rate()) for c in mine if c.mask == mask]
+            points = [c for c in mine if c.mask == mask]
             if points:
                 axes.scatter(
-                    *zip(*points, strict=True),
+                    [c.intensity for c in points],
+                    [c.rate() for c in points],
                     s=20,
                     facecolors=colour if first else "white",
                     edgecolors=colour,
@@ -301,10 +308,11 @@ def _legend(figure: Figure, cells: Sequence[Cell]) -> None:
 def _frame(figure: Figure, finding: str, what: str, about: str, legend: bool = False) -> None:
     """The finding above, what is compared below it, and the conditions at the foot."""
     wide = 72 * 0.97 * figure.get_figwidth()
-    for text, top, largest, letter, style in (
+    texts: tuple[tuple[str, float, float, float, dict[str, Any]], ...] = (
         (finding, 0.975, 14.5, 0.62, {"color": _INK, "fontweight": "bold"}),
         (what, 0.915, 10.0, 0.54, {"color": _MUTED}),
-    ):
+    )
+    for text, top, largest, letter, style in texts:
         # `letter` is about what one is wide, in its own size.
         figure.text(0.015, top, text, fontsize=min(largest, wide / (letter * len(text))), va="top", **style)
     figure.text(0.015, 0.015, about, fontsize=8.5, color=_MUTED, va="bottom")
