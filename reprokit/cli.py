@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from reprokit import __version__
-from reprokit.errors import ReprokitError, UsageError
+from reprokit.errors import EngineError, ReprokitError, UsageError
 
 # Verb: its one line of help, which is the first line of the command's docstring (a test compares them). Help and
 # completion read this table, so that no command's module is imported before it is called.
@@ -151,12 +151,25 @@ def main() -> NoReturn:
         code = 0
     except Exception as error:
         _debug_raise()
-        _say(
-            f"error: {type(error).__name__}: {error} (a fault of reprokit itself)",
-            "hint: run it again as `reprokit --debug ...` and report what it prints",
-        )
-        code = 1
+        code = _unforeseen(error)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unforeseen(error: Exception) -> int:
+    """Tells of it, and gives the exit code. A disk may fill anywhere that something is written."""
+    from reprokit.space import ran_out
+
+    if isinstance(error, OSError) and ran_out(error):
+        _say(
+            f"error: the disk is full{f' ({error.filename})' if error.filename else ''}",
+            "hint: make room; `reprokit store gc` frees what no lock names, $REPROKIT_HOME puts the store elsewhere",
+        )
+        return EngineError.exit_code
+    _say(
+        f"error: {type(error).__name__}: {error} (a fault of reprokit itself)",
+        "hint: run it again as `reprokit --debug ...` and report what it prints",
+    )
+    return 1
 
 
 def _say(*lines: str) -> None:

@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,7 @@ def test_version():
 def test_help_imports_nothing_heavy():
     code = """
 import sys
+from pathlib import Path
 from reprokit import cli
 cli.app(["--help"], standalone_mode=False)
 print([m for m in ("docker", "pydantic", "jinja2", "yaml", "requests") if m in sys.modules])
@@ -79,6 +81,13 @@ def test_output_into_a_closed_pipe_is_no_error():
     pipe = f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10"
     done = subprocess.run(pipe, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_output_onto_a_full_disk_is_no_fault_of_ours():
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*REPROKIT, "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: the disk is full\nhint: make room")
 
 
 def test_completion_offers_recipes_then_variants():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -60,7 +61,10 @@ def environment() -> dict[str, str]:
 
 
 def git(*arguments: str, folder: Path | None = None) -> str:
-    """Run git and return its standard output. Raises GitFailed, or SourceError where git is not installed."""
+    """Run git and return its standard output.
+
+    Raises GitFailed, OSError where git found the disk full, or SourceError where git is not installed.
+    """
     command = ["git", *_SAFE, *(["-C", str(folder)] if folder else []), *arguments]
     try:
         done = subprocess.run(
@@ -74,7 +78,7 @@ def git(*arguments: str, folder: Path | None = None) -> str:
     except FileNotFoundError:
         raise _no_git() from None
     if done.returncode:
-        raise GitFailed(first_cause(done.stderr.splitlines()))
+        raise _failure(done.stderr.splitlines())
     return done.stdout
 
 
@@ -83,8 +87,8 @@ def git_says(
 ) -> tuple[int, list[str]]:
     """Run git on exactly this repository; its exit code and every line that it wrote. For what fails with findings.
 
-    It reads `source`, and its standard output goes to `target` if there is one. Raises SourceError where git is not
-    installed.
+    It reads `source`, and its standard output goes to `target` if there is one. Raises OSError where git found the disk
+    full, or SourceError where git is not installed.
     """
     command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
     both = subprocess.STDOUT if target is None else subprocess.PIPE
@@ -98,8 +102,10 @@ def git_says(
         )
     except FileNotFoundError:
         raise _no_git() from None
-    said = done.stdout if target is None else done.stderr
-    return done.returncode, [redact(line) for line in said.decode(errors="replace").splitlines()]
+    said = (done.stdout if target is None else done.stderr).decode(errors="replace").splitlines()
+    if done.returncode and _disk_is_full(said):
+        raise _failure(said)
+    return done.returncode, [redact(line) for line in said]
 
 
 def git_with_progress(
@@ -108,7 +114,7 @@ def git_with_progress(
     say: Callable[[str], None],
     begun: Callable[[subprocess.Popen[str]], None] = lambda process: None,
 ) -> None:
-    """Run git and pass its progress on, one line a tenth. Raises GitFailed.
+    """Run git and pass its progress on, one line a tenth. Raises GitFailed, and OSError where git found the disk full.
 
     `begun` is given the process, for who may have to end it from another thread.
     """
@@ -138,7 +144,18 @@ def git_with_progress(
             process.terminate()
             raise
     if process.returncode:
-        raise GitFailed(first_cause(list(tail)))
+        raise _failure(list(tail))
+
+
+def _failure(lines: list[str]) -> Exception:
+    if _disk_is_full(lines):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return GitFailed(first_cause(lines))
+
+
+def _disk_is_full(lines: list[str]) -> bool:
+    full = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
+    return any(words in line for words in full for line in lines if not line.startswith("remote: "))
 
 
 def _no_git() -> SourceError:

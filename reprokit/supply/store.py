@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from reprokit import paths
+from reprokit.errors import EngineError
+from reprokit.space import ran_out
 
 _BLOCK = 1 << 20
 
@@ -118,3 +120,9 @@ class Store:
 def key_of(value: Any) -> str:
     """A stable name for plain data."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def unwritable(error: OSError, store: Store) -> EngineError:
+    """What a user reads when the store cannot be written to."""
+    why = "the disk is full" if ran_out(error) else f"the store cannot be written to: {error.strerror or error}"
+    return EngineError(why, str(store.root), "run it again after that is mended: what came until now is kept")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import zipfile
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -16,6 +18,31 @@ from reprokit.supply.store import Store
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
+
+
+class Disk:
+    """A file system in memory that holds what `limit` last said; for root, as mounting is."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], check=True)
+
+    def limit(self, option: str) -> None:
+        """An option of tmpfs: `size=1m`, `nr_inodes=9`; 0 is no limit."""
+        subprocess.run(["mount", "-o", f"remount,{option}", str(self.folder)], check=True)
+
+    def unmount(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    made = Disk(tmp_path / "disk")
+    yield made
+    made.unmount()
 
 
 def make_wheel(

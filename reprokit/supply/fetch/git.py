@@ -23,7 +23,7 @@ from reprokit.supply.git import Commit, folder_of, has_commit, tree_of
 from reprokit.supply.gitcommand import GitFailed, git, git_with_progress
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.redact import redact
-from reprokit.supply.store import Store, key_of
+from reprokit.supply.store import Store, key_of, unwritable
 
 Say = Callable[[str], None]
 _ATTEMPTS = 4
@@ -88,7 +88,10 @@ def _address(locked: GitCommit) -> Commit:
 
 
 def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say = lambda line: None) -> None:
-    """Have these commits in the store; what is there asks no network. Raises SourceError where a fetch fails."""
+    """Have these commits in the store; what is there asks no network.
+
+    Raises SourceError where a fetch fails, EngineError where the store cannot be written.
+    """
     missing = [c for c in dict.fromkeys(commits) if not folder_of(c, store).is_dir()]
     if not missing:
         return
@@ -97,9 +100,11 @@ def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say 
         try:
             for task in as_completed([pool.submit(_ensure, c, store, places, say, running) for c in missing]):
                 task.result()
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             running.stop()
+            if isinstance(error, OSError):
+                raise unwritable(error, store) from None
             raise
 
 
@@ -139,7 +144,7 @@ def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: 
             fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, running.begun)
             try:
                 _try(fetch, list(dict.fromkeys([*places.git(commit.url), commit.url])), places, running)
-            except SourceError:
+            except (SourceError, OSError):
                 if not any(pieces.glob("objects/pack/*.pack")):
                     shutil.rmtree(pieces, ignore_errors=True)
                 raise
@@ -184,7 +189,7 @@ class _Fetch:
         self.commit, self.folder, self.pieces, self.say, self.begun = commit, folder, pieces, say, begun
 
     def fetch(self, address: str) -> None:
-        """Raises GitFailed."""
+        """Raises GitFailed, and OSError where the disk is full."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.pieces.exists():
             self.pieces.mkdir(parents=True)  # found by whoever comes after a fetch that was cut off

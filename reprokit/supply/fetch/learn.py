@@ -11,12 +11,11 @@ from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.bring import GAIN, place
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.pool import unwritable
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.fetch.transfer import Slow, Transfer
 from reprokit.supply.redact import redact
-from reprokit.supply.store import Store
+from reprokit.supply.store import Store, unwritable
 
 
 def learn(

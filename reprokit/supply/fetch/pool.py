@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import queue
 import shutil
 import threading
@@ -23,7 +22,7 @@ from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.fetch.stop import Stop, Stopped
-from reprokit.supply.store import Store
+from reprokit.supply.store import Store, unwritable
 from reprokit.supply.want import Want
 
 _TICK_S = 0.2
@@ -94,13 +93,6 @@ def check_space(missing: Sequence[Want], store: Store) -> None:
             str(store.root),
             "`reprokit store gc` frees what no lock names; $REPROKIT_HOME puts the store elsewhere",
         )
-
-
-def unwritable(error: OSError, store: Store) -> EngineError:
-    """What a user reads when the store cannot be written to."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    why = "the disk is full" if full else f"the store cannot be written to: {error.strerror or error}"
-    return EngineError(why, str(store.root), "run it again after that is mended: what came until now is kept")
 
 
 def _existing(folder: Path) -> Path:

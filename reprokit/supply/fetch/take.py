@@ -9,8 +9,8 @@ from pathlib import Path
 
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.pool import check_space, is_here, unwritable
-from reprokit.supply.store import Store, sha256_of
+from reprokit.supply.fetch.pool import check_space, is_here
+from reprokit.supply.store import Store, sha256_of, unwritable
 from reprokit.supply.want import Want
 
 _BLOCK = 1 << 20

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import SourceError
+from reprokit.errors import EngineError, SourceError
 from reprokit.supply.fetch import git as fetch_git_module
 from reprokit.supply.fetch.git import ensure, fetch_git
 from reprokit.supply.git import Commit, folder_of
@@ -22,7 +22,7 @@ from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
-from ..conftest import Repositories
+from ..conftest import Disk, Repositories
 from .gitserver import GitServer
 
 TOOL = "https://forge.test/team/tool"
@@ -263,6 +263,21 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
     with pytest.raises(SourceError, match="111111111111"):
         ensure([top, other], store, places)
     assert time.monotonic() - begun < 300
+
+
+def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, disk: Disk):
+    top = Commit(TOOL, repositories.make("team/tool", big_files(100)))
+    store = Store(disk.folder / "store")
+    disk.limit("size=400k")
+    said: list[str] = []
+    with pytest.raises(EngineError, match="the disk is full") as error:
+        ensure([top], store, Mirrors(store, Configuration()), said.append)
+    assert error.value.where == str(store.root)
+    assert not [line for line in said if "trying again" in line]
+    assert not list((store.root / "tmp").iterdir()) and not list((store.root / "partial").iterdir())
+    disk.limit("size=0")
+    ensure([top], store, Mirrors(store, Configuration()))
+    assert show(top, "file99", store)
 
 
 def test_a_repository_that_is_not_there(repositories: Repositories, store: Store, places: Mirrors):

@@ -1,0 +1,40 @@
+"""An import onto a disk that fills where nothing foresaw it: here it holds too few files, not too few bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from reprokit.supply.store import Store
+from reprokit.supply.upkeep.verify import verify
+
+from ..conftest import Disk
+
+
+def test_it_is_told_wherever_it_happens_and_made_up_for(archive: Path, disk: Disk):
+    home = disk.folder / "home"
+
+    def bring() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "reprokit", "store", "import", str(archive)],
+            env={**os.environ, "REPROKIT_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    failures = 0
+    for inodes in range(4, 100, 6):
+        disk.limit(f"nr_inodes={inodes}")
+        done = bring()
+        assert not list((home / "store" / "tmp").glob("*")), "scratch is left"
+        if done.returncode == 0:
+            break
+        assert done.returncode == 3 and done.stderr.startswith("error: the disk is full"), done.stderr
+        assert "hint: make room" in done.stderr
+        failures += 1
+    # In the folders of the store, in the files read from the archive, and in what git makes of a commit.
+    assert failures > 5 and done.returncode == 0
+    assert verify(Store(home / "store")).bad == ()
