@@ -73,9 +73,9 @@ class Engine:
         return f"ssh://{self._host.name}" if self._host and self._host.name else _address()
 
     @property
-    def on_a_socket(self) -> bool:
-        """Whether it is reached through a socket's file, most likely on this machine."""
-        return bool(self.api.base_url == "http+docker://localhost")
+    def socket(self) -> str | None:
+        """The file of the socket that it is reached through, most likely this machine's; None for another way."""
+        return getattr(self.api.get_adapter(self.api.base_url), "socket_path", None)
 
     def info(self) -> dict[str, Any]:
         with _translated():

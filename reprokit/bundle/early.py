@@ -26,7 +26,7 @@ _POLL_S = 0.02
 
 def folder_of(engine: Engine) -> Path | None:
     """Where the engine keeps its temporary folders, if that can be read here."""
-    root = engine.info().get("DockerRootDir") if engine.on_a_socket else None
+    root = engine.info().get("DockerRootDir") if engine.socket else None
     folder = Path(root or "/nowhere") / "tmp"
     return folder if os.access(folder, os.R_OK | os.X_OK) else None
 

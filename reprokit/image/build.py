@@ -11,6 +11,7 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.host.listen import listen
 from reprokit.image import run
 from reprokit.image.base import resolve_base
 from reprokit.image.enclosure import HOST, Network, enclosure
@@ -147,7 +148,8 @@ class _Build:
         policy = locked(self.target.label) if closed else pass_all
         with (
             self.network(inputs, closed) as network,
-            Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder, network.address) as gateway,
+            listen(self.engine, network.address) as listening,
+            Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder, listening) as gateway,
         ):
             self.traffic(gateway)
             end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch, network.name).go()

@@ -39,7 +39,7 @@ def _candidates() -> list[str]:
     found: dict[Path, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(folder) / "docker"
-        if folder and path.is_file() and os.access(path, os.X_OK):
+        if folder and os.access(path, os.X_OK) and path.is_file():  # a folder of another user is no error
             found.setdefault(path.resolve(), str(path))
     return list(found.values())
 

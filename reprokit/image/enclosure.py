@@ -7,13 +7,13 @@ network.
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
+from reprokit.host.listen import listen
 
 _KNOCK_TIMEOUT_S = 5.0
 
@@ -59,7 +59,7 @@ def _is_heard(engine: Engine, network: str, address: str, image: str) -> bool:
     container = f"{network}-knock"
     with suppress(ReprokitError):
         engine.remove(container, force=True)  # of a build that was killed
-    with socket.create_server((address, 0)) as server:
+    with listen(engine, address) as server:
         server.settimeout(_KNOCK_TIMEOUT_S)
         knock = f"exec 3<>/dev/tcp/{address}/{server.getsockname()[1]}"
         config = {"Image": image, "Cmd": ["bash", "-c", knock], "HostConfig": {"NetworkMode": network}}

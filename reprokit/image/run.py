@@ -65,7 +65,7 @@ def check_options(options: Options) -> None:
 
 
 def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> None:
-    """Say where the disk is short. Raises EngineError where the engine's builds cannot reach this process."""
+    """Say where the disk is short. Raises EngineError where the engine is on another machine."""
     if not engine.url.startswith("unix://"):
         raise EngineError(
             "the engine is on another machine, from where a build cannot reach reprokit's gateway",
@@ -73,12 +73,6 @@ def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> No
             "run reprokit on that machine, or build there with `reprokit render` and `docker build`",
         )
     info = engine.info()
-    if any("rootless" in option for option in info.get("SecurityOptions") or []):
-        raise EngineError(
-            "the engine is rootless: its builds have a network of their own and cannot reach reprokit's gateway",
-            engine.url,
-            "build with a rootful engine, or with `reprokit render` and `docker build`",
-        )
     free = disk_free_bytes(Path(info.get("DockerRootDir") or "/var/lib/docker"))
     if free is not None and free < target.variant.requires.disk:
         say(

@@ -4,8 +4,8 @@ A build reaches it through the predefined `http_proxy` build arguments, which en
 the image's history. It serves the variant's wheels and git commits from the store under names that exist nowhere
 (`.invalid`, RFC 2606), passes plain HTTP on and tunnels CONNECT, and records every host that was asked for.
 
-It listens on 127.0.0.1 only. Other users of the machine reach that too, so it asks for a password that only the build
-knows: what it serves may come from private repositories.
+It listens on 127.0.0.1, or on this host's address in a closed network. Other users of the machine reach that too, so it
+asks for a password that only the build knows: what it serves may come from private repositories.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import base64
 import hmac
 import re
 import secrets
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Container
@@ -45,18 +46,19 @@ class Gateway:
         policy: Policy = pass_all,
         archives: Container[str] = (),
         recorder: Recorder | None = None,
-        address: str = "127.0.0.1",
+        listening: socket.socket | None = None,
     ) -> None:
         """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
 
-        `recorder` is told of every file that passes over plain HTTP; `address` is this host's, where it listens.
+        `recorder` is told of every file that passes over plain HTTP; `listening` is where containers reach this
+        process, a port of 127.0.0.1 unless given.
         """
         self.store = store
         self.offer = offer
         self.policy = policy
         self.archives = archives
         self.recorder = recorder
-        self.address = address
+        self.listening = listening
         self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
@@ -86,7 +88,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address for `http_proxy`. It holds the password: keep it out of logs (see `hide`)."""
-        return f"http://reprokit:{self._token}@{self.address}:{self._server.server_port}"
+        host, port = self._server.socket.getsockname()
+        return f"http://reprokit:{self._token}@{host}:{port}"
 
     def hide(self, text: str) -> str:
         """`text` without the gateway's password."""
@@ -148,7 +151,10 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        super().__init__((gateway.address, 0), Handler)
+        listening = gateway.listening or socket.create_server(("127.0.0.1", 0))
+        super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
+        self.socket.close()  # one that nothing has been done with
+        self.socket = listening
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is not worth a traceback on the user's terminal."""

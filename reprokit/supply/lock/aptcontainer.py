@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
+from reprokit.host.listen import listen
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.offer import Offer
 from reprokit.supply.redact import redact
@@ -55,15 +56,16 @@ class BaseApt:
     """
 
     def __init__(self, engine: Engine, base: Base, store: Store, say: Callable[[str], None]) -> None:
-        self.engine, self.base, self.say = engine, base, say
-        self._gateway = Gateway(store, Offer(), archives=base.archives)
+        self.engine, self.base, self.store, self.say = engine, base, store, say
         self._stack = ExitStack()
 
     def __enter__(self) -> BaseApt:
         from reprokit.image.render import is_vendors
 
         with ExitStack() as stack:
-            stack.enter_context(self._gateway)
+            listening = stack.enter_context(listen(self.engine, "127.0.0.1"))
+            gateway = Gateway(self.store, Offer(), archives=self.base.archives, listening=listening)
+            self._gateway = stack.enter_context(gateway)
             self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
             host = {"NetworkMode": "host", "AutoRemove": True}
             command = {"Entrypoint": ["sleep"], "Cmd": [str(_LONGEST_S)], "User": "0:0"}
