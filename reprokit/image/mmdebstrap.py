@@ -75,6 +75,9 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
         return SourceError(
             what, hint="the distribution's archive cannot be reached; set http_proxy if a proxy is needed"
         )
+    if "chosen mode: fakechroot" in text:
+        ids = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER"
+        return EngineError(what, hint=f"this user has no subordinate ids for mmdebstrap to map: {ids}")
     if re.search(r"unshare|newuidmap|fakechroot|Operation not permitted|mount", first):
         return EngineError(what, hint="run as root, or install uidmap so that mmdebstrap can map user ids")
     if "does not have a Release file" in text or "404" in text:

@@ -30,6 +30,7 @@ from reprokit.image.release import Release
             SourceError,
             "left its archive",
         ),
+        (["I: automatically chosen mode: fakechroot", "E: hookhelper failed"], EngineError, "--add-subuids"),
         (["tar: write error: No space left on device"], EngineError, "free space"),
     ],
 )
