@@ -1,6 +1,7 @@
 // Attention of a range of panels, compiled once per instruction set.
 #pragma once
 
+#include "ahead.h"
 #include "attention.h"
 #include "few_rows.h"
 #include "pack.h"
@@ -346,7 +347,13 @@ static void attend_range(const Problem& p, Position from, Position to, Tables& t
     const int64_t end = index == to.head ? to.panel : plan.panel_count;
     if (begin == end) continue;
     keys.select(batch, p.params.kv_head(head), plan);
-    for (int64_t i = begin; i < end; ++i) attend_panel<Math, T>(p, plan, plan.panels[i], batch, head, keys, t, b);
+    // few_rows.h asks for its rows itself.
+    const bool goes_on = index < to.head && index + 1 < p.params.batch * p.params.heads && p.params.q_len > kFewRows;
+    Ahead<T> ahead = goes_on ? Ahead<T>(p, index) : Ahead<T>();
+    for (int64_t i = begin; i < end; ++i) {
+      ahead.ask(end - i);
+      attend_panel<Math, T>(p, plan, plan.panels[i], batch, head, keys, t, b);
+    }
   }
 }
 

@@ -9,9 +9,10 @@ namespace FA_ISA {
 // Rows lie far apart, more than the processor's own prefetching follows: ask for those of a while later.
 constexpr int kRowsAhead = 16;
 
+// Into the second cache: the first is full of tables. Measured: into the first, windows take up to 1.4 times as long.
 template <int kForWriting, class T>
 FA_HOST_DEVICE void prefetch_row(const T* row, int64_t count) {
-  for (int64_t d = 0; d < count; d += 64 / sizeof(T)) __builtin_prefetch(row + d, kForWriting);
+  for (int64_t d = 0; d < count; d += 64 / sizeof(T)) __builtin_prefetch(row + d, kForWriting, 2);
 }
 
 FA_HOST_DEVICE void copy_words(const float* words, int64_t count, float* out) {
