@@ -20,10 +20,9 @@ def workspace_mounts(target: Target, say: Say) -> tuple[Mount, ...]:
     One that comes with reprokit is copied to the user's own place first, and kept up with it. Raises UsageError.
     """
     folder = paths.workspace(target.workspace)
+    keep_up(target.workspace, say)
     if not folder.is_dir():
         _make(folder, paths.bundled_workspace(target.workspace))
-    else:
-        keep_up(target.workspace, say)
     root = folder.resolve()
     mounts = [Mount(str(root), TARGET)]
     for wanted in target.variant.mounts:
@@ -42,9 +41,9 @@ def workspace_mounts(target: Target, say: Say) -> tuple[Mount, ...]:
 
 def keep_up(name: str, say: Say) -> None:
     """Renew what an older reprokit copied to the user's place, as far as the user left it alone."""
-    original = paths.bundled_workspace(name)
-    if original is not None and original != paths.workspace(name):
-        copied.renew(paths.workspace(name), original, say)
+    folder, original = paths.workspace(name), paths.bundled_workspace(name)
+    if folder.is_dir() and original is not None and original != folder:
+        copied.renew(folder, original, say)
 
 
 def require_source(mount: Mount) -> None:

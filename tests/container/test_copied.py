@@ -133,3 +133,8 @@ def test_the_extension_that_is_benchmarked_is_this_reprokits(tmp_path, monkeypat
     copy(code.parent.parent, place)
     code.write_text("new")
     assert extension.sources(print) == {"fused_attention/op.py": b"new"}
+    # A copy that its user removed is not made anew of what was added since.
+    shutil.rmtree(place)
+    code.with_name("added.py").write_text("new")
+    assert sorted(extension.sources(print)) == ["fused_attention/added.py", "fused_attention/op.py"]
+    assert not place.exists()

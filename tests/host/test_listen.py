@@ -32,10 +32,8 @@ def apart() -> Iterator[OtherEngine]:
 
 
 def knock(port: int, enter: list[str]) -> bool:
-    return (
-        subprocess.run([*enter, sys.executable, "-c", KNOCK, str(port)], capture_output=True, check=False).returncode
-        == 0
-    )
+    command = [*enter, sys.executable, "-c", KNOCK, str(port)]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
 
 
 def heard(server: socket.socket) -> bytes:
