@@ -3,8 +3,9 @@
 Docker writes every layer of `save` to a temporary folder and only then sends the whole: for some ten seconds a GB the
 caller waits. Who may read that folder (root, or the owner of a rootless engine) compresses meanwhile, and where all of
 it was there need not wait for the rest. What is found counts only where its digest is the layer's, or the image's;
-nothing depends on this but time.
-Source: moby `image/tarexport/save.go`: `docker-export-*` in the TMPDIR of dockerd, which is `tmp` in its data root.
+nothing depends on this but time. Another `save` of the same layers may have its own folder beside.
+Source: moby `image/tarexport/save.go`: `docker-export-*` in the TMPDIR of dockerd, which is `tmp` in its data root, and
+in it `manifest.json` when all layers are.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from reprokit.bundle.foretell import Foretold
-from reprokit.bundle.model import digest_of
+from reprokit.bundle.model import DOCKER_MANIFEST, digest_of
 from reprokit.engine import Engine
 
 _BLOCK = 1 << 20
@@ -65,6 +67,14 @@ class Begun:
             self._error = error
 
 
+class _File(NamedTuple):
+    """A layer's file, in the folder of one `save`."""
+
+    path: Path
+    diff_id: str
+    export: Path
+
+
 class Early:
     """The layers that the engine writes below `folder` from now on."""
 
@@ -80,10 +90,10 @@ class Early:
         seen: set[Path] = set()
         while True:
             last = not waiting()
-            new = [found for found in self._found() if found[0] not in seen]
-            for path, diff_id in new:
-                seen.add(path)
-                yield diff_id, self._growing(path, waiting)
+            new = [file for file in self._found() if file.path not in seen]
+            for file in new:
+                seen.add(file.path)
+                yield file.diff_id, self._growing(file, waiting)
             if last:
                 return
             if not new:
@@ -91,7 +101,12 @@ class Early:
 
     def sizes(self) -> dict[str, int]:
         """Bytes of each layer, by diff id, once the engine has answered."""
-        return {diff_id: path.stat().st_size for path, diff_id in self._found() if path.exists()}
+        sizes = {}
+        for file in self._found():
+            with contextlib.suppress(OSError):
+                if (file.export / DOCKER_MANIFEST).exists():  # another `save` may still write its own
+                    sizes[file.diff_id] = file.path.stat().st_size
+        return sizes
 
     def config(self, image_id: str) -> bytes | None:
         """An image's config, once the engine has answered; None where the image is not known by its digest."""
@@ -111,7 +126,7 @@ class Early:
         except OSError:
             return []
 
-    def _found(self) -> list[tuple[Path, str]]:
+    def _found(self) -> list[_File]:
         """Files of layers, the one that is being written last."""
         found = []
         for export in self._exports():
@@ -122,14 +137,14 @@ class Early:
                 name = str(path.relative_to(root))
                 diff_id = self._foretold.diff_id(name, _described(path))
                 if diff_id:
-                    found.append((path, diff_id))
-        return sorted(found, key=lambda each: _changed(each[0]))
+                    found.append(_File(path, diff_id, root))
+        return sorted(found, key=lambda file: _changed(file.path))
 
-    def _growing(self, path: Path, waiting: Callable[[], bool]) -> Iterator[bytes]:
+    def _growing(self, layer: _File, waiting: Callable[[], bool]) -> Iterator[bytes]:
         try:
-            with path.open("rb") as file:
+            with layer.path.open("rb") as file:
                 while True:
-                    last = not waiting() or self._written(path)
+                    last = not waiting() or self._written(layer)
                     while block := file.read(_BLOCK):
                         yield block
                     if last:
@@ -138,9 +153,10 @@ class Early:
         except OSError:
             return
 
-    def _written(self, path: Path) -> bool:
+    def _written(self, layer: _File) -> bool:
         """Whether the engine has gone on to another layer."""
-        return any(_changed(other) > _changed(path) for other, _ in self._found() if other != path)
+        others = (file.path for file in self._found() if file.export == layer.export and file.path != layer.path)
+        return any(_changed(other) > _changed(layer.path) for other in others)
 
 
 def _described(path: Path) -> dict[str, bytes]:

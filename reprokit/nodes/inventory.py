@@ -104,7 +104,8 @@ def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
 def parse(output: str) -> Inventory:
     """What the script printed. Raises ValueError, LookupError, TypeError or AttributeError."""
     lines = output.partition(f"{_BEGIN}\n")[2].splitlines()
-    engine, status, storage, free, zstd, *held = map(_read, lines)
+    # docker prints an empty line where no image that it is asked for is there any more.
+    engine, status, storage, free, zstd, *held = map(_read, filter(None, lines))
     manifests = {line["manifest"]: line["content"] for line in held if line and "manifest" in line}
     images = tuple(_images((line for line in held if line and "id" in line), manifests))
     return Inventory(

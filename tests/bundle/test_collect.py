@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from reprokit.bundle.model import Image, blob_path
 from reprokit.bundle.partial import PartialTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from tests.bundle.images import noise
 
 pytestmark = pytest.mark.engine
 
@@ -70,6 +73,21 @@ def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path, monkeypatch):
     monkeypatch.setattr(early, "folder_of", lambda engine: None)
     second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
     assert first[0] == second[1]
+
+
+def test_those_who_collect_at_the_same_time_get_the_same(engine, images, tmp_path):
+    """The folders of the engine's `save`s then lie side by side, each whole at another time."""
+    large = images.base("at-once", {"a": noise(20 << 20, 5)})
+
+    def take(number: int) -> Image:
+        time.sleep(number * 0.05)
+        found, _ = _collected(Engine.connect(), tmp_path / str(number), [large])
+        return found[0]
+
+    with ThreadPoolExecutor(6) as pool:
+        first, *others = pool.map(take, range(6))
+    assert first.layers[0].size > 20 << 20
+    assert others == [first] * 5
 
 
 def test_what_an_earlier_attempt_finished_is_used_again(engine, two, tmp_path):

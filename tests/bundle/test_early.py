@@ -65,6 +65,17 @@ def test_what_another_save_left_is_not_looked_at(tmp_path: Path) -> None:
     assert list(Early(tmp_path / "nowhere", Foretold([DIFF_IDS])).layers(lambda: False)) == []
 
 
+def test_the_sizes_are_those_of_a_save_that_is_done(tmp_path: Path) -> None:
+    early = Early(tmp_path, Foretold([DIFF_IDS]))
+    _write(tmp_path, CONTENT, threading.Event())
+    assert early.sizes() == {}
+    (tmp_path / "docker-export-1" / "manifest.json").write_text("[]")
+    begun = tmp_path / "docker-export-2" / "blobs" / "sha256"
+    begun.mkdir(parents=True)
+    (begun / DIFF_IDS[0].removeprefix("sha256:")).write_bytes(CONTENT[0][:1000])
+    assert early.sizes() == dict.fromkeys(DIFF_IDS, 1 << 20)
+
+
 def test_the_answer_is_whole_however_long_its_beginning_takes() -> None:
     def slow() -> Iterator[bytes]:
         time.sleep(0.1)

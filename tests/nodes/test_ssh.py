@@ -14,7 +14,7 @@ import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
-from reprokit.nodes.inventory import Inventory, inventory
+from reprokit.nodes.inventory import SCRIPT, Inventory, inventory, parse
 from reprokit.nodes.ssh import Connection
 
 from .cluster import wait_for
@@ -116,3 +116,12 @@ def test_nothing_stays_of_a_killed_process(nodes):
         process.send_signal(signal.SIGKILL)
         process.wait()
     wait_for(lambda: not machine.pids("root@notty"), 30)
+
+
+def test_an_image_that_goes_while_it_is_listed_is_none(engine, tmp_path):
+    shim = tmp_path / "docker"
+    shim.write_text(f'#!/bin/sh\n[ "$1 $2" = "image ls" ] && echo sha256:{64 * "0"} || {shutil.which("docker")} "$@"\n')
+    shim.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    assert parse(done.stdout).images == ()
