@@ -163,8 +163,7 @@ class Engine:
         """Several images as one tar in which a layer that they share stands once; each under its name."""
         with _translated(where=", ".join(references)):
             # docker-py's get_image takes one name.
-            address = self.api._url("/images/get")
-            answer = self.api._get(address, params={"names": references}, stream=True)
+            answer = self.api._get(self.api._url("/images/get"), params={"names": references}, stream=True)
             with contextlib.closing(answer):
                 yield from self.api._stream_raw_result(answer, _SAVE_BLOCK, False)
 
@@ -393,8 +392,6 @@ def _no_engine(error: Exception) -> EngineError:
             host,
             'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
         )
-    return EngineError(
-        f"no Docker Engine answers: {cause}",
-        host,
-        "start it with `sudo systemctl start docker`; in a checkout `make demo` installs and starts one",
-    )
+    start = "systemctl --user start docker" if "/run/user/" in host else "sudo systemctl start docker"
+    hint = f"start it with `{start}`; in a checkout `make demo` installs and starts one"
+    return EngineError(f"no Docker Engine answers: {cause}", host, hint)

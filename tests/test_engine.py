@@ -46,3 +46,10 @@ def test_no_engine(monkeypatch, tmp_path):
         Engine.connect()
     assert error.value.exit_code == 3 and error.value.where == f"unix://{tmp_path}/none"
     assert "systemctl start docker" in error.value.hint
+
+
+def test_a_rootless_engine_is_started_by_its_user(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/4711/docker.sock")
+    with pytest.raises(EngineError) as error:
+        Engine.connect()
+    assert "`systemctl --user start docker`" in error.value.hint
