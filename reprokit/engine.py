@@ -169,18 +169,17 @@ class Engine:
 
     def load(self, stream: IO[bytes] | Iterator[bytes]) -> None:
         """Take in what `save` gave, under the names in it. Raises EngineError."""
-        # Extracting a large layer takes longer than any patience, and containerd's store says nothing meanwhile.
-        patience, self.api.timeout = self.api.timeout, None
-        try:
-            with _translated():
-                for event in self.api.load_image(_blocks(stream), quiet=False):
-                    # containerd's store keeps an image that it could not unpack, and only mentions it.
-                    said = str(event.get("stream") or "")
-                    failed = said if said.startswith("Error unpacking") else ""
-                    if refusal := event.get("error") or event.get("message") or failed:
-                        raise EngineError(f"the engine could not load the image: {refusal}")
-        finally:
-            self.api.timeout = patience
+        with _translated():
+            # Extracting a large layer takes longer than any patience, and containerd's store says nothing meanwhile;
+            # docker-py's load_image would not take another than all calls have.
+            address, form = self.api._url("/images/load"), {"quiet": False}
+            answer = self.api._post(address, data=_blocks(stream), params=form, stream=True, timeout=None)
+            for event in self.api._stream_helper(answer, decode=True):
+                # containerd's store keeps an image that it could not unpack, and only mentions it.
+                said = str(event.get("stream") or "")
+                failed = said if said.startswith("Error unpacking") else ""
+                if refusal := event.get("error") or event.get("message") or failed:
+                    raise EngineError(f"the engine could not load the image: {refusal}")
 
     def tag(self, reference: str, repository: str, tag: str) -> None:
         with _translated():
