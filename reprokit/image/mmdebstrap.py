@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
@@ -44,6 +45,7 @@ def mmdebstrap(
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            start_new_session=True,
         ) as process,
     ):
         assert process.stderr is not None
@@ -53,7 +55,10 @@ def mmdebstrap(
                 if line.startswith("I: ") and line.rstrip().endswith("...") and "skipping" not in line:
                     say(f"{release.codename}: {line[3:].rstrip()}")
         except BaseException:
-            process.terminate()  # it removes its chroot and unmounts what it mounted
+            # Told alone it would wait for what it has begun; so it ends now, unmounts what it mounted, and tidies up.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait()  # Popen itself allows it a quarter of a second
             raise
     if process.returncode:
         raise explain(list(lines), release)

@@ -16,6 +16,7 @@ from reprokit.errors import EngineError
 
 from .conftest import root_file_system
 from .other_engine import OtherEngine, wait_for
+from .processes import sleeping
 
 pytestmark = pytest.mark.engine
 
@@ -48,22 +49,6 @@ def start(
         text=True,
         start_new_session=True,
     )
-
-
-def sleeping(seconds: str) -> list[int]:
-    """The processes that sleep for so long: the number is this test's own."""
-    return [
-        int(path.parent.name)
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if _content(path) == f"sleep\0{seconds}\0".encode()
-    ]
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # it has ended meanwhile
-        return b""
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
 
 import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.image.mmdebstrap import explain, mmdebstrap
 from reprokit.image.release import Release
+
+from .processes import sleeping
 
 
 @pytest.mark.parametrize(
@@ -46,3 +55,29 @@ def test_without_mmdebstrap(monkeypatch):
     with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
         mmdebstrap(Release("debian", "12", "bookworm"), [], {}, pytest.fail)
     assert "apt-get install mmdebstrap" in error.value.hint
+
+
+def test_an_interrupt_ends_it_at_once_and_leaves_nothing(tmp_path: Path):
+    if not os.environ.get("CI") and not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+    scratch, tar = tmp_path / "scratch", tmp_path / "base.tar"
+    scratch.mkdir()
+    scratch.chmod(0o777)
+    seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
+    arguments = ["--variant=minbase", "--format=tar", f"--setup-hook=sleep {seconds}", "bookworm", "-"]
+    driver = f"""
+from pathlib import Path
+from reprokit.image.mmdebstrap import mmdebstrap
+from reprokit.image.release import Release
+release = Release("debian", "12", "bookworm")
+mmdebstrap(release, {arguments!r}, {{"TMPDIR": {str(scratch)!r}}}, print, Path({str(tar)!r}))
+"""
+    process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (begun := sleeping(seconds)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert begun and any(scratch.iterdir())
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert not sleeping(seconds) and not any(scratch.iterdir())
