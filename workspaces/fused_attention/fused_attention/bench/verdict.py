@@ -109,7 +109,8 @@ def two_threads(file: File) -> Iterable[Value]:
     times: Dict[str, Dict[int, float]] = {}
     for record in file.others.get("fused_attention.scaling", ()):
         params = record["params"]
-        times.setdefault(Cell(params).label(), {})[params["threads"]] = min(record["samples"])
+        known = times.setdefault(Cell(params).label(), {})
+        known[params["threads"]] = min([*record["samples"], known.get(params["threads"], math.inf)])
     for label, by_threads in times.items():
         if {1, 2} <= set(by_threads):
             yield by_threads[1] / by_threads[2], label
