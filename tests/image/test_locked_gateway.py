@@ -30,7 +30,7 @@ from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Policy, locked, pass_all
 from reprokit.supply.store import Store
 
-from .conftest import can_buildkit, rendered
+from .conftest import rendered
 
 pytestmark = pytest.mark.engine
 
@@ -142,10 +142,7 @@ def builds(engine: Engine, debian: Base, store: Store, packages, files) -> Itera
         engine.remove_image(made.name, force=True)
 
 
-@pytest.mark.parametrize("kind", ["classic", "buildkit"])
-def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_path: Path, inside, kind: str):
-    if kind == "buildkit" and not can_buildkit():
-        pytest.skip("no Docker CLI here can use BuildKit")
+def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_path: Path, inside, builder: str):
     weights, source, data = files
     made = render(
         target(
@@ -159,7 +156,7 @@ def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_p
             blocks=["apt", "files"],
         )
     )
-    events, gateway = builds(made, kind)
+    events, gateway = builds(made, builder)
     assert isinstance(events[-1], Built), events[-20:]
     assert not gateway.hosts and not gateway.missing and not gateway.refused
 
@@ -181,7 +178,7 @@ def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_p
     assert {found[sha256] for sha256 in of_the_store & set(found)} == {"opt/model/w.bin"}
 
     # Another gateway, on another port and with another password: nothing is done again.
-    again, gateway = builds(made, kind)
+    again, gateway = builds(made, builder)
     steps = [event for event in again if isinstance(event, Step) and event.text.startswith(("RUN", "COPY"))]
     assert steps and sum(isinstance(event, Cached) for event in again) >= len(steps)
     assert gateway.requests == 0 and again[-1] == events[-1]
