@@ -50,7 +50,7 @@ def golden(request):
 @pytest.fixture(scope="session")
 def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a Debian 13, whose newer engine is run beside the machine's."""
-    from tests.bundle.engines import debian_13
+    from tests.support.engines import debian_13
 
     return debian_13(tmp_path_factory.mktemp("debian13") / "root")
 

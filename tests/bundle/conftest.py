@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from tests.bundle.images import Images, noise
+from tests.support.images import Images, noise
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from reprokit.bundle.model import Image, blob_path
 from reprokit.bundle.partial import PartialTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from tests.bundle.images import noise
+from tests.support.images import noise
 
 pytestmark = pytest.mark.engine
 

@@ -21,8 +21,8 @@ import zstandard
 from reprokit.bundle.model import METADATA, Metadata
 from reprokit.container import names
 from reprokit.engine import Engine
-from tests.bundle.images import tar_of
-from tests.bundle.test_export import contents, export
+from tests.support.exporting import contents, export
+from tests.support.images import tar_of
 
 pytestmark = pytest.mark.engine
 

@@ -11,9 +11,9 @@ import pytest
 from reprokit.bundle.load import checked
 from reprokit.bundle.model import DOCKER_MANIFEST, INDEX, METADATA, OCI_LAYOUT
 from reprokit.errors import UsageError
-from tests.bundle.damage import ALL, spoilt
-from tests.bundle.images import noise, tar_of
-from tests.bundle.made import Made, tar
+from tests.support.damage import ALL, spoilt
+from tests.support.images import noise, tar_of
+from tests.support.made import Made, tar
 
 COUNT = 1000
 

@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.bundle.early import Begun, Early
 from reprokit.bundle.foretell import Foretold
-from tests.bundle.images import noise
+from tests.support.images import noise
 
 CONTENT = [noise(1 << 20, i) for i in range(3)]
 DIFF_IDS = tuple(f"sha256:{hashlib.sha256(content).hexdigest()}" for content in CONTENT)

@@ -7,17 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reprokit.bundle import signature
 from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Metadata, blob_path
 from reprokit.engine import Engine
-from tests.bundle.images import Images, noise
+from tests.support.exporting import contents, export
+from tests.support.images import Images, noise
 
 pytestmark = pytest.mark.engine
 
@@ -25,22 +24,6 @@ pytestmark = pytest.mark.engine
 @pytest.fixture(autouse=True)
 def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-
-
-def export(*arguments: str, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "reprokit", "export", *arguments], capture_output=True, text=True, timeout=120, **options
-    )
-    assert done.returncode == code, done.stderr
-    return done
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    with tarfile.open(path) as tar:
-        members = tar.getmembers()
-        assert all(member.isreg() for member in members)
-        assert len({member.name for member in members}) == len(members)
-        return {member.name: tar.extractfile(member).read() for member in members}  # type: ignore[union-attr]
 
 
 def skopeo(*arguments: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundle.images import Images, noise
-from tests.bundle.killing import kill_and_repeat
+from tests.support.export_kills import kill_and_repeat
+from tests.support.images import Images, noise
 
 pytestmark = pytest.mark.engine
 

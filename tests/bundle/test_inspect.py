@@ -8,8 +8,8 @@ import pytest
 
 from reprokit import completion
 from reprokit.bundle.layers import instructions
-from tests.bundle.images import tar_of
-from tests.bundle.made import Made
+from tests.support.images import tar_of
+from tests.support.made import Made
 
 PINS = {"cuda": "11.8", "python": "3.10"}
 

@@ -13,9 +13,9 @@ import zstandard
 
 from reprokit.bundle.model import digest_of
 from reprokit.recipe.start import starting_recipe
-from tests.bundle.images import noise, tar_of
-from tests.bundle.made import Made
-from tests.image.other_engine import OtherEngine
+from tests.support.images import noise, tar_of
+from tests.support.made import Made
+from tests.support.other_engine import OtherEngine
 
 pytestmark = pytest.mark.engine
 

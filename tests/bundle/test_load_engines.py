@@ -16,10 +16,10 @@ from reprokit.bundle.model import digest_of
 from reprokit.bundle.partial import PartialTar
 from reprokit.bundle.target import Form, Target
 from reprokit.engine import Engine
-from tests.bundle.engines import NewDocker, Podman
-from tests.bundle.images import noise, tar_of
-from tests.bundle.made import Made
-from tests.image.other_engine import OtherEngine
+from tests.support.engines import NewDocker, Podman
+from tests.support.images import noise, tar_of
+from tests.support.made import Made
+from tests.support.other_engine import OtherEngine
 
 A, B, C, D = (tar_of({f"bin/{name}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
 X, Y = "reprokit/load-test:x", "reprokit/load-test:y"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.bundle.load_killing import NAME, Killing
+from tests.support.load_kills import NAME, Killing
 
 pytestmark = pytest.mark.engine
 

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from reprokit.bundle.model import METADATA, Metadata
-from tests.bundle.images import Images, noise
-from tests.bundle.test_export import contents, export
+from tests.support.exporting import contents, export
+from tests.support.images import Images, noise
 
 pytestmark = pytest.mark.engine
 

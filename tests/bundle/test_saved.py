@@ -14,8 +14,8 @@ import pytest
 from reprokit.bundle.saved import Saved
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from tests.bundle.images import tar_of
-from tests.bundle.test_export import export
+from tests.support.exporting import export
+from tests.support.images import tar_of
 
 pytestmark = pytest.mark.engine
 

@@ -7,7 +7,7 @@ import pytest
 
 from reprokit.errors import SourceError, UsageError
 from reprokit.supply.store import Store
-from tests.supply.upkeep.conftest import a_lock, overwrite, plain, put, write_recipe
+from tests.support.stores import a_lock, overwrite, plain, put, write_recipe
 
 
 @pytest.fixture

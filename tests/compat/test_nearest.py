@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.conftest import Check
+from tests.support.stacks import Check
 
 
 @pytest.mark.parametrize(

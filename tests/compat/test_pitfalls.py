@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.compat.model import Host
-from tests.compat.conftest import Check
+from tests.support.stacks import Check
 
 GIB = 1 << 30
 

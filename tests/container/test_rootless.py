@@ -14,7 +14,7 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
-from tests.image.rootless_engine import UID, RootlessEngine
+from tests.support.rootless_engine import UID, RootlessEngine
 
 pytestmark = [
     pytest.mark.engine,

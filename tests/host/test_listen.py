@@ -15,7 +15,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.host.listen import listen
-from tests.image.other_engine import OtherEngine
+from tests.support.other_engine import OtherEngine
 
 pytestmark = pytest.mark.engine
 KNOCK = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5).sendall(b'here')"

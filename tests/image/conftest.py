@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
-import re
-import shutil
-import subprocess
-import tarfile
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,66 +14,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, ReprokitError
-from reprokit.image import build as build_module
-from reprokit.image.build import BuildResult, build
-from reprokit.image.dockercli import find_cli
-from reprokit.image.events import Event
-from reprokit.image.render import Rendered
-from reprokit.image.run import Options
-from reprokit.recipe.find import Target
-from reprokit.recipe.load import load_text
-
-RECIPE = """\
-name: {name}
-paper: {{title: T, venue: V, year: 2020, licence: MIT}}
-variants:
-  v:
-    base: {base}
-    pins: {{python: "3.11"}}
-    requires: {{compute_capability: ["8.0"], driver: "450.80.02"}}
-"""
-TOOLS = ("sh", "sleep", "cat", "ls", "env", "head", "rm", "true")
-
-
-def rendered(text: str) -> Rendered:
-    """A Dockerfile whose lines `# block NAME` begin a block."""
-    spans: list[tuple[int, int, str]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if match := re.match(r"# block (\w+)", line):
-            spans.append((number, number, match[1]))
-        elif spans:
-            spans[-1] = (spans[-1][0], number, spans[-1][2])
-        else:
-            spans.append((number, number, "base"))
-    return Rendered(text, tuple(spans))
-
-
-def target_of(name: str, base: str = "debian:12") -> Target:
-    return Target(load_text(RECIPE.format(name=name, base=base), f"{name}.yaml", name), "v", Path(f"{name}.yaml"))
-
-
-def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
-    """A tar with a shell and a few tools of this machine, and the libraries that they load: 4 MB in place of 160."""
-    files: dict[str, Path] = {}
-    for tool in tools:
-        path = Path(shutil.which(tool) or "")
-        files[f"bin/{tool}"] = path.resolve()
-        linked = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"(/\S+)", linked):
-            files[library.lstrip("/")] = Path(library).resolve()
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for folder in ("tmp", "etc"):
-            member = tarfile.TarInfo(folder)
-            member.type, member.mode = tarfile.DIRTYPE, 0o777
-            tar.addfile(member)
-        for name, path in sorted(files.items()):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = path.stat().st_size, 0o755
-            with path.open("rb") as file:
-                tar.addfile(member, file)
-    return out.getvalue()
+from reprokit.errors import ReprokitError
+from tests.support.builds import Builds, can_buildkit, root_file_system
 
 
 @pytest.fixture(scope="session")
@@ -98,45 +35,10 @@ def builder(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def can_buildkit() -> bool:
-    """Whether a Docker CLI here has BuildKit. Raises EngineError where that may not be."""
-    try:
-        find_cli()
-    except EngineError:
-        if must_not_skip():
-            raise
-        return False
-    return True
-
-
-def must_not_skip() -> bool:
-    """Whether a test that needs an engine fails where there is none."""
-    return bool(os.environ.get("CI") or os.environ.get("REPROKIT_REQUIRE_ENGINE"))
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-class Builds:
-    """Builds Dockerfiles as variants of a recipe that has this test's own name."""
-
-    def __init__(self, engine: Engine, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.engine, self.monkeypatch = engine, monkeypatch
-        self.target = target_of(f"reprokit-test-build-{uuid.uuid4().hex[:8]}", base)
-        self.events: list[Event] = []
-
-    def __call__(self, dockerfile: str, engine: Engine | None = None, **options: object) -> BuildResult:
-        """`dockerfile` without its first lines, which put in the base and keep layers of other tests away."""
-        text = f"ARG BASE\nFROM ${{BASE}}\nENV TEST={self.target.recipe.name}\n" + dockerfile
-        self.monkeypatch.setattr(build_module, "render", lambda target: rendered(text))
-        self.events.clear()
-        return build(engine or self.engine, self.target, Options(**options), self.events.append)
-
-    def seen(self, kind: type) -> list:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 @pytest.fixture

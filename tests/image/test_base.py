@@ -15,9 +15,8 @@ from reprokit.image import base as base_module
 from reprokit.image import bootstrap
 from reprokit.image.base import resolve_base
 from reprokit.image.release import Release
-
-from .conftest import root_file_system
-from .registry import Registry
+from tests.support.builds import root_file_system
+from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
 # What is measured of registries here stays here.
@@ -86,22 +85,6 @@ def test_what_nobody_serves_is_named_with_all_that_was_tried(engine, monkeypatch
     assert error.value.exit_code == 4
     assert f"nobody serves the base image {reference}" in error.value.message
     assert "manifest unknown" in error.value.message
-
-
-class NoRegistry:
-    """An engine that knows some images and reaches no registry."""
-
-    def __init__(self, **images: dict) -> None:
-        self.images = {name.replace("__", ":"): image for name, image in images.items()}
-
-    def image(self, reference: str) -> dict | None:
-        return self.images.get(reference)
-
-    def registry_digest(self, reference: str, timeout_s: float) -> str:
-        raise SourceError("no such host", reference)
-
-    def pull(self, reference: str) -> Iterator[dict]:
-        raise SourceError("no such host", reference)
 
 
 def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():

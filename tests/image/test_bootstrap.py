@@ -9,8 +9,7 @@ import pytest
 
 from reprokit.image.bootstrap import bootstrap, installed, packages_hash
 from reprokit.image.release import Release
-
-from .conftest import root_file_system
+from tests.support.builds import root_file_system
 
 engine_test = pytest.mark.engine
 

@@ -31,8 +31,7 @@ from reprokit.supply.git import Commit
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.offer import Offer
 from reprokit.supply.wheels import Platform, WheelSet
-
-from .conftest import rendered, target_of
+from tests.support.builds import rendered, target_of
 
 BASE = Base("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
 STAGES = """\

@@ -14,8 +14,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-
-from .conftest import TOOLS, Builds, root_file_system
+from tests.support.builds import TOOLS, Builds, root_file_system
 
 pytestmark = pytest.mark.engine
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import EngineError
-
-from .conftest import root_file_system
-from .other_engine import OtherEngine, wait_for
-from .processes import sleeping
+from tests.support.builds import root_file_system
+from tests.support.other_engine import OtherEngine
+from tests.support.processes import sleeping
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -26,8 +26,7 @@ import sys
 from pathlib import Path
 from reprokit import cli
 from reprokit.image import build
-sys.path.insert(0, "tests")
-from image.conftest import rendered, target_of
+from tests.support.builds import rendered, target_of
 from reprokit.recipe import find
 name, base, dockerfile, *options = sys.argv[1:]
 find.target = lambda text: target_of(name, base)

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import ReprokitError
-
-from .conftest import can_buildkit
-from .forge import Forge
+from tests.support.builds import can_buildkit
+from tests.support.forge import Forge
 
 pytestmark = pytest.mark.engine
 

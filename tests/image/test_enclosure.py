@@ -13,9 +13,8 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.image.enclosure import HOST, enclosure
-
-from .conftest import root_file_system
-from .other_engine import wait_for
+from tests.support.builds import root_file_system
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 

@@ -8,8 +8,7 @@ from reprokit.errors import WorkFailed
 from reprokit.image.findings import errors_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
-
-from .conftest import RECIPE, target_of
+from tests.support.builds import RECIPE, target_of
 
 CLASH = RECIPE.format(name="clash", base="ubuntu:20.04").replace('python: "3.11"', 'cuda: "10.2", gcc: "9"')
 

@@ -20,10 +20,8 @@ from reprokit.supply.lock.drift import Drift
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
-
-from .conftest import root_file_system
-from .registry import Registry
-from .test_base import NoRegistry
+from tests.support.builds import root_file_system
+from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
 # What is measured of registries is kept in the user's store.

@@ -17,8 +17,8 @@ from urllib.parse import unquote
 
 import docker
 import pytest
+from tests.support.rendering import target
 
-from image.rendering import target
 from reprokit.engine import Engine
 from reprokit.image.base import Base, resolve_base
 from reprokit.image.builders import Plan, builder
@@ -29,8 +29,7 @@ from reprokit.supply.lock.model import AptPackage, PlainFile
 from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Policy, locked, pass_all
 from reprokit.supply.store import Store
-
-from .conftest import rendered
+from tests.support.builds import rendered
 
 pytestmark = pytest.mark.engine
 

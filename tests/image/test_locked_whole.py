@@ -15,9 +15,8 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.supply.lock.file import read, write
 from reprokit.supply.lock.model import VariantLock
-
-from .desk import Desk
-from .other_engine import OtherEngine
+from tests.support.desk import Desk
+from tests.support.other_engine import OtherEngine
 
 pytestmark = [
     pytest.mark.engine,

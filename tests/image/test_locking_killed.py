@@ -14,8 +14,7 @@ import pytest
 from reprokit.supply.lock.file import read
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
-
-from .desk import Desk
+from tests.support.desk import Desk
 
 pytestmark = pytest.mark.engine
 

@@ -16,8 +16,7 @@ import pytest
 from reprokit.errors import EngineError, SourceError
 from reprokit.image.mmdebstrap import explain, mmdebstrap
 from reprokit.image.release import Release
-
-from .processes import sleeping
+from tests.support.processes import sleeping
 
 
 @pytest.mark.parametrize(

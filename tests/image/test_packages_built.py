@@ -20,8 +20,7 @@ from reprokit.bench.parse import parse
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.recipe.find import load_recipe, recipe_file
-
-from .forge import Forge
+from tests.support.forge import Forge
 
 pytestmark = pytest.mark.engine
 

@@ -20,8 +20,7 @@ import yaml
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.recipe.find import recipe_file
-
-from .forge import Forge
+from tests.support.forge import Forge
 
 pytestmark = pytest.mark.engine
 

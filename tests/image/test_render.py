@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.rendering import source, target
 
-from image.rendering import source, target
 from reprokit.errors import UsageError
 from reprokit.image.blocks import templates, uses, wheel_requirements
 from reprokit.image.render import instruction_lines, render

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.rendering import source, target
 
-from image.rendering import source, target
 from reprokit.image.blocks import block_names
 from reprokit.image.render import render
 from reprokit.recipe.find import recipe_names, targets

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.rendering import target
 
-from image.rendering import target
 from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.render import _environment, instruction_lines, render

@@ -12,9 +12,8 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.image.enclosure import HOST, enclosure
 from reprokit.image.events import Output
-
-from .conftest import TOOLS, root_file_system
-from .rootless_engine import RootlessEngine
+from tests.support.builds import TOOLS, root_file_system
+from tests.support.rootless_engine import RootlessEngine
 
 pytestmark = [
     pytest.mark.engine,

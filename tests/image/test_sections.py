@@ -13,9 +13,8 @@ from reprokit.image.sections import SECTIONS, sections, stale
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
-
-from .rendering import source
-from .rendering import target as target_of
+from tests.support.rendering import source
+from tests.support.rendering import target as target_of
 
 FIELDS = {
     "pins": {"python": "3.11", "gcc": "12"},

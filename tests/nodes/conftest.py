@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from tests.bundle.images import Images
-
-from .cluster import Cluster, cluster
+from tests.support.cluster import Cluster, cluster
+from tests.support.images import Images
 
 
 @pytest.fixture(scope="session")

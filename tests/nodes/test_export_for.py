@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bundle.images import Images, noise
-
-from .cluster import Cluster
-from .sender import MB
+from tests.support.cluster import Cluster
+from tests.support.images import Images, noise
+from tests.support.sender import MB
 
 pytestmark = pytest.mark.engine
 

@@ -18,9 +18,9 @@ import reprokit
 from reprokit.container.execute import Completed, execute
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from tests.image.conftest import root_file_system
-
-from .cluster import Cluster, wait_for
+from tests.support.builds import root_file_system
+from tests.support.cluster import Cluster
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 RECIPE = """\

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import ReprokitError
-from tests.image.conftest import root_file_system
-
-from .cluster import Cluster, Machine
+from tests.support.builds import root_file_system
+from tests.support.cluster import Cluster, Machine
 
 pytestmark = pytest.mark.engine
 RECIPE = """\

@@ -34,9 +34,8 @@ from reprokit.nodes.published import parse
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
-from tests.image.registry import PASSWORD, USER, Registry
-
-from .cluster import wait_for
+from tests.support.registry import PASSWORD, USER, Registry
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 Call = Callable[..., subprocess.CompletedProcess[str]]

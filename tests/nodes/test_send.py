@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.bundle.images import Images, noise
-
-from .cluster import Cluster, wait_for
-from .kills import clean
-from .sender import MB, Sender, arrived, incompressible, same
+from tests.support.cluster import Cluster
+from tests.support.images import Images, noise
+from tests.support.send_kills import clean
+from tests.support.sender import MB, Sender, arrived, incompressible, same
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 

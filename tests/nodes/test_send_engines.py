@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bundle.images import Images, noise
-
-from .kills import clean
-from .sender import MB, Sender, arrived, incompressible
+from tests.support.images import Images, noise
+from tests.support.send_kills import clean
+from tests.support.sender import MB, Sender, arrived, incompressible
 
 pytestmark = pytest.mark.engine
 

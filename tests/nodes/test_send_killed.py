@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .kills import VICTIMS, clean, image, kill_and_repeat
-from .sender import Sender
+from tests.support.send_kills import VICTIMS, clean, image, kill_and_repeat
+from tests.support.sender import Sender
 
 pytestmark = pytest.mark.engine
 

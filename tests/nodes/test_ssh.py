@@ -16,8 +16,7 @@ from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
 from reprokit.nodes.inventory import SCRIPT, Inventory, inventory, parse
 from reprokit.nodes.ssh import Connection
-
-from .cluster import wait_for
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 AWKWARD = 'it\'s "100%" a\\tb !x $HOME `id` ü\n  second line\t*'

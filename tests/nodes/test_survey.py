@@ -21,8 +21,7 @@ from reprokit.image.standing import wanted_inputs
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
-
-from .cluster import Cluster, Machine
+from tests.support.cluster import Cluster, Machine
 
 pytestmark = pytest.mark.engine
 RECIPE = """\

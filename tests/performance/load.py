@@ -21,7 +21,7 @@ from measure import Client, Measure, in_pairs
 from reprokit.engine import Engine
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.image.other_engine import OtherEngine
+from tests.support.other_engine import OtherEngine
 
 
 class Bench:

@@ -2,7 +2,7 @@
 
     python tests/performance/send.py [--image NAME] [--rounds N]
 
-Four nodes on this machine (`tests/nodes/cluster.py`), so the wire is as fast as memory, and all nodes share the cores.
+Four nodes on this machine (`tests/support/cluster.py`), so the wire is as fast as memory, and all nodes share the cores.
 Ways are started in turn within a round; a ratio is the median of the rounds' ratios. The image is sent to one node, to
 all four, and, rebuilt with another last layer, to the four that have the first. Nothing fails where a way is slow.
 """
@@ -25,8 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reprokit.engine import Engine
-from tests.bundle.images import tar_of
-from tests.nodes.cluster import Cluster, Machine, cluster, wait_for
+from tests.support.cluster import Cluster, Machine, cluster
+from tests.support.images import tar_of
+from tests.support.waiting import wait_for
 
 LAST = 5_000_000
 MB = 1e6

@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reprokit.engine import Engine
-from tests.bundle.images import Images, noise
-from tests.bundle.killing import kill_and_repeat
+from tests.support.export_kills import kill_and_repeat
+from tests.support.images import Images, noise
 
 _FILES, _LAYERS = 12, 5
 

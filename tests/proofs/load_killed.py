@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.bundle.load_killing import Killing
+from tests.support.load_kills import Killing
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reprokit.engine import Engine
-from tests.bundle.images import Images
-from tests.nodes.cluster import cluster
-from tests.nodes.kills import clean, image, kill_and_repeat
-from tests.nodes.sender import Sender
+from tests.support.cluster import cluster
+from tests.support.images import Images
+from tests.support.send_kills import clean, image, kill_and_repeat
+from tests.support.sender import Sender
 
 
 def main() -> None:

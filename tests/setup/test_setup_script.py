@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .conftest import Machine
+    from tests.support.bare_machine import Machine
 
 ROOT = Path(__file__).parents[2]
 

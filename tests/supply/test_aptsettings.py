@@ -10,9 +10,8 @@ from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
-
-from .conftest import Upstream
-from .test_gateway import ask
+from tests.support.asking import ask
+from tests.support.upstream import Upstream
 
 ONE_LINE = """\
 # deb http://off.test/debian bookworm main

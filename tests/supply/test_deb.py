@@ -7,8 +7,7 @@ import pytest
 
 from reprokit.errors import SourceError
 from reprokit.supply import deb
-
-from .debs import make_deb
+from tests.support.debs import make_deb
 
 
 @pytest.mark.parametrize("packing", ["none", "gzip", "xz", "zstd"])

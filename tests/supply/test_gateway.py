@@ -21,9 +21,10 @@ from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.wheels import Platform
-
-from .asking import ask, authorization, connect, environment
-from .conftest import Repositories, Upstream, make_wheel
+from tests.support.asking import ask, authorization, connect, environment
+from tests.support.repositories import Repositories
+from tests.support.upstream import Upstream
+from tests.support.wheels import make_wheel
 
 
 @pytest.fixture

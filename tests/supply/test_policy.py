@@ -12,9 +12,8 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.offer import FILES_HOST, Offer
 from reprokit.supply.policy import Download, Recorder, locked, recipe_lines
 from reprokit.supply.store import Store
-
-from .asking import ask, authorization, connect, environment
-from .conftest import Upstream
+from tests.support.asking import ask, authorization, connect, environment
+from tests.support.upstream import Upstream
 
 
 @pytest.fixture

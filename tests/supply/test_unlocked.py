@@ -10,8 +10,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.wheels import Platform
-
-from .conftest import make_wheel
+from tests.support.wheels import make_wheel
 
 PYTHON_311 = Platform("3.11", "2.36")
 

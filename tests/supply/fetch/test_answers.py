@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Body, Refusal, judge, retry_after, strong_etag
 from reprokit.supply.store import Store
-
-from .conftest import Fetch, content, want
-from .server import Behaviour, Reply, Request, Server, cut, status, whole
+from tests.support.fetching import Fetch, content, want
+from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
 NOW = 1_700_000_000.0  # 2023-11-14 22:13:20
 

@@ -21,9 +21,9 @@ from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-
-from ..conftest import Disk, Repositories
-from .gitserver import GitServer
+from tests.support.disk import Disk
+from tests.support.git_server import GitServer
+from tests.support.repositories import Repositories
 
 TOOL = "https://forge.test/team/tool"
 

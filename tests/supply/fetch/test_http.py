@@ -16,9 +16,8 @@ from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client, same_server
 from reprokit.supply.fetch.settings import Settings
-
-from .conftest import QUICK, Fetch, content, want
-from .server import Behaviour, Reply, Request, Server, whole
+from tests.support.fetching import QUICK, Fetch, content, want
+from tests.support.file_server import Behaviour, Reply, Request, Server, whole
 
 DATA = content(100_000)
 

@@ -14,17 +14,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reprokit.supply.want import Want
-
-from .conftest import Fetch, content, want
-from .server import Behaviour, Reply, Request, Server, whole
+from tests.support.fetching import Fetch, content, want
+from tests.support.file_server import Behaviour, Reply, Request, Server, whole
 
 KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
 PIECE = 1 << 16
 # Forks a fetching process for each line, and kills it after so many seconds; at 0 it is left to end. Prints its status.
 DRIVER = """
 import os, signal, sys, time, traceback
-sys.path.insert(0, "tests")
-from supply.fetch.conftest import *
+from pathlib import Path
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+from tests.support.fetching import Fetch, Here, content, want
 wants = eval(sys.stdin.readline())
 fetch = Fetch(Store(Path(sys.argv[1])))
 for line in sys.stdin:

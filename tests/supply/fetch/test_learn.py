@@ -8,9 +8,8 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.learn import learn
 from reprokit.supply.store import Store
-
-from .conftest import QUICK, content, want
-from .server import Behaviour, Reply, Request, Server, cut, status, whole
+from tests.support.fetching import QUICK, content, want
+from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
 DATA = content(1_000_000)
 HALF = len(DATA) // 2

@@ -20,9 +20,8 @@ from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.want import Want
-
-from .conftest import QUICK, Fetch, Here, content, want
-from .server import Reply, Request, Server, cut, status, whole
+from tests.support.fetching import QUICK, Fetch, Here, content, want
+from tests.support.file_server import Reply, Request, Server, cut, status, whole
 
 DATA = content(2_000_000)
 
@@ -119,8 +118,11 @@ def test_a_full_disk_is_said_and_keeps_what_came(fetch: Fetch, server: Server, t
     """A small disk of its own, which fills up after there was room enough."""
     code = f"""
 import sys
-sys.path.insert(0, "tests")
-from supply.fetch.conftest import *
+from pathlib import Path
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+from tests.support.fetching import Fetch, Here, content, want
 from reprokit.errors import EngineError
 root = Path(sys.argv[1])
 class Filling(Here):
@@ -163,8 +165,11 @@ def test_two_processes_share_a_download(fetch: Fetch, server: Server):
     url = server.url("/f", slow)
     code = f"""
 import sys
-sys.path.insert(0, "tests")
-from supply.fetch.conftest import *
+from pathlib import Path
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+from tests.support.fetching import Fetch, Here, content, want
 Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings())
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), url]
@@ -207,8 +212,11 @@ def test_an_interrupted_fetch_ends_at_once_and_is_gone_on_with(fetch: Fetch, ser
     url = server.url("/f", stall, whole(DATA))
     code = f"""
 import signal, sys
-sys.path.insert(0, "tests")
-from supply.fetch.conftest import *
+from pathlib import Path
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+from tests.support.fetching import Fetch, Here, content, want
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 try:
     Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(stall_s=3600))
@@ -238,8 +246,11 @@ def test_memory_does_not_grow_with_the_file(fetch: Fetch, server: Server):
     digest = hashlib.sha256(bytes(size)).hexdigest()
     code = f"""
 import resource, sys
-sys.path.insert(0, "tests")
-from supply.fetch.conftest import *
+from pathlib import Path
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
+from tests.support.fetching import Fetch, Here, content, want
 before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (before + 100_000_000, -1))
 Fetch(Store(Path(sys.argv[1])))(Want("files", "big", "{digest}", {size}, {{}}, (sys.argv[2],)))

@@ -9,9 +9,8 @@ import time
 import pytest
 
 from reprokit.errors import SourceError
-
-from .conftest import QUICK, Fetch, content, want
-from .server import Behaviour, Reply, Request, Server, cut, status, whole
+from tests.support.fetching import QUICK, Fetch, content, want
+from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
 DATA = content(1_000_000)
 HALF = len(DATA) // 2

@@ -7,8 +7,7 @@ import pytest
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.take import take_from
-
-from .conftest import Fetch, content, want
+from tests.support.fetching import Fetch, content, want
 
 A, B = content(5000, 1), content(5000, 2)
 

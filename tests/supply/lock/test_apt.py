@@ -24,8 +24,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.offer import Offer
 from reprokit.supply.policy import locked as refusing
 from reprokit.supply.want import of_apt
-
-from .archive import Archive
+from tests.support.apt_archive import Archive
 
 pytestmark = pytest.mark.engine
 EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"

@@ -9,8 +9,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.supply.lock.conda import lock_conda
 from reprokit.supply.lock.model import CondaPackage
 from reprokit.supply.wheels import Platform
-
-from ..condachannel import index_channel, make_package
+from tests.support.conda_channel import index_channel, make_package
 
 PLATFORM = Platform("3.11", glibc="2.31")
 

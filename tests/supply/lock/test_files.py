@@ -13,8 +13,7 @@ from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-
-from ..conftest import Upstream
+from tests.support.upstream import Upstream
 
 BYTES = b"a model"
 SHA256 = hashlib.sha256(BYTES).hexdigest()

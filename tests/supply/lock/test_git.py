@@ -10,8 +10,7 @@ from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-
-from ..conftest import Repositories
+from tests.support.repositories import Repositories
 
 
 def source(name: str, commit: str, submodules: bool = True, ref: str = "") -> Source:

@@ -18,8 +18,8 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from reprokit.supply.uv import IndexFile, Package
 from reprokit.supply.wheels import Platform
-
-from ..conftest import Upstream, make_wheel
+from tests.support.upstream import Upstream
+from tests.support.wheels import make_wheel
 
 PYTHON_311 = Platform("3.11", "2.36")
 Lock = Callable[..., "tuple[Distribution, ...]"]

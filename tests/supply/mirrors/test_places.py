@@ -18,8 +18,7 @@ from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
-
-from ..conftest import Upstream
+from tests.support.upstream import Upstream
 
 A = "a" * 64
 DEB = Want("apt", "curl 1", A, 1, {"archive": "debian", "path": "pool/main/c/c.deb", "as_of": "20261121T000000Z"})

@@ -13,8 +13,7 @@ from reprokit import cli
 from reprokit.errors import SourceError
 from reprokit.supply.mirrors.effective import Line
 from reprokit.supply.mirrors.probe import address_of
-
-from ..conftest import Upstream
+from tests.support.upstream import Upstream
 
 
 @pytest.mark.parametrize(

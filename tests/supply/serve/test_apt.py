@@ -13,9 +13,8 @@ from reprokit.supply import deb
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
-
-from ..asking import ask, environment
-from ..debs import locked, make_deb
+from tests.support.asking import ask, environment
+from tests.support.debs import locked, make_deb
 
 Apt = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -22,9 +22,8 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import CondaPackage
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
-
-from ..asking import ask
-from ..condachannel import make_package
+from tests.support.asking import ask
+from tests.support.conda_channel import make_package
 
 
 def stored(file: Path, store: Store) -> CondaPackage:

@@ -10,8 +10,7 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import PlainFile
 from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
-
-from ..asking import ask, environment
+from tests.support.asking import ask, environment
 
 
 def stored(store: Store, name: str, content: bytes) -> PlainFile:

@@ -7,32 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import EngineError
-from reprokit.supply.git import Commit, tree_of
-from reprokit.supply.lock.model import GitCommit, Lock
+from reprokit.supply.git import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.importing import Imported, take_in
-
-from ..upkeep.conftest import a_lock, commit, plain, put, recipes, repositories, store, write_recipe
-
-__all__ = ["commit", "recipes", "repositories", "store"]
-CONTENTS = [b"", b"small", bytes(range(256)) * 9000]  # the last spans several blocks of the reader
-
-
-def no_engine() -> object:
-    raise EngineError("no engine answers")
-
-
-def with_trees(lock: Lock, store: Store) -> Lock:
-    """The lock with the trees that its commits really have."""
-    variants = {}
-    for name, variant in lock.variants.items():
-        commits = [
-            GitCommit(url=c.url, commit=c.commit, tree=tree_of(Commit(c.url, c.commit), store)) for c in variant.git
-        ]
-        variants[name] = variant.model_copy(update={"git": tuple(commits)})
-    return lock.model_copy(update={"variants": variants})
+from tests.support.stores import CONTENTS, a_lock, no_engine, plain, put, with_trees, write_recipe
 
 
 @pytest.fixture

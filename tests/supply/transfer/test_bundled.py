@@ -9,8 +9,7 @@ from pathlib import Path
 from reprokit.bundle.partial import PartialTar
 from reprokit.bundle.parts import add_store
 from reprokit.supply.store import Store
-
-from .conftest import no_engine
+from tests.support.stores import no_engine
 
 
 def test_it_is_what_export_writes(store: Store, recipe: Path, archive: Path, tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.supply.git import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
-
-from ..upkeep.conftest import a_lock, fetch, overwrite, plain, put, write_recipe
-from .conftest import CONTENTS, no_engine
+from tests.support.stores import CONTENTS, a_lock, fetch, no_engine, overwrite, plain, put, write_recipe
 
 
 def names_in(archive: Path) -> list[str]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
-
-from ..conftest import Disk
+from tests.support.disk import Disk
 
 
 def test_it_is_told_wherever_it_happens_and_made_up_for(archive: Path, disk: Disk):

@@ -22,10 +22,8 @@ from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.image import load_images, names_in, refuse_foreign_names
 from reprokit.supply.transfer.importing import take_in
 from reprokit.supply.transfer.manifest import Image
-from tests.image.registry import Registry
-
-from ..upkeep.conftest import a_lock, write_recipe
-from .conftest import no_engine
+from tests.support.registry import Registry
+from tests.support.stores import a_lock, no_engine, write_recipe
 
 DIGEST = f"sha256:{'1' * 64}"
 

@@ -15,9 +15,7 @@ from reprokit.supply.transfer.importing import Imported, take_in
 from reprokit.supply.transfer.manifest import Manifest, header, padding
 from reprokit.supply.transfer.stream import Reader
 from reprokit.supply.upkeep.verify import verify
-
-from ..upkeep.conftest import a_lock, plain, write_recipe
-from .conftest import CONTENTS, no_engine
+from tests.support.stores import CONTENTS, a_lock, no_engine, plain, write_recipe
 
 Bring = Callable[..., Imported]
 

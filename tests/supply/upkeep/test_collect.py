@@ -11,8 +11,7 @@ from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import PARTIAL_S, YOUNG_S, Plan, free, plan
 from reprokit.supply.upkeep.verify import verify
-
-from .conftest import a_lock, plain, put, write_recipe
+from tests.support.stores import a_lock, plain, put, write_recipe
 
 LATER = YOUNG_S + 60
 

@@ -21,9 +21,7 @@ from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.importing import take_in
 from reprokit.supply.upkeep.collect import free, plan
 from reprokit.supply.upkeep.verify import verify
-
-from ..transfer.conftest import no_engine, with_trees
-from .conftest import a_lock, plain, put, write_recipe
+from tests.support.stores import a_lock, no_engine, plain, put, with_trees, write_recipe
 
 KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
 CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
@@ -36,7 +34,7 @@ from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import free, plan
 from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.importing import take_in
-from tests.supply.upkeep.conftest import put
+from tests.support.stores import put
 
 def collect(store):
     with store.alone():

@@ -18,8 +18,7 @@ from reprokit.supply.store import Store
 from reprokit.supply.upkeep import collect
 from reprokit.supply.upkeep.collect import YOUNG_S
 from reprokit.supply.upkeep.verify import repair, verify
-
-from .conftest import a_lock, overwrite, plain, put
+from tests.support.stores import a_lock, overwrite, plain, put
 
 CONTENT = st.sampled_from([b"a", b"bb", b"ccc", b"dddd", b"eeeee"])
 

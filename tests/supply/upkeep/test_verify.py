@@ -6,9 +6,8 @@ from pathlib import Path
 from reprokit.supply.git import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import faults, repair, verify
-
-from ..conftest import Repositories
-from .conftest import fetch, overwrite, put
+from tests.support.repositories import Repositories
+from tests.support.stores import fetch, overwrite, put
 
 
 def test_a_store_that_holds_what_it_was_given(store: Store, commit: Commit):

@@ -10,7 +10,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from ..debs import make_deb
+from tests.support.debs import make_deb
 
 
 class _Quiet(SimpleHTTPRequestHandler):

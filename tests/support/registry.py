@@ -8,10 +8,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
 from reprokit.engine import Engine
+from reprokit.errors import SourceError
 
 _CONFIG = """
 version: 0.1
@@ -91,3 +93,19 @@ class Registry:
                 raise RuntimeError(event["error"])
             self.digest = event.get("aux", {}).get("Digest", self.digest)
         self._engine.remove_image(f"{name}:1", force=True)
+
+
+class NoRegistry:
+    """An engine that knows some images and reaches no registry."""
+
+    def __init__(self, **images: dict) -> None:
+        self.images = {name.replace("__", ":"): image for name, image in images.items()}
+
+    def image(self, reference: str) -> dict | None:
+        return self.images.get(reference)
+
+    def registry_digest(self, reference: str, timeout_s: float) -> str:
+        raise SourceError("no such host", reference)
+
+    def pull(self, reference: str) -> Iterator[dict]:
+        raise SourceError("no such host", reference)

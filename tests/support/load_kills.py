@@ -12,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 
 from reprokit.bundle.giving import BEGUN
-from tests.bundle.images import noise, tar_of
-from tests.bundle.made import Made
-from tests.image.other_engine import OtherEngine, wait_for
+from tests.support.images import noise, tar_of
+from tests.support.made import Made
+from tests.support.other_engine import OtherEngine
+from tests.support.waiting import wait_for
 
 NAME = "reprokit/killed:1"
 LAYERS = 5

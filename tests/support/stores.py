@@ -1,30 +1,27 @@
-"""Stores with files, repositories and locks that name them."""
+"""Files, commits and locks in a store."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
-
+from reprokit.errors import EngineError
 from reprokit.supply.fetch.git import ensure
-from reprokit.supply.git import Commit
+from reprokit.supply.git import Commit, tree_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Base, GitCommit, Lock, PlainFile, Section, VariantLock
 from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
-from ..conftest import Repositories, repositories, store
-
-__all__ = ["repositories", "store"]
 RECIPE = """\
 name: {name}
 paper: {{title: T, venue: V, year: 2020, licence: MIT}}
 variants: {{cpu: {{base: debian:12}}}}
 """
+
+
 ZERO = "0" * 64
 
 
@@ -90,21 +87,19 @@ def overwrite(path: Path, offset: int, content: bytes) -> None:
         file.write(content)
 
 
-@pytest.fixture
-def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder of recipes, in which the user stands; `$REPROKIT_HOME` is the test's own."""
-    for name in list(os.environ):
-        if name.startswith("REPROKIT_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
-    monkeypatch.setattr("reprokit.paths.data_root", lambda: tmp_path / "none")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipes").mkdir()
-    return tmp_path / "recipes"
+CONTENTS = [b"", b"small", bytes(range(256)) * 9000]  # the last spans several blocks of the reader
 
 
-@pytest.fixture
-def commit(repositories: Repositories, store: Store) -> Commit:
-    """A commit of team/tool, in the store."""
-    head = repositories.make("team/tool", {"a": "1" * 5000, "b": "2"})
-    return fetch(store, "team/tool", head)
+def no_engine() -> object:
+    raise EngineError("no engine answers")
+
+
+def with_trees(lock: Lock, store: Store) -> Lock:
+    """The lock with the trees that its commits really have."""
+    variants = {}
+    for name, variant in lock.variants.items():
+        commits = [
+            GitCommit(url=c.url, commit=c.commit, tree=tree_of(Commit(c.url, c.commit), store)) for c in variant.git
+        ]
+        variants[name] = variant.model_copy(update={"git": tuple(commits)})
+    return lock.model_copy(update={"variants": variants})

@@ -17,14 +17,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import docker
 
 from reprokit.engine import Engine
+from tests.support.waiting import wait_for
 
 _SSHD = """
 Port 22
@@ -309,10 +309,3 @@ def _write_known_hosts(found: Cluster) -> None:
 
 def _ip(*words: str) -> object:
     return subprocess.run(["ip", *words], capture_output=True, text=True, check=True)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)

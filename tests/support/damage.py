@@ -21,7 +21,7 @@ from reprokit.bundle.model import (
     digest_of,
 )
 from reprokit.bundle.partial import header
-from tests.bundle.made import END, Made, tar
+from tests.support.made import END, Made, tar
 
 Damage = Callable[[Made, random.Random], bytes]
 

@@ -6,10 +6,10 @@ import random
 import shutil
 import time
 
-from tests.bundle.images import Images
-
-from .cluster import Cluster, Machine, wait_for
-from .sender import MB, Sender, arrived, same
+from tests.support.cluster import Cluster, Machine
+from tests.support.images import Images
+from tests.support.sender import MB, Sender, arrived, same
+from tests.support.waiting import wait_for
 
 SIZE = 21 * MB  # of `image`, compressed
 VICTIMS = ("sender", "session", "shell", "engine")

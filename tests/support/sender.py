@@ -8,9 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bundle.images import Images
-
-from .cluster import Cluster, Machine
+from tests.support.cluster import Cluster, Machine
+from tests.support.images import Images
 
 MB = 1_000_000
 

@@ -8,8 +8,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from .forge import Forge
-from .other_engine import OtherEngine
+from tests.support.forge import Forge
+from tests.support.other_engine import OtherEngine
 
 RECIPE = """\
 name: {name}

@@ -10,8 +10,7 @@ from pathlib import Path
 import docker
 
 from reprokit.engine import Engine
-
-from .other_engine import wait_for
+from tests.support.waiting import wait_for
 
 UID = 4801
 # Its own mount namespace, for the user and its subordinate ids. Of the links that rootlesskit puts into its copy of

@@ -1,0 +1,45 @@
+"""An HTTP server with chosen answers."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Upstream:
+    """A plain HTTP server that remembers what it was asked and can be told what to answer."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                outer.requests.append((self.command, self.path, dict(self.headers), body))
+                path = "/" + self.path.split("/", 3)[3] if self.path.startswith("http://") else self.path
+                status, headers, answer = outer.answers.get(path, (404, {}, b"no"))
+                self.send_response(status)
+                for key, value in headers.items():
+                    self.send_header(key, value)
+                if not {"Content-Length", "Transfer-Encoding"} & set(headers):
+                    self.send_header("Content-Length", str(len(answer)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(answer)
+
+            do_HEAD = do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return self.server.server_port
