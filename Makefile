@@ -1,12 +1,14 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench attention clean
+.PHONY: help demo test test-fast proof lint bench attention clean
 
 SETUP := sh .ci/setup.sh
 PYTHON_ENV := .venv/bin/python
+# By group, in the order of tests/support/suite.py: the longest first.
+PYTEST := $(PYTHON_ENV) -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
 	@$(SETUP) demo
@@ -15,7 +17,11 @@ demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside
 
 test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) $(PYTEST_ARGS)
+
+test-fast: ## Run the tests that need no engine, no compiler and no network
+	@$(SETUP) test-fast
+	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long)" $(PYTEST_ARGS)
 
 lint: ## Run ruff, mypy and shellcheck
 	@$(SETUP) lint

@@ -3,7 +3,7 @@
 # with the project in it and, where no engine answers, Docker Engine and mmdebstrap from the distribution. Running it
 # again is cheap.
 #
-#   sh .ci/setup.sh demo|test|lint|attention
+#   sh .ci/setup.sh demo|test|test-fast|lint|attention
 #
 #   REPROKIT_NO_INSTALL=1   change nothing, only say what is missing
 #   PYTHON=/path/python3    the interpreter for .venv (default: the first of python3, python3.14 ... python3.10 that fits)
@@ -311,9 +311,10 @@ target=${1-}
 case $target in
     demo) extras="" needs_engine=yes ;;
     test) extras="test,extension" needs_engine=yes ;;
+    test-fast) extras="test" needs_engine=no ;;
     lint) extras="dev" needs_engine=no ;;
     attention) extras="extension,plots" needs_engine=no ;;
-    *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|lint|attention" ;;
+    *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|test-fast|lint|attention" ;;
 esac
 
 cd "$(dirname "$0")/.."

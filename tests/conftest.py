@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-import uuid
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,11 @@ from reprokit.supply.lock.model import Base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.want import of_base
+from tests.support.engines import debian_13
+from tests.support.names import unique
+from tests.support.shared import shared
+
+pytest_plugins = ["tests.support.suite"]
 
 # The mirrors of whoever runs the tests have no part in them, nor in what they start.
 os.environ["REPROKIT_CONFIG"] = os.devnull
@@ -48,11 +54,14 @@ def golden(request):
 
 
 @pytest.fixture(scope="session")
-def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The root of a Debian 13, whose newer engine is run beside the machine's."""
-    from tests.support.engines import debian_13
 
-    return debian_13(tmp_path_factory.mktemp("debian13") / "root")
+    def make() -> str:
+        return str(debian_13(tmp_path_factory.mktemp("debian13") / "root"))
+
+    with shared(tmp_path_factory, "debian13", make, shutil.rmtree) as root:
+        yield Path(root)
 
 
 @pytest.fixture(scope="session")
@@ -77,17 +86,25 @@ class LockedBase:
 
 @pytest.fixture(scope="session")
 def bookworm(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LockedBase]:
-    store = Store(tmp_path_factory.mktemp("bookworm") / "store")
-    # A name of its own: the user's engine may have this base already.
-    release = Release("debian", f"test-{uuid.uuid4().hex[:8]}", "bookworm")
-    lock = Base(reference="debian:12", bootstrap=resolve(release, store, lambda line: None))
-    fetch_all(of_base(lock), store, Mirrors(store))
-    assert lock.bootstrap is not None
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
-            patch.setenv(name, "http://127.0.0.1:9")
-        name = bootstrap_locked(engine, release, lock.bootstrap, store, lambda line: None)
-    image = engine.image(name)
-    assert image is not None
-    yield LockedBase(lock, bases.described("debian:12", name, image, "bootstrapped"), store)
-    engine.remove_image(name, force=True)
+    def make() -> str:
+        store = Store(tmp_path_factory.mktemp("bookworm") / "store")
+        # A name of its own: the user's engine may have this base already.
+        release = Release("debian", unique("bookworm"), "bookworm")
+        lock = Base(reference="debian:12", bootstrap=resolve(release, store, lambda line: None))
+        fetch_all(of_base(lock), store, Mirrors(store))
+        assert lock.bootstrap is not None
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+                patch.setenv(name, "http://127.0.0.1:9")
+            image = bootstrap_locked(engine, release, lock.bootstrap, store, lambda line: None)
+        return json.dumps([lock.model_dump_json(), image, str(store.root)])
+
+    def remove(made: str) -> None:
+        engine.remove_image(json.loads(made)[1], force=True)
+
+    with shared(tmp_path_factory, "bookworm", make, remove) as made:
+        lock, name, store = json.loads(made)
+        image = engine.image(name)
+        assert image is not None
+        base = bases.described("debian:12", name, image, "bootstrapped")
+        yield LockedBase(Base.model_validate_json(lock), base, Store(Path(store)))

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tarfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from reprokit.container import names
 from reprokit.engine import Engine
 from tests.support.exporting import contents, export
 from tests.support.images import tar_of
+from tests.support.names import unique
 
 pytestmark = pytest.mark.engine
 
@@ -42,7 +42,7 @@ def container(engine: Engine, base: str, tmp_path: Path, monkeypatch: pytest.Mon
     made: list[str] = []
 
     def make(**config: Any) -> str:
-        name = f"reprokit-test-{uuid.uuid4().hex[:8]}"
+        name = unique("export")
         engine.create_container(name, {"Image": base, "Cmd": ["/bin/a"], **config})
         made.append(name)
         engine.put_archive(name, "/", tar_of(FILES))
@@ -118,7 +118,7 @@ def test_what_comes_out_runs(engine: Engine, container: Make, tmp_path: Path):
     try:
         with out.open("rb") as archive:
             engine.load(archive)
-        again = f"reprokit-test-{uuid.uuid4().hex[:8]}"
+        again = unique("export")
         engine.create_container(again, {"Image": loaded})
         try:
             assert engine.get_archive(again, "/opt/tool") is not None

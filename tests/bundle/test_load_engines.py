@@ -21,6 +21,8 @@ from tests.support.images import noise, tar_of
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
 
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.xdist_group("load-engines")]
+
 A, B, C, D = (tar_of({f"bin/{name}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
 X, Y = "reprokit/load-test:x", "reprokit/load-test:y"
 

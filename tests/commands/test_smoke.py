@@ -10,26 +10,28 @@ import pytest
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
+from tests.support.names import unique
 
 HEAD = "paper: {title: A paper, venue: none, year: 2026, licence: none}\n"
+SMOKE = unique("smoke")
 RECIPES = {
-    "reprokit-test-smoke-good": """
+    f"{SMOKE}-good": """
 variants: {cpu: {base: "debian:12"}}
 smoke:
   - {command: cat /etc/os-release, expect: ^VERSION_ID="12"}
   - {command: nvidia-smi, gpu: true}
 """,
-    "reprokit-test-smoke-bad": """
+    f"{SMOKE}-bad": """
 variants: {cpu: {base: "debian:12"}}
 smoke:
   - {command: "echo '<working>'; exit 5"}
   - {command: "echo fine", expect: fine}
 """,
-    "reprokit-test-smoke-gpu": """
+    f"{SMOKE}-gpu": """
 variants: {cuda: {base: "debian:12", requires: {gpu: required}}}
 smoke: [{command: "true"}]
 """,
-    "reprokit-test-smoke-pins": """
+    f"{SMOKE}-pins": """
 variants: {cpu: {base: "debian:12", pins: {tvm: "0.7", llvm: "12"}}}
 """,
 }
@@ -62,34 +64,34 @@ def containers(engine: Engine) -> list[str]:
 
 @pytest.mark.engine
 def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call, recipes, engine, tmp_path):
-    (recipes / "reprokit-test-smoke-torn.yaml").write_text("name: [")
+    (recipes / f"{SMOKE}-torn.yaml").write_text("name: [")
     result = call("smoke", "--junit", "reports/smoke.xml")
     assert result.exit_code == 1
     lines = {line.split()[1]: line for line in result.stdout.splitlines() if line[:4] in ("pass", "fail", "skip")}
     assert {label: line.split()[0] for label, line in lines.items()} == {
-        "reprokit-test-smoke-bad:cpu": "fail",
-        "reprokit-test-smoke-good:cpu": "pass",
-        "reprokit-test-smoke-gpu:cuda": "skip",
-        "reprokit-test-smoke-pins:cpu": "fail",
-        "reprokit-test-smoke-torn": "fail",
+        f"{SMOKE}-bad:cpu": "fail",
+        f"{SMOKE}-good:cpu": "pass",
+        f"{SMOKE}-gpu:cuda": "skip",
+        f"{SMOKE}-pins:cpu": "fail",
+        f"{SMOKE}-torn": "fail",
     }
-    assert lines["reprokit-test-smoke-bad:cpu"].endswith("exit 5: exit code 5: <working>")
-    assert lines["reprokit-test-smoke-good:cpu"].endswith("left out 1: it needs a GPU, and here is none")
-    assert lines["reprokit-test-smoke-gpu:cuda"].endswith("it requires a GPU, and here is none")
-    assert "llvm" in lines["reprokit-test-smoke-pins:cpu"]
-    assert "not valid YAML" in lines["reprokit-test-smoke-torn"]
+    assert lines[f"{SMOKE}-bad:cpu"].endswith("exit 5: exit code 5: <working>")
+    assert lines[f"{SMOKE}-good:cpu"].endswith("left out 1: it needs a GPU, and here is none")
+    assert lines[f"{SMOKE}-gpu:cuda"].endswith("it requires a GPU, and here is none")
+    assert "llvm" in lines[f"{SMOKE}-pins:cpu"]
+    assert "not valid YAML" in lines[f"{SMOKE}-torn"]
     assert containers(engine) == []
-    assert engine.image("reprokit/reprokit-test-smoke-pins:cpu") is None
+    assert engine.image(f"reprokit/{SMOKE}-pins:cpu") is None
 
     root = xml.parse(tmp_path / "reports" / "smoke.xml").getroot()
     assert root.attrib["failures"] == "3" and root.attrib["skipped"] == "2"
-    failure = root.find("./testsuite[@name='reprokit-test-smoke-bad:cpu']/testcase/failure")
+    failure = root.find(f"./testsuite[@name='{SMOKE}-bad:cpu']/testcase/failure")
     assert failure is not None and failure.text == "<working>\n"
 
 
 @pytest.mark.engine
 def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes, engine):
-    result = call("smoke", "reprokit-test-smoke-gpu", "reprokit-test-smoke-good:cpu", "--json")
+    result = call("smoke", f"{SMOKE}-gpu", f"{SMOKE}-good:cpu", "--json")
     assert result.exit_code == 0
     data = json.loads(result.stdout)
     assert data["ok"] and [r["status"] for r in data["results"]] == ["pass", "pass"]
@@ -110,13 +112,13 @@ def test_where_nothing_can_run_that_is_no_success(call, recipes, engine):
 
 
 def test_bad_input_is_named_before_anything_runs(call, recipes):
-    assert isinstance(call("smoke", "reprokit-test-smoke-goood").exception, UsageError)
-    assert isinstance(call("smoke", "reprokit-test-smoke-good:cuda").exception, UsageError)
+    assert isinstance(call("smoke", f"{SMOKE}-goood").exception, UsageError)
+    assert isinstance(call("smoke", f"{SMOKE}-good:cuda").exception, UsageError)
 
 
 @pytest.mark.engine
 def test_a_report_that_cannot_be_written_is_told_before_anything_runs(call, recipes, engine, tmp_path):
     (tmp_path / "reports").write_text("a file where the folder should be")
-    error = call("smoke", "reprokit-test-smoke-good", "--junit", "reports/smoke.xml").exception
+    error = call("smoke", f"{SMOKE}-good", "--junit", "reports/smoke.xml").exception
     assert isinstance(error, EngineError) and error.where == "reports/smoke.xml"
-    assert engine.image("reprokit/reprokit-test-smoke-good:cpu") is None
+    assert engine.image(f"reprokit/{SMOKE}-good:cpu") is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import secrets
 import socket
 import subprocess
 import sys
@@ -16,17 +15,17 @@ from pathlib import Path
 
 import docker
 import pytest
-from filelock import FileLock
 
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import remove
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.recipe.find import Target, target
+from tests.support.names import unique
+from tests.support.shared import shared
 
-BASE = "reprokit-test-container-base"
-DOCKERFILE = f"""
-FROM {BASE}
+DOCKERFILE = """
+FROM {base}
 ENV PATH=/opt/first:/usr/local/bin:/usr/bin:/bin LD_LIBRARY_PATH=/opt/lib
 RUN mkdir -p /opt/first && ln -s /usr/bin/python3 /opt/first/python && chmod -R a+rX /opt/first
 RUN (command -v python; printenv PATH; printenv LD_LIBRARY_PATH) > /built
@@ -38,25 +37,25 @@ STOPSIGNAL SIGUSR1
 
 @pytest.fixture(scope="session")
 def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Debian 12 with python3, bootstrapped once; an image that was there before is kept."""
-    with FileLock(tmp_path_factory.getbasetemp().parent / "reprokit-test-container.lock"):
-        there = engine.image(BASE) is not None
-        if not there:
-            command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", "-"]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as bootstrap:
-                engine.import_image(bootstrap.stdout, BASE, "latest", [])
-            assert bootstrap.returncode == 0
-    yield BASE
-    if not there:
-        with contextlib.suppress(ReprokitError):
-            engine.remove_image(BASE)
+    """An image of Debian 12 with python3."""
+
+    def make() -> str:
+        name = unique("container-base")
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", "-"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as bootstrap:
+            engine.import_image(bootstrap.stdout, name, "latest", [])
+        assert bootstrap.returncode == 0
+        return name
+
+    with shared(tmp_path_factory, "container-base", make, engine.remove_image) as name:
+        yield name
 
 
 @pytest.fixture(scope="module")
 def name(engine: Engine, base: str) -> Iterator[str]:
     """The name of a recipe whose image, `cpu`, is built; all that was made of it is removed."""
-    recipe = f"reprokit-test-container-{secrets.token_hex(4)}"
-    _build(engine, recipe, DOCKERFILE)
+    recipe = unique("container")
+    _build(engine, recipe, DOCKERFILE.format(base=base))
     yield recipe
     _clean(engine, recipe)
 
@@ -116,10 +115,10 @@ def made(recipe: Callable[..., Target]) -> Target:
 
 
 @pytest.fixture
-def rebuild(engine: Engine, name: str) -> Iterator[Callable[[str], None]]:
+def rebuild(engine: Engine, base: str, name: str) -> Iterator[Callable[[str], None]]:
     """`rebuild(dockerfile)` gives the recipe another image, for one test."""
     yield lambda dockerfile: _build(engine, name, dockerfile)
-    _build(engine, name, DOCKERFILE)
+    _build(engine, name, DOCKERFILE.format(base=base))
 
 
 @pytest.fixture

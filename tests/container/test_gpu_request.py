@@ -20,7 +20,7 @@ from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("gpu-hook")]
 
 
 class Recorder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -16,12 +15,13 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.builds import Builds, can_buildkit, root_file_system
+from tests.support.names import unique
 
 
 @pytest.fixture(scope="session")
 def base(engine: Engine) -> Iterator[str]:
     """The name of a small base image."""
-    name = f"reprokit-test-build-base-{uuid.uuid4().hex[:8]}"
+    name = unique("build-base")
     engine.import_image(io.BytesIO(root_file_system()), name, "1", ["ENV PATH=/bin"])
     yield f"{name}:1"
     engine.remove_image(f"{name}:1", force=True)
@@ -57,7 +57,7 @@ def inside(engine: Engine) -> Callable[[str, str], str]:
     """`inside(image, command)`: what the command prints in a container of the image."""
 
     def run(image: str, command: str) -> str:
-        name = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+        name = unique("build")
         container = engine.create_container(name, {"Image": image, "Cmd": ["sh", "-c", command]})
         try:
             engine.start(container)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from reprokit.image import bootstrap
 from reprokit.image.base import resolve_base
 from reprokit.image.release import Release
 from tests.support.builds import root_file_system
+from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture
 def repository(engine: Engine) -> Iterator[str]:
     """A repository's name, unknown to every registry; its image is removed afterwards."""
-    name = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+    name = unique("build")
     yield name
     for image in engine.api.images():
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
@@ -127,7 +127,7 @@ def test_an_import_needs_little_memory(engine):
             assert size > 0
             return self.data.read(size)
 
-    name = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+    name = unique("build")
     engine.import_image(Counted(root_file_system()), name, "1", [])
     engine.remove_image(f"{name}:1", force=True)
     assert Counted.largest <= 1 << 20

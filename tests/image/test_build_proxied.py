@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import threading
-import uuid
 from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,6 +14,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.builds import TOOLS, Builds, root_file_system
+from tests.support.names import unique
 
 pytestmark = pytest.mark.engine
 
@@ -74,7 +74,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def base(engine: Engine) -> Iterator[str]:
     """The small base with what it takes to ask a proxy."""
-    name = f"reprokit-test-proxied-{uuid.uuid4().hex[:8]}"
+    name = unique("proxied")
     engine.import_image(io.BytesIO(root_file_system((*TOOLS, "bash", "base64"))), name, "1", ["ENV PATH=/bin"])
     yield f"{name}:1"
     engine.remove_image(f"{name}:1", force=True)

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,9 @@ import pytest
 from reprokit.errors import ReprokitError
 from tests.support.builds import can_buildkit
 from tests.support.forge import Forge
+from tests.support.names import unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 RECIPE = """\
 name: {name}
@@ -40,7 +40,7 @@ def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
     old = forge.commit("team/top", "top.txt", submodule="lib/leaf")
     for name in ("lib/leaf", "team/top"):  # from here on neither commit is the head of a branch
         forge.commit(name, "new.txt")
-    recipe = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+    recipe = unique("build")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{recipe}.yaml").write_text(RECIPE.format(name=recipe, commit=old))
     environment = {**os.environ, **forge.settings, "REPROKIT_HOME": str(tmp_path / "home")}

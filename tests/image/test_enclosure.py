@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.image.enclosure import HOST, enclosure
 from tests.support.builds import root_file_system
+from tests.support.names import unique
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -41,7 +41,7 @@ def answers(address: str) -> bool:
 @pytest.fixture
 def world(engine: Engine, bookworm) -> Iterator[str]:
     """The address of a server on the engine's own bridge."""
-    name = f"reprokit-test-enclosure-{uuid.uuid4().hex[:8]}"
+    name = unique("enclosure")
     config = {"Image": bookworm.base.image_id, "Cmd": ["perl", "-e", LISTEN], "HostConfig": {"NetworkMode": "bridge"}}
     engine.create_container(name, config)
     try:
@@ -54,7 +54,7 @@ def world(engine: Engine, bookworm) -> Iterator[str]:
 
 
 def ran(engine: Engine, image: str, network: str, script: str) -> str:
-    name = f"reprokit-test-enclosure-{uuid.uuid4().hex[:8]}"
+    name = unique("enclosure")
     config = {"Image": image, "Cmd": ["bash", "-c", script], "HostConfig": {"NetworkMode": network}}
     engine.create_container(name, config)
     try:
@@ -65,7 +65,7 @@ def ran(engine: Engine, image: str, network: str, script: str) -> str:
 
 
 def test_it_has_this_host_in_it_and_no_way_out(engine: Engine, bookworm, world: str):
-    label = f"reprokit-test-{uuid.uuid4().hex[:8]}:v"
+    label = f"{unique('enclosure')}:v"
     said: list[str] = []
     with enclosure(engine, label, bookworm.base.image_id, said.append) as network:
         assert said == [] and network != HOST
@@ -82,7 +82,7 @@ def test_it_has_this_host_in_it_and_no_way_out(engine: Engine, bookworm, world: 
 
 
 def test_a_base_that_cannot_knock_is_built_on_the_hosts_network_and_that_is_said(engine: Engine):
-    image = f"reprokit-test-enclosure:{uuid.uuid4().hex[:8]}"
+    image = f"{unique('enclosure')}:1"
     engine.import_image(io.BytesIO(root_file_system()), *image.split(":"), ["ENV PATH=/bin"])
     said: list[str] = []
     try:

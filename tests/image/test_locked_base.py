@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import uuid
 from datetime import datetime, timezone
 
 import pytest
@@ -21,6 +20,7 @@ from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
 from tests.support.builds import root_file_system
+from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
@@ -57,7 +57,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch):
 
 @engine_test
 def test_a_registrys_digest_is_locked_and_pulled_again(engine, store):
-    repository = f"reprokit-test-build-{uuid.uuid4().hex[:8]}"
+    repository = unique("build")
     with Registry(engine, repository, root_file_system()) as registry:
         reference = f"{registry.host}/{repository}:1"
         engine.import_image(io.BytesIO(root_file_system()), f"{registry.host}/{repository}", "1", ["ENV MINE=1"])
@@ -182,7 +182,7 @@ def test_the_locked_base_is_as_old_as_its_packages(engine, bookworm):
     """So that making it again gives the same bytes: nothing in it is of today."""
     date = engine.image(bookworm.base.name)["Config"]["Labels"]["reprokit.bootstrap.date"]
     newest = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=timezone.utc).timestamp() + 86400
-    container = engine.create_container(f"reprokit-test-build-{uuid.uuid4().hex[:8]}", {"Image": bookworm.base.name})
+    container = engine.create_container(unique("build"), {"Image": bookworm.base.name})
     try:
         with tarfile.open(fileobj=io.BytesIO(engine.get_archive(container, "/etc")), mode="r:") as tar:
             # The engine itself puts these into every container.

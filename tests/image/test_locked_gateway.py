@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 import threading
-import uuid
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +16,6 @@ from urllib.parse import unquote
 
 import docker
 import pytest
-from tests.support.rendering import target
 
 from reprokit.engine import Engine
 from reprokit.image.base import Base, resolve_base
@@ -30,8 +28,10 @@ from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Policy, locked, pass_all
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
+from tests.support.names import unique
+from tests.support.rendering import target
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.xdist_group("locked-gateway")]
 
 # What the blocks of these builds install.
 PACKAGES = "ca-certificates curl tree unzip xz-utils"
@@ -63,7 +63,7 @@ def packages(engine: Engine, debian: Base, store: Store, tmp_path_factory) -> tu
             "Env": [f"{name}={value}" for name, value in gateway.build_arguments().items()],
             "HostConfig": {"NetworkMode": "host", "Binds": [f"{folder}:/packages"]},
         }
-        container = engine.create_container(f"reprokit-test-locked-{uuid.uuid4().hex[:8]}", config)
+        container = engine.create_container(unique("locked"), config)
         try:
             engine.start(container)
             said = b"".join(engine.logs(container, follow=True)).decode()
@@ -112,7 +112,7 @@ class Builds:
 
     def __init__(self, engine: Engine, base: Base, store: Store, offer: Offer) -> None:
         self.engine, self.base, self.store, self.offer = engine, base, store, offer
-        self.name = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
+        self.name = unique("locked")
 
     def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
         with Gateway(self.store, self.offer, policy) as gateway:

@@ -21,6 +21,9 @@ from tests.support.other_engine import OtherEngine
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root"),
+    pytest.mark.network,
+    pytest.mark.long,
+    pytest.mark.xdist_group("locked-whole"),
 ]
 
 LOOK = """

@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.recipe.find import load_recipe, recipe_file
 from tests.support.forge import Forge
+from tests.support.names import unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 SETUP = """\
 import os, subprocess
@@ -94,7 +94,7 @@ def build(engine: Engine, forge: Forge, tmp_path: Path) -> Iterator[Build]:
     (tmp_path / "recipes").mkdir()
 
     def run(recipe: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-        name = f"reprokit-test-package-{uuid.uuid4().hex[:8]}"
+        name = unique("package")
         names.append(name)
         whole = {"paper": {"title": "T", "venue": "V", "year": 2020, "licence": "MIT"}, **recipe, "name": name}
         (tmp_path / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")

@@ -9,7 +9,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.recipe.find import recipe_file
 from tests.support.forge import Forge
+from tests.support.names import unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 TACO = """\
 cmake_minimum_required(VERSION 3.4.0 FATAL_ERROR)
@@ -107,7 +107,7 @@ def built(engine: Engine, forge: Forge, tmp_path: Path) -> Iterator[Callable[[st
 
     def build(recipe: str, commits: dict[str, str], change: Callable[[dict], None] = lambda variant: None) -> str:
         data: dict[str, Any] = yaml.safe_load(recipe_file(recipe).read_text(encoding="utf-8"))
-        name = f"reprokit-test-recipe-{uuid.uuid4().hex[:8]}"
+        name = unique("recipe")
         variant = data["variants"]["cpu"]
         for source in variant["sources"]:
             source["commit"] = commits[source["name"]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.rendering import source, target
 
 from reprokit.errors import UsageError
 from reprokit.image.blocks import templates, uses, wheel_requirements
 from reprokit.image.render import instruction_lines, render
 from reprokit.recipe import find
+from tests.support.rendering import source, target
 
 LABELS = [t.label for name in find.recipe_names() for t in find.targets(name)]
 

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.rendering import target
 
 from reprokit.image.render import render
+from tests.support.rendering import target
 
 IDENTITY = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.rendering import source, target
 
 from reprokit.image.blocks import block_names
 from reprokit.image.render import render
 from reprokit.recipe.find import recipe_names, targets
+from tests.support.rendering import source, target
 
 TVM = source("tvm", "/opt/tvm", submodules=True, keep=False)
 CUTLASS = source("cutlass", "/opt/cutlass", subset=["CMakeLists.txt", "include"])

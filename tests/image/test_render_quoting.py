@@ -9,11 +9,11 @@ import subprocess
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.rendering import target
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.render import _environment, instruction_lines, render
+from tests.support.rendering import target
 
 nasty = st.text(alphabet=st.sampled_from("a0 $`\\\"'#{}%<>|&;()*?!~=:-\n\r\t\x00\u2028\u0085"), max_size=30) | st.text(
     max_size=30

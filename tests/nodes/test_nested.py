@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import secrets
 import subprocess
 import sys
 import tarfile
@@ -20,6 +19,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
+from tests.support.names import unique
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -35,7 +35,7 @@ PORT = 2222
 @pytest.fixture
 def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recipe where the user stands."""
-    name = f"reprokit-test-nested-{secrets.token_hex(4)}"
+    name = unique("nested")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
     monkeypatch.chdir(tmp_path)
@@ -65,7 +65,7 @@ def login(engine: Engine, binds: list[str], command: list[str]) -> Iterator[str]
             entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{link}"
             tar.addfile(entry)
     out.seek(0)
-    name = f"reprokit-test-login-{secrets.token_hex(4)}"
+    name = unique("login")
     engine.import_image(out, name, "1", [])
     host = {"NetworkMode": "host", "Binds": ["/usr:/usr", "/etc:/etc", *binds]}
     container = engine.create_container(name, {"Image": f"{name}:1", "Cmd": command, "HostConfig": host})

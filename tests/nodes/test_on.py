@@ -20,6 +20,7 @@ import pytest
 from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster, Machine
+from tests.support.names import unique
 
 pytestmark = pytest.mark.engine
 RECIPE = """\
@@ -42,7 +43,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A recipe that is known here and whose image is on node1 alone; what it made there is removed."""
-    name = f"reprokit-test-on-{secrets.token_hex(4)}"
+    name = unique("on")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
     (tmp_path / "workspaces" / name).mkdir(parents=True)

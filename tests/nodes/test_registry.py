@@ -34,6 +34,7 @@ from reprokit.nodes.published import parse
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
+from tests.support.names import unique
 from tests.support.registry import PASSWORD, USER, Registry
 from tests.support.waiting import wait_for
 
@@ -44,7 +45,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def name(engine: Engine) -> Iterator[str]:
     """A recipe's name; every image that carries it is removed."""
-    name = f"reprokit-test-registry-{secrets.token_hex(4)}"
+    name = unique("registry")
     yield name
     for image in engine.images([f"reprokit.recipe={name}"]):
         for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or []), image["Id"]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import secrets
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.cluster import Cluster, Machine
+from tests.support.names import unique
 
 pytestmark = pytest.mark.engine
 RECIPE = """\
@@ -50,7 +50,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recipe with a lock of its variant `cpu`."""
-    name = f"reprokit-test-survey-{secrets.token_hex(4)}"
+    name = unique("survey")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
     monkeypatch.chdir(tmp_path)

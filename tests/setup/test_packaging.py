@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = [pytest.mark.network, pytest.mark.xdist_group("packaging")]
+
 ROOT = Path(__file__).parents[2]
 CARRIED = ("recipes", "images", "workspaces/fused_attention")
 

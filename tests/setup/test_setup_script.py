@@ -53,7 +53,7 @@ def test_dash_parses_it() -> None:
 def test_unknown_target_is_wrong_usage(machine: Machine, args: tuple[str, ...]) -> None:
     done = machine.setup(*args)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "hint: sh .ci/setup.sh demo|test|lint|attention"
+    assert done.stderr.splitlines()[-1] == "hint: sh .ci/setup.sh demo|test|test-fast|lint|attention"
 
 
 def test_old_python_is_named(machine: Machine) -> None:

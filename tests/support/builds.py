@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from reprokit.image.render import Rendered
 from reprokit.image.run import Options
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
+from tests.support.names import unique
 
 RECIPE = """\
 name: {name}
@@ -100,7 +100,7 @@ class Builds:
 
     def __init__(self, engine: Engine, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine, self.monkeypatch = engine, monkeypatch
-        self.target = target_of(f"reprokit-test-build-{uuid.uuid4().hex[:8]}", base)
+        self.target = target_of(unique("build"), base)
         self.events: list[Event] = []
 
     def __call__(self, dockerfile: str, engine: Engine | None = None, **options: object) -> BuildResult:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
 from tests.support.forge import Forge
+from tests.support.names import unique
 from tests.support.other_engine import OtherEngine
 
 RECIPE = """\
@@ -38,7 +38,7 @@ class Desk:
         commit = self.forge.commit("team/top", "top.txt", submodule="lib/leaf")
         for name in ("lib/leaf", "team/top"):  # from here on neither commit is the head of a branch
             self.forge.commit(name, "new.txt")
-        self.recipe = f"reprokit-test-locked-{uuid.uuid4().hex[:8]}"
+        self.recipe = unique("locked")
         self.image = f"reprokit/{self.recipe}:v"
         (root / "recipes").mkdir()
         self.file = root / "recipes" / f"{self.recipe}.yaml"

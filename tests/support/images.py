@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import random
 import tarfile
-import uuid
 from collections.abc import Mapping
 
 from reprokit.engine import Engine
+from tests.support.names import unique
 
 
 def tar_of(files: Mapping[str, bytes]) -> bytes:
@@ -31,7 +31,7 @@ class Images:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.prefix = f"reprokit-test-bundle-{uuid.uuid4().hex[:8]}"
+        self.prefix = unique("bundle")
         self.names: list[str] = []
 
     def base(self, name: str, files: Mapping[str, bytes], changes: list[str] | None = None) -> str:

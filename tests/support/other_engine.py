@@ -62,10 +62,6 @@ class OtherEngine:
             return False
 
     def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        # unshare ignores SIGTERM while it waits, and its child is killed with it.
+        self.process.kill()
+        self.process.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -25,8 +24,9 @@ from reprokit.supply.offer import Offer
 from reprokit.supply.policy import locked as refusing
 from reprokit.supply.want import of_apt
 from tests.support.apt_archive import Archive
+from tests.support.names import unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("apt-lock")]
 EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"
 
 
@@ -44,7 +44,7 @@ def base(engine: Engine, bookworm, served: Archive) -> Iterator[Base]:
         f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
         "echo 'deb [trusted=yes] http://127.0.0.1:9/cuda ./' >/etc/apt/sources.list.d/cuda-ubuntu.list"
     )
-    name = f"reprokit-test-apt-{uuid.uuid4().hex[:8]}"
+    name = unique("apt")
     container = engine.create_container(name, {"Image": bookworm.base.name, "Cmd": ["sh", "-c", script]})
     try:
         engine.start(container)
@@ -193,7 +193,7 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
             "Env": [f"{key}={value}" for key, value in environment.items()],
             "HostConfig": {"NetworkMode": "host"},
         }
-        container = engine.create_container(f"reprokit-test-apt-{uuid.uuid4().hex[:8]}", config)
+        container = engine.create_container(unique("apt"), config)
         try:
             engine.start(container)
             shown = b"".join(engine.logs(container, follow=True)).decode()

@@ -282,6 +282,7 @@ def test_the_choice_does_not_depend_on_the_order_of_the_index(order: list[int]):
 
 
 # What old papers pin, from the indexes of this machine: metadata alone, whatever the wheels weigh.
+@pytest.mark.network
 @pytest.mark.parametrize(
     ("requirements", "platform", "sdists", "expected"),
     [

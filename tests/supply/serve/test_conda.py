@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import tarfile
-import uuid
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from reprokit.supply.offer import Offer
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.conda_channel import make_package
+from tests.support.names import unique
 
 
 def stored(file: Path, store: Store) -> CondaPackage:
@@ -97,7 +97,7 @@ def test_an_image_has_it_first_on_path(engine: Engine, store: Store, packages, t
     base = resolve_base(engine, "debian:12", lambda line: None)
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
-    name = f"reprokit-test-conda-{uuid.uuid4().hex[:8]}"
+    name = unique("conda")
     offer = Offer(conda=packages)
     with Gateway(store, offer, archives=base.archives) as gateway:
         proxies = gateway.build_arguments()

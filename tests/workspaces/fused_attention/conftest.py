@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
+
+from tests.support.shared import run_folder
 
 HERE = Path(__file__).resolve().parent
 WORKSPACE = HERE.parents[2] / "workspaces" / "fused_attention"
@@ -65,15 +68,19 @@ def assert_matches(assert_close: Callable[..., None]) -> Callable[..., torch.Ten
 
 @pytest.fixture(scope="session")
 def compile_cpp(csrc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ctypes.CDLL]:
-    """Compiles a C++ file of this folder, with sources of the kernels, by g++ alone, without torch."""
+    """Compiles a C++ file of this folder, with sources of the kernels, by g++ alone, without torch; once a run."""
+    folder = run_folder(tmp_path_factory) / "cpp"
+    folder.mkdir(exist_ok=True)
 
     def compile_file(name: str, *sources: str) -> ctypes.CDLL:
-        library = tmp_path_factory.mktemp("cpp") / f"{name}.so"
+        library = folder / f"{'-'.join((name, *sources)).replace('/', '-')}.so"
         flags = ["-std=c++14", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
         files = [str(HERE / name), *(str(csrc / source) for source in sources)]
         command = ["g++", *flags, f"-I{csrc}", f"-I{HERE}", *files, "-o", str(library)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        with FileLock(library.with_suffix(".lock")):
+            if not library.exists():
+                done = subprocess.run(command, capture_output=True, text=True)
+                assert done.returncode == 0, done.stderr
         return ctypes.CDLL(str(library))
 
     return compile_file

@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
 many = settings(deadline=None, max_examples=120)

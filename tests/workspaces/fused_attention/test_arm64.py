@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 COMPILER = "aarch64-linux-gnu-g++"
 EMULATOR = "qemu-aarch64"

@@ -13,7 +13,7 @@ import torch
 from fused_attention import bench, build, toolchain
 from fused_attention.bench import accuracy, cases, command, environment, machine, measure, methods, records, timing
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 SMALL = ["--device", "cpu", "--part", "grid", "--batch", "1", "--seq", "16", "--heads", "2", "--dim", "8",
          "--repeats", "3", "--threads", "1", "--quick", "--mask"]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fused_attention.bench import accuracy, cases, flex, layer, machine, measure, methods, timing
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 SETTINGS = measure.Settings("cpu", repeats=3, budget_s=0.1, flex_from=10**9)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 CODE = """
 import sys

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fused_attention import fused_attention
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 def t(*shape, dtype=torch.float32, device="cpu"):

@@ -11,7 +11,7 @@ import pytest
 from fused_attention import toolchain
 from torch.utils import cpp_extension
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 FLAGS = ["-std=c++14", "-O3", "-Werror", "all-warnings"]
 

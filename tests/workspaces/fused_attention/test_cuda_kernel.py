@@ -13,7 +13,7 @@ from fused_attention import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 MASK_KINDS = {torch.bool: 1, torch.float32: 2, torch.bfloat16: 3, torch.float16: 4}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fused_attention import diagnose
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 COMPILER = """Error building extension 'fused_attention': [1/3] c++ -MMD -MF ops.o.d -c ops.cpp -o ops.o
 FAILED: ops.o

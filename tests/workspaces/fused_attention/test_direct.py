@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 def tensors(dtype=torch.float32, kv_heads=2):

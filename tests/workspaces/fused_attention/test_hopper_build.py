@@ -12,7 +12,7 @@ import pytest
 from fused_attention import toolchain
 from torch.utils import cpp_extension
 
-pytestmark = pytest.mark.extension
+pytestmark = [pytest.mark.compiler, pytest.mark.xdist_group("hopper-build")]
 
 HERE = Path(__file__).resolve().parent
 TARGET = "-gencode=arch=compute_90a,code=sm_90a"

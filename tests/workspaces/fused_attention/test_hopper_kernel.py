@@ -13,7 +13,7 @@ from fused_attention import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 DTYPES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}

@@ -23,7 +23,7 @@ from fused_attention.masks import (
     Strided,
 )
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 NEWER_MODULES = {"dataclasses", "contextvars", "importlib.metadata", "importlib.resources", "graphlib", "tomllib"}
 

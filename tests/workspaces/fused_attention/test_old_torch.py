@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from torch.utils import cpp_extension
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 # Between them they meet every branch.

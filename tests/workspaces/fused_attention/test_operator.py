@@ -11,7 +11,7 @@ import torch
 from fused_attention import build, fused_attention
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 def tensors(dtype=torch.float32, q_len=70, k_len=90, dim=32, kv_heads=2):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 many = settings(deadline=None, max_examples=150)
 

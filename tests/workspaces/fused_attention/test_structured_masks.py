@@ -25,7 +25,7 @@ from fused_attention.masks import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
 many = settings(deadline=None, max_examples=120)

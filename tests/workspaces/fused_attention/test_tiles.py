@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 ALL, BAND, RESIDUE, BLOCK, KEYS, ROWS, KEY_BELOW, AND, OR, NOT = 0, 1, 2, 4, 5, 6, 9, 13, 14, 15
 UNBOUNDED = 1 << 40

@@ -10,7 +10,7 @@ import pytest
 from fused_attention import archs, ninjafile, sources, toolchain
 from torch.utils import cpp_extension
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 NVCC_10_2 = ["3.0", "5.0", "6.0", "6.1", "7.0", "7.5"]
 NVCC_11_8 = ["5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]

@@ -8,7 +8,7 @@ import pytest
 from fused_attention import bench
 from fused_attention.bench import cases, records, verdict
 
-pytestmark = pytest.mark.extension
+pytestmark = pytest.mark.compiler
 
 
 def params(**changes):

@@ -1,0 +1,12 @@
+"""Names of what tests make in an engine that others use too."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+
+def unique(kind: str) -> str:
+    """`reprokit-test-KIND-WORKER-RANDOM`, which is also a valid recipe name."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    return f"reprokit-test-{kind}-{worker}-{secrets.token_hex(3)}"

@@ -1,0 +1,100 @@
+"""How the suite runs: signal dispositions, workers, markers that follow from fixtures, time limits, skips in CI."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ALLOWED_SKIPS = Path(__file__).parents[1] / "allowed-skips.txt"
+
+# A test that requests one of these fixtures needs what the marker names.
+NEEDS = {
+    "engine": ["engine"],
+    "bookworm": ["engine", "network"],
+    "debian": ["network"],
+    "compile_cpp": ["compiler"],
+    "nodes": ["engine"],
+}
+# Fixtures that start something that exists once a run: their tests stay in one worker.
+GROUPS = {"nodes": "cluster"}
+LONG_TIMEOUT_S = 1500
+
+_skips = Counter[str]()
+
+
+def pytest_configure() -> None:
+    """Give the processes that tests start the default signal dispositions.
+
+    A background job of sh, nohup and some CI runners start a program with signals ignored, and exec hands that down.
+    Signals that have a handler are default again in a new program.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Two workers a core: most tests wait for an engine, a server or a disk."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for name in fixtures:
+            for marker in NEEDS.get(name, ()):
+                item.add_marker(marker)
+            if name in GROUPS:
+                item.add_marker(pytest.mark.xdist_group(GROUPS[name]))
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
+    # The longest begin first, so that no worker is left with one of them at the end.
+    items.sort(key=lambda item: not (item.get_closest_marker("long") or item.get_closest_marker("xdist_group")))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _count_skip(report)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    _count_skip(report)
+
+
+def _count_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.skipped and isinstance(report.longrepr, tuple):
+        _skips[report.longrepr[2].removeprefix("Skipped: ")] += 1
+
+
+def _refused() -> list[str]:
+    """The reasons of this run's skips that CI does not allow."""
+    if not os.environ.get("CI"):
+        return []
+    lines = ALLOWED_SKIPS.read_text(encoding="utf-8").splitlines()
+    allowed = [line for line in lines if line and not line.startswith("#")]
+    return [reason for reason in _skips if not any(re.fullmatch(pattern, reason) for pattern in allowed)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.OK and _refused():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _skips:
+        return
+    terminalreporter.section("skipped, by reason")
+    for reason, count in _skips.most_common():
+        terminalreporter.write_line(f"{count:4}  {reason}")
+    for reason in _refused():
+        terminalreporter.write_line(
+            f"error: CI may not skip for this reason: {reason} ({ALLOWED_SKIPS.name})", red=True
+        )
