@@ -23,6 +23,10 @@ test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
 	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long)" $(PYTEST_ARGS)
 
+proof: ## Kill every kind of work 100 times, for an hour; the results go to tests/proofs/kills.jsonl (KILLS=100)
+	@$(SETUP) test
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest -m kills --kills $(or $(KILLS),100) $(PYTEST_ARGS)
+
 lint: ## Run ruff, mypy and shellcheck
 	@$(SETUP) lint
 	$(PYTHON_ENV) -m ruff check .

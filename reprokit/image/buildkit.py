@@ -48,7 +48,7 @@ class BuildKit:
                 env=self._environment(plan),
                 start_new_session=True,  # Ctrl-C reaches it once, from here
             )
-            reader = _Reader(Instructions(plan.rendered))
+            reader = ProgressReader(Instructions(plan.rendered))
             try:
                 assert process.stdout is not None
                 for line in process.stdout:
@@ -83,7 +83,7 @@ class BuildKit:
         return {**os.environ, **plan.proxies, "DOCKER_BUILDKIT": "1", "DOCKER_HOST": self.engine.url}
 
 
-class _Reader:
+class ProgressReader:
     """Turns the CLI's plain progress into events. Steps of several stages run at once and their lines are mixed."""
 
     def __init__(self, instructions: Instructions) -> None:

@@ -47,7 +47,7 @@ class Classic:
 
     def _events(self, stream: Iterator[dict], plan: Plan) -> Iterator[Event]:
         step, last_good, image_id = Step(0, 0, plan.rendered.spans[0][2], ""), "", ""
-        for line in _lines(stream):
+        for line in stream_lines(stream):
             if isinstance(line, dict):
                 if "error" in line:
                     yield Failed(step.block, step.text, line["error"].strip(), last_good)
@@ -88,7 +88,7 @@ def label_line(labels: Mapping[str, str]) -> str:
     return f"LABEL {' '.join(pairs)}\n"
 
 
-def _lines(stream: Iterator[dict]) -> Iterator[str | dict]:
+def stream_lines(stream: Iterator[dict]) -> Iterator[str | dict]:
     """The stream's text cut into lines, with its `error` and result as they are; a chunk may end anywhere."""
     rest = ""
     for event in stream:

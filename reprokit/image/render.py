@@ -116,7 +116,7 @@ class _Dockerfile:
 
     def part(self, part: str, use: Use, before: list[str]) -> str:
         """The `build` or `final` part of a block."""
-        template = _environment().get_template(f"blocks/{use.spec.name}.j2")
+        template = template_environment().get_template(f"blocks/{use.spec.name}.j2")
         asked: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         facts = {**self.facts, "block": use.spec.name, "options": use.options, "before": before, "installs": asked}
         text = "".join(template.blocks[part](template.new_context(facts)))
@@ -261,7 +261,7 @@ def _torch_cuda(target: Target) -> str:
 
 
 @cache
-def _environment() -> ImmutableSandboxedEnvironment:
+def template_environment() -> ImmutableSandboxedEnvironment:
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

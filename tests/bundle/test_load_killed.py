@@ -1,4 +1,4 @@
-"""The loader or the engine dies at a random moment. `tests/proofs/load_killed.py` does it a hundred times."""
+"""Loads whose loader or engine is killed at a random moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.load_kills import NAME, Killing
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("load-killed")]
 
 
 @pytest.fixture(scope="module")
@@ -19,23 +19,26 @@ def killing(tmp_path_factory):
     killing.close()
 
 
-def test_a_killed_loader_leaves_no_half_image_and_is_repeated(killing):
-    for _ in range(2):
+@pytest.mark.kills(2)
+def test_a_killed_loader_leaves_no_half_image_and_is_repeated(killing, kills: int):
+    for _ in range(kills):
         killing.kill_loader()
     assert killing.seen["loader killed"]
 
 
-def test_a_killed_engine_has_no_half_image_and_the_load_is_repeated(killing):
-    killing.kill_engine()
+@pytest.mark.kills(1)
+def test_a_killed_engine_has_no_half_image_and_the_load_is_repeated(killing, kills: int):
+    for _ in range(kills):
+        killing.kill_engine()
 
 
 def test_an_interrupted_load_says_so_and_leaves_no_name(killing):
-    killing._remove()
-    process = killing._load()
+    killing.remove()
+    process = killing.load()
     time.sleep(killing.usual / 2)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=60)[1]
     assert process.returncode in (0, 130) and "Traceback" not in said
     if process.returncode == 130:
         assert said.endswith("interrupted\n") and killing.engine.connect().image(NAME) is None
-    killing._check_and_repeat()
+    killing.check_and_repeat()

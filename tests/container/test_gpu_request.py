@@ -164,7 +164,7 @@ subprocess.run(["nsenter", "-t", str(state["pid"]), "-m", "mknod", "-m", "666", 
 @pytest.fixture(scope="module")
 def hooked(tmp_path_factory: pytest.TempPathFactory, when_up) -> Iterator[tuple[Engine, Path]]:
     """A second engine whose PATH begins with the hook, and the file in which the hook notes what was asked."""
-    if not os.environ.get("CI") and (os.getuid() != 0 or not shutil.which("dockerd")):
+    if os.getuid() != 0 or not shutil.which("dockerd"):
         pytest.skip("a second engine needs root and dockerd")
     folder = tmp_path_factory.mktemp("d")
     hook = folder / "bin" / "nvidia-container-runtime-hook"

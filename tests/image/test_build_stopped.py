@@ -16,6 +16,7 @@ from reprokit.errors import EngineError
 from tests.support.builds import root_file_system
 from tests.support.names import unique
 from tests.support.other_engine import OtherEngine
+from tests.support.paths import ROOT
 from tests.support.processes import sleeping
 from tests.support.waiting import wait_for
 
@@ -43,7 +44,7 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-c", DRIVER, name, base, dockerfile, *options],
         env={**os.environ, "REPROKIT_HOME": str(home), **environment},
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""`reprokit lock`, killed at random moments; REPROKIT_KILLS says how often (4)."""
+"""`reprokit lock`, killed at random moments."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.support.desk import Desk
 pytestmark = pytest.mark.engine
 
 QUIETLY = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-KILLS = int(os.environ.get("REPROKIT_KILLS", "4"))
 
 
-def test_no_half_lock_and_no_half_file_is_left(engine, served, tmp_path):
+@pytest.mark.kills(4)
+def test_no_half_lock_and_no_half_file_is_left(engine, served, tmp_path, kills: int):
     desk = Desk(tmp_path, served[1])
     started = time.monotonic()
     desk.run("lock", desk.recipe)
     takes = time.monotonic() - started
     whole = desk.lock.read_bytes()
     command = [sys.executable, "-m", "reprokit", "lock", desk.recipe, "--update", "all"]
-    for _ in range(KILLS):
+    for _ in range(kills):
         if random.random() < 0.5:
             desk.lock.unlink(missing_ok=True)
         with subprocess.Popen(command, cwd=desk.root, env=desk.environment, **QUIETLY) as process:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.render import _environment, instruction_lines, render
+from reprokit.image.render import instruction_lines, render, template_environment
 from tests.support.rendering import target
 
 nasty = st.text(alphabet=st.sampled_from("a0 $`\\\"'#{}%<>|&;()*?!~=:-\n\r\t\x00\u2028\u0085"), max_size=30) | st.text(
@@ -90,8 +90,8 @@ def test_what_is_no_text_is_refused(value):
 
 def test_a_template_that_forgets_its_filter_fails():
     with pytest.raises(TypeError, match="without a quoting filter"):
-        _environment().from_string("RUN {{ value }}").render(value="id")
-    assert _environment().from_string("RUN {{ value|sh }}").render(value="a b") == "RUN 'a b'"
+        template_environment().from_string("RUN {{ value }}").render(value="id")
+    assert template_environment().from_string("RUN {{ value|sh }}").render(value="a b") == "RUN 'a b'"
 
 
 def test_templates_are_sandboxed():
@@ -99,7 +99,7 @@ def test_templates_are_sandboxed():
 
     for text in ("{{ ''.__class__.__mro__|sh }}", "{{ cycler.__init__.__globals__|sh }}"):
         with pytest.raises((SecurityError, UndefinedError)):
-            _environment().from_string(text).render()
+            template_environment().from_string(text).render()
 
 
 variants = st.fixed_dictionaries(

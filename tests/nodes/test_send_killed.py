@@ -1,4 +1,4 @@
-"""Transfers killed at random moments; `tests/proofs/send_kills.py` does it a hundred times."""
+"""Transfers of which one part after the other is killed at random moments."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tests.support.sender import Sender
 pytestmark = pytest.mark.engine
 
 
-def test_a_kill_leaves_no_half_image_and_costs_little(nodes, images, tmp_path):
+@pytest.mark.kills(len(VICTIMS))
+def test_a_kill_leaves_no_half_image_and_costs_little(nodes, images, tmp_path, kills: int):
     name, user = image(images), Sender(nodes, tmp_path / "home")
-    for seed in range(len(VICTIMS)):
+    for seed in range(kills):
         kill_and_repeat(nodes["node1"], user, images, name, seed)
         clean(nodes)

@@ -2,7 +2,7 @@
 
     python tests/performance/send.py [--image NAME] [--rounds N]
 
-Four nodes on this machine (`tests/support/cluster.py`), so the wire is as fast as memory, and all nodes share the cores.
+Four nodes on this machine (`tests/support/cluster.py`): the wire is as fast as memory, and all nodes share the cores.
 Ways are started in turn within a round; a ratio is the median of the rounds' ratios. The image is sent to one node, to
 all four, and, rebuilt with another last layer, to the four that have the first. Nothing fails where a way is slow.
 """

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bare_machine import BACKEND, PYPROJECT, ROOT, TOOLS, Machine
+from tests.support.bare_machine import BACKEND, PYPROJECT, TOOLS, Machine
+from tests.support.paths import ROOT
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.support.paths import ROOT
+
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("packaging")]
 
-ROOT = Path(__file__).parents[2]
 CARRIED = ("recipes", "images", "workspaces/fused_attention")
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.paths import ROOT
+
 if TYPE_CHECKING:
     from tests.support.bare_machine import Machine
 
-ROOT = Path(__file__).parents[2]
 
 APT_THAT_MAKES_A_COMPILER = """\
 echo "$@" >>"$HOME/apt.log"
@@ -34,14 +33,6 @@ def apt_machine(machine: Machine, apt_get: str, apt_cache: str) -> Machine:
     machine.command("apt-cache", apt_cache)
     machine.command("dpkg", 'echo "dpkg $@" >>"$HOME/apt.log"')
     return machine
-
-
-@pytest.mark.parametrize("script", [".ci/setup.sh", ".ci/run"])
-def test_shellcheck_finds_nothing(script: str) -> None:
-    found = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
-    if found is None:
-        pytest.skip("shellcheck is not here; `make lint` brings it and runs it")
-    subprocess.run([found, ROOT / script], check=True)
 
 
 def test_dash_parses_it() -> None:

@@ -6,9 +6,6 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-
-
 TOOLS = ("cat", "cut", "dirname", "env", "flock", "grep", "id", "ls", "mkdir", "mktemp", "rm", "sed", "sh")
 TOOLS += ("sha256sum", "sleep", "tail", "tr")
 

@@ -39,21 +39,21 @@ class Killing:
         self.made = bundle(self.path, size)
         self.engine = self._started()
         start = time.monotonic()
-        self._load().wait()
+        self.load().wait()
         self.usual = time.monotonic() - start
         self._check_whole()
 
     def kill_loader(self) -> None:
-        self._remove()
-        process = self._load()
+        self.remove()
+        process = self.load()
         time.sleep(self.chance.uniform(0.3, 1) * self.usual)
         process.send_signal(signal.SIGKILL)
         self.seen["loader killed" if process.wait() == -signal.SIGKILL else "too late"] += 1
-        self._check_and_repeat()
+        self.check_and_repeat()
 
     def kill_engine(self) -> None:
-        self._remove()
-        process = self._load()
+        self.remove()
+        process = self.load()
         time.sleep(self.chance.uniform(0.3, 1) * self.usual)
         self.engine.process.kill()
         self.engine.process.wait()
@@ -61,7 +61,7 @@ class Killing:
         self.seen["engine killed" if process.returncode else "too late"] += 1
         assert process.returncode in (0, 3) and "Traceback" not in said and "fault of reprokit" not in said, said
         self.engine = self._started()
-        self._check_and_repeat()
+        self.check_and_repeat()
 
     def close(self) -> None:
         self.engine.process.kill()
@@ -73,7 +73,7 @@ class Killing:
             left.unlink()
         return OtherEngine(self.folder, self.folder / "data")
 
-    def _load(self) -> subprocess.Popen[str]:
+    def load(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-c", _MAIN, "load", str(self.path)],
             stdout=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ class Killing:
             env={**os.environ, "DOCKER_HOST": self.engine.address, "REPROKIT_HOME": str(self.folder / "home")},
         )
 
-    def _check_and_repeat(self) -> None:
+    def check_and_repeat(self) -> None:
         api = self.engine.connect()
         self._settled()
         named = api.image(NAME)
@@ -94,7 +94,7 @@ class Killing:
         # Without a name there is nothing but whole images and what says of itself that it is begun.
         whole = self.made.images[0].id
         assert {image["Id"] for image in api.images([])} <= {*begun, whole}
-        again = self._load()
+        again = self.load()
         said = again.communicate(timeout=120)[1]
         assert again.returncode == 0, said
         self._check_whole()
@@ -111,7 +111,7 @@ class Killing:
         # All of its layers can be read.
         assert sum(len(block) for block in self.engine.connect().save(NAME)) > LAYERS << 20
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
         api = self.engine.connect()
         if api.image(NAME):
             api.remove_image(NAME, force=True)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import re
 import signal
+import subprocess
+import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-ALLOWED_SKIPS = Path(__file__).parents[1] / "allowed-skips.txt"
+from tests.support.paths import ROOT
+
+ALLOWED_SKIPS = ROOT / "tests" / "allowed-skips.txt"
+KILLS_FILE = ROOT / "tests" / "proofs" / "kills.jsonl"
 
 # A test that requests one of these fixtures needs what the marker names.
 NEEDS = {
@@ -25,6 +31,19 @@ GROUPS = {"nodes": "cluster"}
 LONG_TIMEOUT_S = 1500
 
 _skips = Counter[str]()
+_proofs: list[dict[str, object]] = []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--kills", type=int, help=f"kill so often in each test marked `kills`; recorded in {KILLS_FILE.name}"
+    )
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    """How often the test kills: its marker's number, or that of --kills."""
+    return request.config.getoption("--kills") or request.node.get_closest_marker("kills").args[0]
 
 
 def pytest_configure() -> None:
@@ -46,8 +65,10 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if config.getoption("--kills") and item.get_closest_marker("kills"):
+            item.add_marker(pytest.mark.timeout(0))
         fixtures = getattr(item, "fixturenames", ())
         for name in fixtures:
             for marker in NEEDS.get(name, ()):
@@ -62,6 +83,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _count_skip(report)
+    if report.when == "call" and "kills" in report.keywords:
+        test = report.nodeid.partition("@")[0]
+        _proofs.append({"test": test, "outcome": report.outcome, "seconds": round(report.duration)})
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -84,8 +108,20 @@ def _refused() -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    count = session.config.getoption("--kills")
+    if count and "PYTEST_XDIST_WORKER" not in os.environ:
+        _record(count)
     if session.exitstatus == pytest.ExitCode.OK and _refused():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _record(count: int) -> None:
+    """Append what was proven, with the commit it was proven on."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    about = {"kills": count, "commit": commit, "date": time.strftime("%Y-%m-%d"), "machine": platform.machine()}
+    with KILLS_FILE.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(found | about) + "\n" for found in _proofs)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

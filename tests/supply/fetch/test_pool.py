@@ -22,6 +22,7 @@ from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.want import Want
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
+from tests.support.paths import ROOT
 
 DATA = content(2_000_000)
 
@@ -150,7 +151,7 @@ assert fetch.has(data)
     if subprocess.run(["unshare", "--map-root-user", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("this user may not make a mount namespace")
     run = [*command, str(disk), server.url("/f", whole(DATA))]
-    done = subprocess.run(run, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == "the disk is full\n" and server.requests["/f"][1].start
 
 
@@ -173,7 +174,7 @@ from tests.support.fetching import Fetch, Here, content, want
 Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings())
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), url]
-    with subprocess.Popen(command, cwd=Path(__file__).parents[3]) as other:
+    with subprocess.Popen(command, cwd=ROOT) as other:
         assert begun.wait(30)
 
         def told(line: str) -> None:
@@ -224,7 +225,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), url]
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
+    process = subprocess.Popen(command, cwd=ROOT)
     path = partials.folder(fetch.store) / want(DATA).sha256
     assert seen.wait(30)
     while path.stat().st_size < len(half):
@@ -258,7 +259,7 @@ Fetch(Store(Path(sys.argv[1])))(Want("files", "big", "{digest}", {size}, {{}}, (
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), server.url("/f", much)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert int(done.stdout) * 1024 < 200_000_000 and fetch.store.path(digest).stat().st_size == size
 
 

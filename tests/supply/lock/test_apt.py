@@ -206,7 +206,7 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
 
 def block_lines(package: str) -> str:
     """What a block's filter writes, without the marks of a Dockerfile."""
-    from reprokit.image.render import _environment
+    from reprokit.image.render import template_environment
 
-    template = _environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
+    template = template_environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
     return template.render(installs=[]).replace("; \\\n", ";\n")

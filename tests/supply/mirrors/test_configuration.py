@@ -10,6 +10,7 @@ from reprokit.errors import UsageError
 from reprokit.supply.mirrors.archives import archives
 from reprokit.supply.mirrors.configuration import KINDS, Fetch, load, presets, variable
 from reprokit.supply.mirrors.templates import PLACEHOLDERS
+from tests.support.paths import ROOT
 
 FILE = """\
 presets: [ustc]
@@ -105,7 +106,7 @@ def test_presets_are_by_name_and_name_their_archives():
         assert {kind for kind in KINDS if getattr(lists, kind)} == {"apt", "wheels", "conda"}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "mirrors.md"
+PAGE = ROOT / "docs" / "mirrors.md"
 
 
 def test_the_page_that_users_read_shows_a_valid_file_and_all_that_may_stand_in_it(file: Path):

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from tests.support.paths import ROOT
 from tests.support.shared import run_folder
 
-HERE = Path(__file__).resolve().parent
-WORKSPACE = HERE.parents[2] / "workspaces" / "fused_attention"
+WORKSPACE = ROOT / "workspaces" / "fused_attention"
+KERNELS = Path(__file__).parent / "kernels"
 sys.path.insert(0, str(WORKSPACE))
 
 import torch  # noqa: E402
@@ -68,15 +69,15 @@ def assert_matches(assert_close: Callable[..., None]) -> Callable[..., torch.Ten
 
 @pytest.fixture(scope="session")
 def compile_cpp(csrc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ctypes.CDLL]:
-    """Compiles a C++ file of this folder, with sources of the kernels, by g++ alone, without torch; once a run."""
+    """Compiles a C++ file of kernels/, with sources of the kernels, by g++ alone, without torch; once a run."""
     folder = run_folder(tmp_path_factory) / "cpp"
     folder.mkdir(exist_ok=True)
 
     def compile_file(name: str, *sources: str) -> ctypes.CDLL:
         library = folder / f"{'-'.join((name, *sources)).replace('/', '-')}.so"
         flags = ["-std=c++14", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
-        files = [str(HERE / name), *(str(csrc / source) for source in sources)]
-        command = ["g++", *flags, f"-I{csrc}", f"-I{HERE}", *files, "-o", str(library)]
+        files = [str(KERNELS / name), *(str(csrc / source) for source in sources)]
+        command = ["g++", *flags, f"-I{csrc}", f"-I{KERNELS}", *files, "-o", str(library)]
         with FileLock(library.with_suffix(".lock")):
             if not library.exists():
                 done = subprocess.run(command, capture_output=True, text=True)

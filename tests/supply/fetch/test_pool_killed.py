@@ -1,9 +1,8 @@
-"""A fetching process killed at random moments. REPROKIT_KILLS=200 kills more often than CI does."""
+"""A fetching process killed at random moments."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import random
 import shutil
 import subprocess
@@ -11,13 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+import pytest
 
 from reprokit.supply.want import Want
 from tests.support.fetching import Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, whole
+from tests.support.paths import ROOT
 
-KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
 PIECE = 1 << 16
 # Forks a fetching process for each line, and kills it after so many seconds; at 0 it is left to end. Prints its status.
 DRIVER = """
@@ -58,8 +58,7 @@ def slowly(data: bytes) -> Behaviour:
 @contextmanager
 def driver(fetch: Fetch, wants: list[Want]) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", DRIVER, str(fetch.store.root)]
-    root = Path(__file__).parents[3]
-    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         process.stdin.write(f"{wants!r}\n")
         yield process
@@ -74,15 +73,16 @@ def verify(fetch: Fetch) -> int:
     return len(published)
 
 
-def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server):
-    chance = random.Random(KILLS)
+@pytest.mark.kills(20)
+def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server, kills: int):
+    chance = random.Random(kills)
     big = [content(6_000_000, seed) for seed in (1, 2)]
     files = [*big, *(content(3000 + seed, seed) for seed in range(3, 303))]
     wants = [want(data, server.url(f"/{n}", slowly(data)), name=f"{n}") for n, data in enumerate(files)]
     kept, dead = dict.fromkeys(big, 0), 0
     with driver(fetch, wants) as process:
         assert process.stdin is not None and process.stdout is not None
-        while dead < KILLS:
+        while dead < kills:
             process.stdin.write(f"{chance.uniform(0.001, 0.1)}\n")
             process.stdin.flush()
             status = int(process.stdout.readline())

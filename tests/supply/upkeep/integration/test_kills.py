@@ -1,4 +1,4 @@
-"""What works on the store is killed at random moments; REPROKIT_KILLS says how often (20)."""
+"""What works on the store is killed at random moments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from reprokit.supply.upkeep.collect import free, plan
 from reprokit.supply.upkeep.verify import verify
 from tests.support.stores import a_lock, no_engine, plain, put, with_trees, write_recipe
 
-KILLS = int(os.environ.get("REPROKIT_KILLS", "20"))
 CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
 # Forks a process for each line that it reads, which does its work over and over.
 SERVER = """
@@ -53,7 +52,7 @@ for line in sys.stdin:
 """
 
 
-def killed(work: str, folder: Path) -> Iterator[None]:
+def killed(work: str, folder: Path, count: int) -> Iterator[None]:
     """Yields as often as the work, the body of a function, was killed at a random moment."""
     program = SERVER.replace("{work}", "def work():" + textwrap.indent(textwrap.dedent(work), "    "))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -61,7 +60,7 @@ def killed(work: str, folder: Path) -> Iterator[None]:
         [sys.executable, "-c", program], cwd=folder, env=environment, stdin=PIPE, stdout=PIPE, text=True
     ) as server:
         assert server.stdin is not None and server.stdout is not None
-        for _ in range(KILLS):
+        for _ in range(count):
             print("go", file=server.stdin, flush=True)
             child = int(server.stdout.readline())
             time.sleep(random.uniform(0, 0.2))  # only the moment is random; what is judged is what was left
@@ -84,7 +83,8 @@ def recipe(store: Store, recipes: Path, commit: Commit) -> Path:
     return write_recipe(recipes, with_trees(a_lock("x", files, [commit]), store))
 
 
-def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_path: Path):
+@pytest.mark.kills(20)
+def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_path: Path, kills: int):
     named = {path.name for path in (store.root / "sha256").glob("*/*")}
     garbage = f"""
         store = Store(Path({str(store.root)!r}))
@@ -99,7 +99,7 @@ def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_p
                 (Path(scratch) / "r").replace(copy)
         collect(store)
     """
-    for _ in killed(garbage, tmp_path):
+    for _ in killed(garbage, tmp_path, kills):
         assert verify(store).bad == ()
         collect(store)
         assert {path.name for path in (store.root / "sha256").glob("*/*")} == named
@@ -107,7 +107,8 @@ def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_p
     assert verify(store).bad == ()
 
 
-def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path):
+@pytest.mark.kills(20)
+def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path, kills: int):
     target = tmp_path / "x.tar.zst"
     exporting = f"""
         store = Store(Path({str(store.root)!r}))
@@ -116,7 +117,7 @@ def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path):
     """
     export(["x"], target, store, no_engine)
     whole = target.read_bytes()
-    for _ in killed(exporting, tmp_path):
+    for _ in killed(exporting, tmp_path, kills):
         assert target.read_bytes() == whole
         export(["x"], target, store, no_engine)
         assert not list(tmp_path.glob(".x.tar.zst*"))
@@ -124,7 +125,8 @@ def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path):
     assert verify(store).bad == () and not list((store.root / "tmp").iterdir())
 
 
-def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp_path: Path):
+@pytest.mark.kills(20)
+def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp_path: Path, kills: int):
     archive, node = tmp_path / "x.tar.zst", Store(tmp_path / "node")
     export(["x"], archive, store, no_engine)
     for path in recipe.parent.iterdir():
@@ -135,7 +137,7 @@ def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp
             take_in(Path({str(archive)!r}), node, Engine.connect)
         collect(node)
     """
-    for _ in killed(importing, tmp_path):
+    for _ in killed(importing, tmp_path, kills):
         assert verify(node).bad == ()
         take_in(archive, node, no_engine)
         assert len(list((node.root / "sha256").glob("*/*"))) == len(CONTENTS) and folder_of(commit, node).is_dir()

@@ -1,0 +1,42 @@
+"""The classic builder's stream and its label instruction."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.errors import UsageError
+from reprokit.image.classic import label_line, stream_lines
+
+
+def test_the_classic_builders_stream_becomes_lines():
+    stream = [
+        {"stream": "Step 1/2 : FROM x"},
+        {"stream": "\n"},
+        {"stream": " ---> 0123456789ab\n"},
+        {"stream": "Step 2/2 : RUN echo two"},
+        {"stream": "\n"},
+        {"stream": "half a "},
+        {"stream": "line\n10%\r20%\r"},
+        {"stream": "\r100%\nlast"},
+        {"error": "returned a non-zero code: 1"},
+    ]
+    assert list(stream_lines(iter(stream))) == [
+        "Step 1/2 : FROM x", " ---> 0123456789ab", "Step 2/2 : RUN echo two", "half a line", "100%", "last",
+        {"error": "returned a non-zero code: 1"},
+    ]  # fmt: skip
+
+
+@given(st.dictionaries(st.from_regex(r"reprokit\.[a-z-]{1,12}", fullmatch=True), st.text(max_size=40), min_size=1))
+def test_labels_are_one_instruction_and_come_back_as_they_were(given_labels: dict[str, str]):
+    try:
+        line = label_line(given_labels)
+    except UsageError:
+        assert not all(value.isprintable() for value in given_labels.values())
+        return
+    assert line.count("\n") == 1 and line.startswith("LABEL ") and line.endswith('"\n')
+    # A Dockerfile's double quotes know three escapes: of themselves, of the dollar and of the backslash.
+    found = re.findall(r'(reprokit\.[a-z-]+)="((?:\\.|[^"\\])*)"', line)
+    assert {name: re.sub(r'\\(["$\\])', r"\1", value) for name, value in found} == given_labels
