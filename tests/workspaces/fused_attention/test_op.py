@@ -102,9 +102,10 @@ def test_the_kernel_obeys_torchs_thread_count(workspace):
 
 @pytest.mark.parametrize("capability", LEVELS)
 def test_every_instruction_set(workspace, capability):
-    """torch's own switch forces a narrower kernel; a machine without the wider ones runs what it has."""
+    """torch's own switch selects a narrower kernel. A wider one than the CPU's makes torch itself die by SIGILL."""
     build.load()
-    widest = LEVELS.index(torch.ops.fused_attention.cpu_capability())
+    if LEVELS.index(capability) > LEVELS.index(torch.ops.fused_attention.cpu_capability()):
+        pytest.skip(f"the CPU lacks {capability}")
     code = """
 import torch
 from fused_attention import bench, build
@@ -116,4 +117,4 @@ print(torch.ops.fused_attention.cpu_capability())
     environment = {**os.environ, "PYTHONPATH": str(workspace), "ATEN_CPU_CAPABILITY": capability}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    assert LEVELS.index(done.stdout.strip()) == min(widest, LEVELS.index(capability))
+    assert done.stdout.strip() == capability

@@ -94,7 +94,7 @@ bool is_right(const Case& c, DataType dtype, double rounding) {
   }
   if (c.has_structure) p.structure = Structure{words.data(), static_cast<int64_t>(words.size())};
 
-  const CpuKernel kernel = kernel_default();
+  const CpuKernel& kernel = select_kernel(dtype);
   const Plans plans(p, kernel.costs);
   const Problem problem = plans.problem(p);
   std::vector<float> memory(static_cast<size_t>(kernel.scratch_floats(problem)) + kScratchAlignment, NAN);
@@ -137,5 +137,6 @@ int main() {
     all_right &= is_right<BFloat16>(c, DataType::kBFloat16, 1.01 / 256);
     all_right &= is_right<Float16>(c, DataType::kFloat16, 1.01 / 2048);
   }
+  std::printf("%s\n", select_kernel(DataType::kFloat32).capability);
   return all_right ? 0 : 1;
 }

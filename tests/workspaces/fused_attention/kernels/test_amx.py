@@ -170,7 +170,7 @@ def test_permission_comes_with_the_instructions(amx):
 def test_instructions_are_encoded_as_the_assembler_would(amx):
     """The bytes in amx.h, read back by binutils."""
     if not hasattr(amx, "instructions"):
-        pytest.skip("no AMX on this architecture")
+        pytest.skip("the CPU lacks amx_tile")
     command = ["objdump", "-d", "--no-show-raw-insn", "--disassemble=instructions", amx._name]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [" ".join(line) for line in re.findall(r"\b(ldtilecfg|t(?:ile|dp)\w+)[ \t]*(\S*)$", listing, re.M)]

@@ -34,7 +34,7 @@ def has_avx512_bf16():
     params=[
         "amx_kernel.cpp",
         pytest.param(
-            "amx_kernel_avx512.cpp", marks=pytest.mark.skipif(not has_avx512_bf16(), reason="no AVX512-BF16 here")
+            "amx_kernel_avx512.cpp", marks=pytest.mark.skipif(not has_avx512_bf16(), reason="the CPU lacks avx512_bf16")
         ),
     ],
 )
