@@ -9,6 +9,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +29,7 @@ from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Policy, locked, pass_all
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
+from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.rendering import target
 
@@ -44,8 +46,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def debian(engine: Engine) -> Base:
-    return resolve_base(engine, "debian:12", lambda line: None)
+def debian(engine: Engine) -> Iterator[Base]:
+    """Debian 12 as an image of its own: the classic builder may take a layer that another build on it makes meanwhile."""
+    found = resolve_base(engine, "debian:12", lambda line: None)
+    name = unique("debian")
+    dockerfile = f"FROM {found.name}\nLABEL test={name}".encode()
+    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile})), tag=name, rm=True):
+        assert "error" not in event, event
+    image = engine.image(name)
+    assert image is not None
+    yield replace(found, name=name, image_id=image["Id"])
+    engine.remove_image(name, force=True)
 
 
 @pytest.fixture(scope="module")
