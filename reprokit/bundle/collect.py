@@ -86,7 +86,7 @@ def _from_files(
     """Take the layers that can be read before the engine answers. The images, where nothing of them is missing then."""
     for diff_id, content in ahead.layers(lambda: begun.waiting):
         taking.early(diff_id, content)
-    sizes = ahead.sizes()
+    sizes = ahead.sizes({each.id: each.layers for each in wanted})
     configs = {each.id: ahead.config(each.id) for each in wanted}
     images = []
     for each in wanted:

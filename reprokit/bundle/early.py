@@ -11,11 +11,12 @@ in it `manifest.json` when all layers are.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from reprokit.bundle.foretell import Foretold
@@ -99,13 +100,19 @@ class Early:
             if not new:
                 time.sleep(_POLL_S)
 
-    def sizes(self) -> dict[str, int]:
-        """Bytes of each layer, by diff id, once the engine has answered."""
+    def sizes(self, images: Mapping[str, Sequence[str]]) -> dict[str, int]:
+        """Bytes of each layer, by diff ID, of images given as ID: diff IDs, once the engine has answered.
+
+        From manifests, which a `save` writes last and which name an image by its digest: the folders of other saves lie
+        beside this one's, some of them unfinished.
+        """
         sizes = {}
-        for file in self._found():
-            with contextlib.suppress(OSError):
-                if (file.export / DOCKER_MANIFEST).exists():  # another `save` may still write its own
-                    sizes[file.diff_id] = file.path.stat().st_size
+        for export in self._exports():
+            with contextlib.suppress(OSError, ValueError):
+                for entry in json.loads(Path(export.path, DOCKER_MANIFEST).read_bytes()):
+                    image_id = "sha256:" + PurePath(entry["Config"]).name.removesuffix(".json")
+                    for diff_id, path in zip(images.get(image_id, ()), entry["Layers"], strict=False):
+                        sizes[diff_id] = Path(export.path, path).stat().st_size
         return sizes
 
     def config(self, image_id: str) -> bytes | None:

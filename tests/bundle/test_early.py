@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -65,15 +66,34 @@ def test_what_another_save_left_is_not_looked_at(tmp_path: Path) -> None:
     assert list(Early(tmp_path / "nowhere", Foretold([DIFF_IDS])).layers(lambda: False)) == []
 
 
+def _save(root: Path, config: str, layers: dict[str, bytes], name: str) -> None:
+    """The folder of a finished `save`, as Engine 20 makes it."""
+    paths = [f"{name}{number}/layer.tar" for number in range(len(layers))]
+    for path, content in zip(paths, layers.values(), strict=True):
+        (root / name / path).parent.mkdir(parents=True)
+        (root / name / path).write_bytes(content)
+    (root / name / "manifest.json").write_text(json.dumps([{"Config": f"{config}.json", "Layers": paths}]))
+
+
 def test_the_sizes_are_those_of_a_save_that_is_done(tmp_path: Path) -> None:
-    early = Early(tmp_path, Foretold([DIFF_IDS]))
+    early, images = Early(tmp_path, Foretold([DIFF_IDS])), {f"sha256:{'1' * 64}": DIFF_IDS}
     _write(tmp_path, CONTENT, threading.Event())
-    assert early.sizes() == {}
-    (tmp_path / "docker-export-1" / "manifest.json").write_text("[]")
+    assert early.sizes(images) == {}
+    blobs = [f"blobs/sha256/{diff_id.removeprefix('sha256:')}" for diff_id in DIFF_IDS]
+    manifest = [{"Config": f"blobs/sha256/{'1' * 64}", "Layers": blobs}]
+    (tmp_path / "docker-export-1" / "manifest.json").write_text(json.dumps(manifest))
     begun = tmp_path / "docker-export-2" / "blobs" / "sha256"
     begun.mkdir(parents=True)
     (begun / DIFF_IDS[0].removeprefix("sha256:")).write_bytes(CONTENT[0][:1000])
-    assert early.sizes() == dict.fromkeys(DIFF_IDS, 1 << 20)
+    assert early.sizes(images) == dict.fromkeys(DIFF_IDS, 1 << 20)
+
+
+def test_the_sizes_are_not_those_of_another_image_saved_meanwhile(tmp_path: Path) -> None:
+    """Engine 20 names the only layer of any image alike: its parent is none."""
+    early = Early(tmp_path, Foretold([DIFF_IDS[:1]]))
+    _save(tmp_path, "1" * 64, {DIFF_IDS[0]: CONTENT[0]}, "docker-export-1")
+    _save(tmp_path, "2" * 64, {DIFF_IDS[1]: b"short"}, "docker-export-2")
+    assert early.sizes({f"sha256:{'1' * 64}": DIFF_IDS[:1]}) == {DIFF_IDS[0]: 1 << 20}
 
 
 def test_the_answer_is_whole_however_long_its_beginning_takes() -> None:
