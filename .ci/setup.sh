@@ -280,13 +280,15 @@ install_torch() {
         say "no CPU build of torch $version is to be had here; the plain one brings CUDA and is several GB"
 }
 
-# What the tests need to compile the kernel for Hopper and to read its machine code, 13 MB; without it they skip. Without
-# its needs, since CUTLASS's headers have none, and its Python package names scipy and more.
+# What the tests need to compile the CUDA kernels and to read their machine code: 13 MB, and 100 MB more where the machine
+# has no CUDA toolkit. Without dependencies, since CUTLASS's headers have none, and its Python package names scipy.
 install_cuda_tools() {
-    has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || return 0
-    say "installing CUTLASS's headers and CUDA's disassembler"
-    pip_install --no-deps nvidia-cutlass==4.2.0.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37 \
-        2>/dev/null || say "they are not to be had here: tests of the kernel for Hopper will skip"
+    tools="nvidia-cutlass==4.2.0.0 nvidia-cuda-cuobjdump==13.5.37 nvidia-cuda-nvdisasm==13.5.37"
+    has nvcc || [ -x /usr/local/cuda/bin/nvcc ] || tools="$tools nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88
+        nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85"
+    say "installing CUDA's compiler tools"
+    # shellcheck disable=SC2086  # a list of package names
+    pip_install --no-deps $tools 2>/dev/null || say "they cannot be installed: the tests that compile CUDA will skip"
 }
 
 make_venv() {
@@ -301,7 +303,7 @@ make_venv() {
     case $extras in *extension*) install_torch ;; esac
     say "installing the project${extras:+ with [$extras]} into .venv"
     pip_install -e ".${extras:+[$extras]}" || die 4 "pip could not install the project" "the lines above are pip's own"
-    case $extras in *extension*) install_cuda_tools ;; esac
+    [ "$target" != test ] || install_cuda_tools
     venv_key >"$venv/.setup-$target"
 }
 

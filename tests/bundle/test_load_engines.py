@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,8 +30,9 @@ X, Y = "reprokit/load-test:x", "reprokit/load-test:y"
 
 
 @pytest.fixture(scope="session", params=["docker", "new docker", "containerd", "podman"])
-def served(request, tmp_path_factory) -> Iterator[OtherEngine | NewDocker | Podman]:
-    folder = tmp_path_factory.mktemp("engine")
+def served(request) -> Iterator[OtherEngine | NewDocker | Podman]:
+    # podman takes 50 characters; pytest's own folders are longer.
+    folder = Path(tempfile.mkdtemp(prefix="rk-", dir="/tmp"))
     if request.param == "docker":
         engine = OtherEngine(folder, folder / "data")
     elif request.param == "podman":
@@ -39,6 +42,7 @@ def served(request, tmp_path_factory) -> Iterator[OtherEngine | NewDocker | Podm
     engine.kind = request.param
     yield engine
     engine.stop()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engine
 QUIETLY = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
 
 
-@pytest.mark.kills(4)
+@pytest.mark.kills(2)
 def test_no_half_lock_and_no_half_file_is_left(engine, served, tmp_path, kills: int):
     desk = Desk(tmp_path, served[1])
     started = time.monotonic()

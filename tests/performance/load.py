@@ -65,7 +65,7 @@ def main() -> None:
         folder = Path(name)
         client = Client(str(Path(sys.executable).with_name("reprokit")), folder)
         bench = Bench(client, chosen.image)
-        engine = OtherEngine(folder, folder / "data", "overlay2")
+        engine = OtherEngine(folder, folder / "data")
         try:
             for pid in (os.getpid(), engine.process.pid):
                 go_first(pid)

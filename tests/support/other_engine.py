@@ -25,14 +25,14 @@ class OtherEngine:
     Its network has a loopback and nothing else.
     """
 
-    def __init__(self, folder: Path, data: Path, storage: str = "vfs") -> None:
+    def __init__(self, folder: Path, data: Path) -> None:
         self.socket = folder / "d.sock"
         self.log = folder / "log"
         # The network too: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
         command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         command += ["dockerd", f"--host=unix://{self.socket}", f"--data-root={data}"]
         command += [f"--exec-root={folder / 'exec'}"]
-        command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false", f"--storage-driver={storage}"]
+        command += [f"--pidfile={folder / 'pid'}", "--bridge=none", "--iptables=false"]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:

@@ -64,7 +64,7 @@ def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_
     # Built from what was carried to another store, as on a node that never reached anything.
     desk.run("store", "export", desk.recipe, "-o", "carried.tar.zst")
     node = {"REPROKIT_HOME": str(desk.root / "node"), "http_proxy": "", "https_proxy": ""}
-    other = OtherEngine(short_path, short_path / "data", storage="overlay2")
+    other = OtherEngine(short_path, short_path / "data")
     try:
         route = other.inside(["cat", "/proc/net/route"]).stdout.splitlines()
         assert len(route) == 1, "the engine's network has a way out"

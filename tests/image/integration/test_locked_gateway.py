@@ -47,7 +47,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="module")
 def debian(engine: Engine) -> Iterator[Base]:
-    """Debian 12 as an image of its own: the classic builder may take a layer that another build on it makes meanwhile."""
+    """Debian 12 as an image of its own: the classic builder may take a layer of another build on the same base."""
     found = resolve_base(engine, "debian:12", lambda line: None)
     name = unique("debian")
     dockerfile = f"FROM {found.name}\nLABEL test={name}".encode()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from fused_attention import toolchain
 from torch.utils import cpp_extension
+
+from tests.support.cuda import disassembler, toolkit
 
 pytestmark = pytest.mark.compiler
 
@@ -18,10 +18,10 @@ FLAGS = ["-std=c++14", "-O3", "-Werror", "all-warnings"]
 
 @pytest.fixture(scope="session")
 def cuda_home():
-    home = toolchain.find_cuda_home()
+    home = toolkit()
     if home is None:
         pytest.skip("no CUDA toolkit on this machine: the CUDA sources were not compiled")
-    return Path(home)
+    return home
 
 
 def compile_cuda(cuda_home, source, capability, target, *flags):
@@ -89,12 +89,13 @@ def test_each_architecture_gets_its_instructions(cuda_home, csrc, tmp_path, sour
 
 def test_what_the_gpu_runs(cuda_home, csrc, tmp_path):
     """In machine code: tensor cores, matrix loads, copies past the registers, and the hardware's exponential."""
-    disassembler = shutil.which("cuobjdump") or shutil.which(str(cuda_home / "bin/cuobjdump"))
-    if disassembler is None:
-        pytest.skip("this CUDA toolkit has no cuobjdump")
+    folder = disassembler()
+    if folder is None:
+        pytest.skip("no cuobjdump and nvdisasm on this machine: the machine code was not read")
     compile_cuda(cuda_home, csrc / "cuda/attend_bfloat16.cu", "80", tmp_path / "a.cubin", "-cubin")
-    command = [disassembler, "-sass", str(tmp_path / "a.cubin")]
-    sass = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    command = [str(folder / "cuobjdump"), "-sass", str(tmp_path / "a.cubin")]
+    environment = {"PATH": f"{folder}:/usr/bin:/bin"}
+    sass = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
     for name in ("HMMA.16816.F32.BF16", "LDSM.16.M88.4", "LDSM.16.MT88.4", "LDGSTS.E.BYPASS.128", "MUFU.EX2"):
         assert name in sass
     assert not re.search(r"\b(STL|LDL)\b", sass)

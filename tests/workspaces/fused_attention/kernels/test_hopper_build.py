@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fused_attention import toolchain
 from torch.utils import cpp_extension
+
+from tests.support.cuda import disassembler, toolkit
 
 pytestmark = [pytest.mark.compiler, pytest.mark.xdist_group("hopper-build")]
 
@@ -23,16 +23,19 @@ SCORES = 64  # of a thread in each tile
 @pytest.fixture(scope="session")
 def nvcc(csrc):
     """Runs nvcc for 9.0a with CUTLASS's headers. Returns what it says."""
-    home, cutlass = toolchain.find_cuda_home(), toolchain.find_cutlass()
+    home, cutlass = toolkit(), toolchain.find_cutlass()
     if home is None or cutlass is None:
         missing = "CUDA toolkit" if home is None else "CUTLASS (package nvidia-cutlass, or CUTLASS_HOME)"
         pytest.skip(f"no {missing} on this machine: the kernel for Hopper was not compiled")
-    if toolchain.release(toolchain.output_of([toolchain.nvcc_of(home), "--version"]) or "") < toolchain.HOPPER_NVCC:
+    if (
+        toolchain.release(toolchain.output_of([toolchain.nvcc_of(str(home)), "--version"]) or "")
+        < toolchain.HOPPER_NVCC
+    ):
         pytest.skip("this nvcc is too old for the kernel for Hopper")
 
     def run(*arguments):
         flags = ["-std=c++17", "-O3", TARGET, "-DFUSED_ATTENTION_HOPPER", "--expt-relaxed-constexpr"]
-        command = [toolchain.nvcc_of(home), *flags, f"-I{cutlass}", f"-I{csrc}", *map(str, arguments)]
+        command = [toolchain.nvcc_of(str(home)), *flags, f"-I{cutlass}", f"-I{csrc}", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
@@ -55,17 +58,6 @@ def test_no_spills_no_stack_and_no_warnings(compiled):
     assert re.findall(r"Used (\d+) registers", report) == ["168"] * KERNELS
     # Such as C7508 (setmaxnreg is ignored) or C7510 (products are done one after the other).
     assert not re.search(r"warning|C75\d\d", report)
-
-
-def disassembler():
-    """cuobjdump, which finds nvdisasm beside it: the toolkit's, or that of NVIDIA's packages."""
-    home = toolchain.find_cuda_home()
-    packaged = [path for place in sys.path if place for path in Path(place).glob("nvidia/cu*/bin")]
-    for folder in ([Path(home) / "bin"] if home else []) + packaged:
-        if (folder / "cuobjdump").exists() and (folder / "nvdisasm").exists():
-            return folder
-    found = shutil.which("cuobjdump")
-    return Path(found).parent if found and shutil.which("nvdisasm") else None
 
 
 @pytest.fixture(scope="session")
