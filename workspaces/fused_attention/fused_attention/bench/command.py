@@ -95,7 +95,7 @@ def judge(path: str) -> int:
         file = records.read(path)
     except (OSError, ValueError, KeyError) as error:
         return fail("--verdict %s cannot be judged: %s" % (path, error))
-    print(verdict.markdown(verdict.rows(file)))
+    print(verdict.measured_on(file) + "\n\n" + verdict.markdown(verdict.rows(file)))
     return 0 if verdict.holds(file) else 1
 
 

@@ -49,6 +49,14 @@ def holds(file: File) -> bool:
     return not file.wrong and all(row.holds for row in rows(file))
 
 
+def measured_on(file: File) -> str:
+    """One sentence: the processor, its instruction set as the kernel uses it, and torch."""
+    about = file.environment
+    device = about.get("device", {})
+    place = (about.get("processor"), device.get("name"), device.get("capability"), about.get("torch"))
+    return "Measured on %s (%s, %s) with torch %s." % place
+
+
 def markdown(found: Sequence[Row]) -> str:
     table = [["case", "must be", "worst", "in", "values", "holds"]]
     for row in found:
