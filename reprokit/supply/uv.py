@@ -93,6 +93,7 @@ def resolve(
             text=True,
             errors="replace",
             env=environment(os.environ, settings),
+            cwd=folder,
         )
         if done.returncode:
             raise explain(redact(done.stderr), platform)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from reprokit.errors import SourceError
+from reprokit.supply import pip
 
 # Later sections win. reprokit asks as `pip download` would.
 _SECTIONS = ("global", "download", ":env:")
 _TRUE = ("1", "true", "yes", "y", "on", "t")  # as pip reads a boolean
-_DEFAULT_INDEX = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,8 @@ def read_settings() -> PipSettings:
 
     Raises SourceError where this Python has no pip.
     """
-    settings = settings_of(_pip("-m", "pip", "--disable-pip-version-check", "config", "list"))
-    if settings.own_index:
-        return replace(settings, index=_pip("-c", _DEFAULT_INDEX).strip())
-    return settings
+    settings = settings_of(pip.configuration())
+    return replace(settings, index=pip.default_index()) if settings.own_index else settings
 
 
 def settings_of(listing: str) -> PipSettings:
@@ -83,15 +78,3 @@ def _address(text: str) -> str:
     if not text or "://" in text:
         return text
     return Path(text).expanduser().absolute().as_uri()
-
-
-def _pip(*arguments: str) -> str:
-    try:
-        return subprocess.run(
-            [sys.executable, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
-        ).stdout
-    except subprocess.CalledProcessError as error:
-        if "No module named" in error.stderr:
-            raise SourceError("this Python has no pip", sys.executable, "reinstall reprokit: it asks for pip") from None
-        last = (error.stderr.strip().splitlines() or ["no word"])[-1]
-        raise SourceError(f"pip cannot read its configuration: {last}", hint="see `pip config debug`") from None

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.supply.mirrors import pipsettings
 from reprokit.supply.mirrors.pipsettings import PipSettings, read_settings, settings_of
 
 FILE = """\
@@ -78,12 +77,3 @@ def test_a_configuration_that_pip_cannot_read(configured: Path):
     with pytest.raises(SourceError, match="pip cannot read its configuration") as error:
         read_settings()
     assert "pip config debug" in error.value.hint
-
-
-def test_a_python_without_pip(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho 'No module named pip' >&2\nexit 1\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(pipsettings.sys, "executable", str(python))
-    with pytest.raises(SourceError, match="this Python has no pip"):
-        read_settings()

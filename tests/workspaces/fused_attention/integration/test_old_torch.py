@@ -10,7 +10,7 @@ from torch.utils import cpp_extension
 pytestmark = pytest.mark.compiler
 
 
-# Between them they meet every branch. The sources of a version are one file here: torch's headers take most of the time.
+# Between them they meet every branch. Compiled as one file a version: torch's headers take most of the time.
 BRANCHES = {108: ["ops.cpp", "autograd.cpp", "backward.cpp"], 113: ["ops.cpp"], 200: ["ops.cpp"]}
 
 
