@@ -11,6 +11,7 @@ from typing import Any
 
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
+from reprokit.untrusted.patterns import compiled
 
 Param = str | int | float | bool
 
@@ -59,8 +60,8 @@ def parse(spec: Parse, text: str) -> Parsed:
 
 def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Figure]:
     context: dict[str, Param] = {}
-    contexts = [re.compile(pattern) for pattern in spec.context]
-    values = [(re.compile(value.pattern), value) for value in spec.values]
+    contexts = [compiled(pattern) for pattern in spec.context]
+    values = [(compiled(value.pattern), value) for value in spec.values]
     for line in lines:
         for pattern in contexts:
             if match := pattern.search(line):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reprokit.engine import Engine
     from reprokit.supply.lock.model import PlainFile
 
-_SHOWN_LINES = 20
+_SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
 _NO_GPU = "it needs a GPU, and the container has none"
 
 
@@ -118,12 +118,17 @@ class _Outcome:
             self.left_out[title] = _NO_GPU
             say(f"left out {title}: {_NO_GPU}")
             return
-        written: list[str] = []
+        tail = ""
+
+        def keep(_stream: str, text: str) -> None:
+            nonlocal tail
+            tail = (tail + text)[-_SHOWN_CHARACTERS:]
+
         try:
             with status(f"{found.target.label} {title}: {benchmark.command}"):
-                records = found.measure(title, benchmark, folder, lambda _, text: written.append(text))
+                records = found.measure(title, benchmark, folder, keep)
         except WorkFailed as error:
-            say(*(f"  {line}" for line in "".join(written).splitlines()[-_SHOWN_LINES:]))
+            say(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
             self.failed[title] = error
             return
         record.append(file, records)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from reprokit.container.attach import Attached, attach
 from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
+from reprokit.errors import WorkFailed
+from reprokit.untrusted.limits import COMMAND_OUTPUT
 
 # The engine answers on standard output when a command could not be started, and the exit code is 126 for
 # every cause.
@@ -40,7 +42,8 @@ def execute(
 
     `on_output(stream, text)` gets "stdout" or "stderr" and text as it comes, from another thread. An
     interrupt ends the command and is raised again. A command that could not be started has exit code 126 or,
-    where it does not exist, 127, and the reason in `stderr`. Raises EngineError.
+    where it does not exist, 127, and the reason in `stderr`. Raises EngineError, and
+    WorkFailed where more than limits.COMMAND_OUTPUT was to be captured.
     """
     streams = [_Stream("stdout", on_output, capture), _Stream("stderr", on_output, capture)]
     how = Attached(env=env, workdir=workdir, user=user)
@@ -56,6 +59,12 @@ def execute(
             code = attach(engine, container, argv, how, sink)
             log.exited(code)
     out, err = (stream.finish() for stream in streams)
+    if any(stream.cut for stream in streams):
+        raise WorkFailed(
+            f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, which is not kept",
+            container,
+            "let it write less, or into a file of the workspace",
+        )
     if reason := refusal(code, out):
         return Completed(reason[0], "", reason[1])
     return Completed(code, out, err)
@@ -78,10 +87,15 @@ class _Stream:
         self._capture = capture
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._parts: list[str] = []
+        self._room = COMMAND_OUTPUT
+        self.cut = False
 
     def add(self, data: bytes, final: bool = False) -> None:
         text = self._decoder.decode(data, final)
-        if text and self._capture:
+        if self._capture:
+            self._room -= len(data)
+            self.cut = self._room < 0
+        if text and self._capture and not self.cut:
             self._parts.append(text)
         if text and self._on_output:
             self._on_output(self._name, text)

@@ -9,6 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints, WithJsonSchema
 
 from reprokit.recipe.spelling import nearest
+from reprokit.untrusted import patterns
 
 PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
@@ -84,9 +85,9 @@ def _block_option(value: Any) -> Any:
 
 def _regex(text: str) -> str:
     try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
+        patterns.compiled(text)
+    except ValueError as error:
+        raise ValueError(f"not a regular expression of RE2: {error}") from None
     return text
 
 

@@ -150,7 +150,7 @@ class Smoke(Model):
 
     command: str = Field(description="run through bash -c in the work folder")
     gpu: bool = Field(default=False, description="true: left out where there is no GPU")
-    expect: f.Regex | None = Field(default=None, description="what the output must match, as a regular expression")
+    expect: f.Regex | None = Field(default=None, description="what the output must match, as a regular expression of RE2")
     variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
 
 
@@ -171,7 +171,7 @@ class Input(Model):
 class Value(Model):
     """A line of output that holds a figure: the group `value` of `pattern`."""
 
-    pattern: f.Regex = Field(description="regular expression with the group (?P<value>...)")
+    pattern: f.Regex = Field(description="regular expression of RE2 with the group (?P<value>...)")
     metric: f.Name = Field(description="what it measures, such as spmm.time")
     unit: f.Line = Field(description="such as ms")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -15,6 +14,7 @@ from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Smoke
 from reprokit.smoke.result import Result, Step
+from reprokit.untrusted.patterns import compiled
 
 NO_GPU = "it needs a GPU, and here is none"
 _KEPT_OUTPUT = 20_000
@@ -94,7 +94,7 @@ def judge(command: Smoke, done: Completed) -> None:
     if done.exit_code:
         last = output.strip().splitlines()[-1:] or ["it wrote nothing"]
         raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output)
-    if command.expect and not re.search(command.expect, done.stdout + done.stderr, re.MULTILINE):
+    if command.expect and not compiled(command.expect, multiline=True).search(done.stdout + done.stderr):
         raise CommandFailed(f"its output has no match for {command.expect!r}", output)
 
 

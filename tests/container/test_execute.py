@@ -12,6 +12,7 @@ import pytest
 
 from reprokit.container.execute import execute, refusal
 from reprokit.container.lifecycle import ensure_running
+from reprokit.errors import WorkFailed
 
 pytestmark = pytest.mark.engine
 
@@ -40,6 +41,15 @@ def test_much_output_and_bytes_that_are_no_text(engine, made):
     done = execute(engine, name, ["sh", "-c", "head -c 20000000 /dev/zero | tr '\\0' x"], logged=False)
     assert len(done.stdout) == 20_000_000
     assert execute(engine, name, ["printf", "\\377a"]).stdout == "\ufffda"
+
+
+def test_more_output_than_is_kept_is_refused(engine, made, monkeypatch):
+    monkeypatch.setattr("reprokit.container.execute.COMMAND_OUTPUT", 1 << 20)
+    name = ensure_running(engine, made)
+    much = ["sh", "-c", "head -c 2000000 /dev/zero | tr '\\0' x"]
+    with pytest.raises(WorkFailed, match="wrote more than 1 MiB"):
+        execute(engine, name, much, logged=False)
+    assert execute(engine, name, much, logged=False, capture=False).exit_code == 0
 
 
 def test_no_first_frame_is_lost(engine, made):

@@ -1,0 +1,1 @@
+"""What strangers wrote, met with bounds on memory, count and time."""
