@@ -150,7 +150,9 @@ class Smoke(Model):
 
     command: str = Field(description="run through bash -c in the work folder")
     gpu: bool = Field(default=False, description="true: left out where there is no GPU")
-    expect: f.Regex | None = Field(default=None, description="what the output must match, as a regular expression of RE2")
+    expect: f.Regex | None = Field(
+        default=None, description="what the output must match, as a regular expression of RE2"
+    )
     variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
+
+# Without O_NONBLOCK a pipe in its place would be waited for.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def partial_of(target: Path) -> Path:
@@ -15,14 +21,22 @@ def partial_of(target: Path) -> Path:
 
 
 def claimed(partial: Path, say: Callable[[str], None]) -> IO[bytes]:
-    """The file, for as long as it is open nobody else's, with what a killed process left in it. Raises OSError."""
+    """The file, for as long as it is open nobody else's, with what a killed process left in it.
+
+    Raises OSError, also where something else is in its place: a link could lead to any file of the user's.
+    """
     while True:
-        file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+        file = os.fdopen(os.open(partial, _FLAGS, 0o666), "r+b")
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            file.close()
+            raise OSError(errno.EEXIST, "this is no file of its own", str(partial))
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # perhaps by a child of a killed process, which has not died yet
             say("another export writes this archive; waiting for it to end")
             fcntl.flock(file, fcntl.LOCK_EX)
-        if partial.exists() and partial.stat().st_ino == os.fstat(file.fileno()).st_ino:
-            return file
+        with contextlib.suppress(FileNotFoundError):
+            if partial.lstat().st_ino == found.st_ino:
+                return file
         file.close()  # meanwhile it was renamed into place
