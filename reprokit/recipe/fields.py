@@ -16,6 +16,7 @@ PIN_NAMES = (
     "cutlass", "flash_attn", "transformers", "distro", "base",
 )  # fmt: skip
 
+_LARGEST = 1 << 50  # bytes: above it an engine's numbers overflow sooner or later
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}iB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
@@ -24,11 +25,15 @@ _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
 def parse_size(text: Any) -> int:
     """`"4GiB"` as a number of bytes; KiB..TiB count by 1024, KB..TB by 1000. Raises ValueError."""
     if isinstance(text, int) and not isinstance(text, bool):
-        return text
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?i?B?)", str(text).strip())
-    if match is None or match[2] not in _UNITS:
-        raise ValueError(f"{text!r} is not a size; write for example 4GiB or 500MB")
-    return int(float(match[1]) * _UNITS[match[2]])
+        size = text
+    else:
+        match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?i?B?)", str(text).strip())
+        if match is None or match[2] not in _UNITS:
+            raise ValueError(f"{str(text)[:40]!r} is not a size; write for example 4GiB or 500MB")
+        size = int(float(match[1]) * _UNITS[match[2]])
+    if not 0 <= size <= _LARGEST:
+        raise ValueError(f"a size is from 0 to {_LARGEST >> 40} TiB")
+    return size
 
 
 def _requirement(text: str) -> str:
