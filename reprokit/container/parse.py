@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reprokit.container.spec import Mount, Port
 from reprokit.errors import UsageError
+from reprokit.recipe.fields import LARGEST_SIZE
 
 _MOUNT_HINT = "write -v SOURCE:/PATH/IN/CONTAINER or -v SOURCE:/PATH:ro"
 _PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example -p 8888:8888"
@@ -62,9 +63,10 @@ def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
 
 def size(text: str) -> int:
     """Bytes of `8g`, `512m`, `8GiB` or `8GB`; by 1024 as docker counts. Raises UsageError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?)\s*([kmgt]?)i?b?", text.strip().lower())
     bytes_ = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else 0
-    if bytes_ < 1 << 16:  # below a page per process /dev/shm is of no use, and `8` for `8g` is the usual slip
+    # Below a page per process /dev/shm is of no use, and `8` for `8g` is the usual slip.
+    if not 1 << 16 <= bytes_ <= LARGEST_SIZE:
         raise UsageError(f"--shm-size {text!r} is not a usable size", hint="write for example --shm-size 8g")
     return bytes_
 

@@ -16,7 +16,7 @@ PIN_NAMES = (
     "cutlass", "flash_attn", "transformers", "distro", "base",
 )  # fmt: skip
 
-_LARGEST = 1 << 50  # bytes: above it an engine's numbers overflow sooner or later
+LARGEST_SIZE = 1 << 50  # bytes: above it an engine's numbers overflow sooner or later
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{p}iB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
 _UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
@@ -31,8 +31,8 @@ def parse_size(text: Any) -> int:
         if match is None or match[2] not in _UNITS:
             raise ValueError(f"{str(text)[:40]!r} is not a size; write for example 4GiB or 500MB")
         size = int(float(match[1]) * _UNITS[match[2]])
-    if not 0 <= size <= _LARGEST:
-        raise ValueError(f"a size is from 0 to {_LARGEST >> 40} TiB")
+    if not 0 <= size <= LARGEST_SIZE:
+        raise ValueError(f"a size is from 0 to {LARGEST_SIZE >> 40} TiB")
     return size
 
 

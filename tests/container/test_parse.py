@@ -66,7 +66,7 @@ def test_sizes(text, size):
     assert parse.size(text) == size
 
 
-@pytest.mark.parametrize("text", ["8", "g", "-1g", "8x", "", "0"])
+@pytest.mark.parametrize("text", ["8", "g", "-1g", "8x", "", "0", "9" * 21 + "g", "9" * 400 + "g", "2000000000t"])
 def test_bad_sizes(text):
     with pytest.raises(UsageError):
         parse.size(text)
