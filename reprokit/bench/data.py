@@ -13,6 +13,7 @@ from reprokit.image.locks import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
 from reprokit.supply.lock.model import PlainFile
+from reprokit.untrusted.files import Folder
 
 # Brings a locked file into the store and says where it lies there.
 Fetch = Callable[[PlainFile], Path]
@@ -22,10 +23,17 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Put the data that `file` names at its path in the workspace, unless it is there.
 
     It is a copy: what a program writes into it must not reach the store. Raises UsageError where the data is not
-    locked, or where the work folder is no part of the workspace.
+    locked, where the work folder is no part of the workspace, and where a program left a link in the way.
     """
-    at = _on_host(target, file.path)
-    if at.exists():
+    inside = _in_workspace(target, file.path)
+    root = paths.workspace(target.workspace)
+    root.mkdir(parents=True, exist_ok=True)
+    with Folder(root) as folder:
+        _put(folder, inside, target, file, fetch)
+
+
+def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -> None:
+    if folder.has(path):
         return
     locked = next((f for f in recipe_lock(target).data if f.name == file.data), None)
     if locked is None:
@@ -34,14 +42,12 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
             str(target.path),
             f"`reprokit lock {target.label} --data` downloads it once and locks it",
         )
-    source = fetch(locked)
-    at.parent.mkdir(parents=True, exist_ok=True)
-    making = at.with_name(f"{at.name}.making")
-    shutil.copyfile(source, making)
-    making.replace(at)
+    with fetch(locked).open("rb") as source, folder.replacing(path) as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
 
 
-def _on_host(target: Target, path: str) -> Path:
+def _in_workspace(target: Target, path: str) -> str:
+    """The path below the workspace."""
     inside = PurePosixPath(target.variant.workdir, path)
     if not inside.is_relative_to(TARGET):
         raise UsageError(
@@ -49,4 +55,4 @@ def _on_host(target: Target, path: str) -> Path:
             str(target.path),
             f"give {target.label} a `workdir` below {TARGET}",
         )
-    return paths.workspace(target.workspace).joinpath(*inside.relative_to(TARGET).parts)
+    return str(inside.relative_to(TARGET))

@@ -17,6 +17,7 @@ from reprokit.container.copied import Say
 from reprokit.container.workspace import keep_up
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.untrusted.files import Folder
 
 RECIPE = "fused-attention"
 _WORKSPACE = "fused_attention"
@@ -24,6 +25,7 @@ _PACKAGE = "fused_attention"
 _HOME = "opt/reprokit/extensions"
 _DONE = ".complete"
 _LEFT_OUT = {"__pycache__", "build"}
+_MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 
 
 def sources(say: Say) -> dict[str, bytes]:
@@ -35,11 +37,13 @@ def sources(say: Say) -> dict[str, bytes]:
         if bundled is None:
             raise UsageError("this reprokit carries no extension", str(paths.data_root()), "install it again")
         folder = bundled
-    return {
-        file.relative_to(folder).as_posix(): file.read_bytes()
-        for file in sorted((folder / _PACKAGE).rglob("*"))
-        if file.is_file() and not _LEFT_OUT & set(file.relative_to(folder).parts) and file.suffix != ".pyc"
-    }
+    with Folder(folder) as opened:
+        wanted = [path for path in opened.files(_PACKAGE, _MOST_FILES) if _is_source(path)]
+        return {path: opened.read(path, _MOST_BYTES) for path in sorted(wanted)}
+
+
+def _is_source(path: str) -> bool:
+    return not _LEFT_OUT & set(path.split("/")) and not path.endswith(".pyc")
 
 
 def digest(files: dict[str, bytes]) -> str:

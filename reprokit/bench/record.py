@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.untrusted.files import Folder
 
 SCHEMA = 1
 
@@ -55,15 +56,16 @@ class Record:
         return json.dumps(dataclasses.asdict(self), allow_nan=False)
 
 
-def append(file: Path, records: Iterable[Record]) -> None:
-    """Append to `file`, all or nothing: many may write at once, and a full disk leaves what was there.
+def append(root: Path, path: str, records: Iterable[Record]) -> None:
+    """Append to the file `path` below `root`, all or nothing: many may write at once, and a full disk changes nothing.
 
-    Raises EngineError where the file cannot be written.
+    `root` may be a stranger's checkout: no link in it is followed. Raises UsageError for one, EngineError where the
+    file cannot be written.
     """
     lines = "".join(record.to_json() + "\n" for record in records).encode()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with Folder(root) as folder:
+            handle = folder.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             size = os.fstat(handle).st_size
@@ -79,7 +81,7 @@ def append(file: Path, records: Iterable[Record]) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        raise EngineError(f"the records could not be written: {error.strerror or error}", str(file)) from None
+        raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
 
 
 def read(file: Path) -> list[Record]:

@@ -131,7 +131,7 @@ class _Outcome:
             say(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
             self.failed[title] = error
             return
-        record.append(file, records)
+        record.append(Path.cwd(), str(file), records)
         self.records += records
 
     def as_json(self) -> dict[str, object]:

@@ -70,7 +70,7 @@ def test_a_case_measured_again_counts_as_the_last_time(tmp_path, record):
         record(metric="fused_attention.work", params=CASE, samples=(1.0,)),
         record(metric="fused_attention.traffic", params=CASE, samples=(1.0,)),
     ]
-    append(tmp_path / "records.jsonl", records)
+    append(tmp_path, "records.jsonl", records)
     (cell,) = measured(printed.read(tmp_path / "records.jsonl", "x")).cells
     assert cell.speedup == 4.0
 

@@ -66,3 +66,22 @@ def test_what_is_not_locked_is_not_fetched(target):
 def test_a_work_folder_outside_of_the_workspace_is_refused(target):
     with pytest.raises(UsageError, match="no part of the workspace"):
         place(target("/opt/paper"), Input(path="reddit.zip", data="reddit.zip"), lambda file: Path())
+
+
+@pytest.mark.parametrize("planted", ["data/evil.making", "data"])
+def test_a_link_that_a_program_left_leads_nowhere(target, source, tmp_path, planted):
+    found = target()
+    write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
+    workspace, victim = tmp_path / "home/workspaces/paper", tmp_path / "user"
+    victim.mkdir()
+    (victim / ".bashrc").write_text("mine")
+    (workspace / planted).parent.mkdir(parents=True)
+    (workspace / planted).symlink_to(victim if planted == "data" else victim / ".bashrc")
+    file = Input(path="data/evil", data="reddit.zip")
+    if planted == "data":
+        with pytest.raises(UsageError, match="a link is in the way"):
+            place(found, file, lambda _: source)
+    else:
+        place(found, file, lambda _: source)
+        assert (workspace / "data/evil").read_bytes() == b"data"
+    assert [path.name for path in victim.iterdir()] == [".bashrc"] and (victim / ".bashrc").read_text() == "mine"

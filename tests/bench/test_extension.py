@@ -10,7 +10,7 @@ import pytest
 
 from reprokit.bench import extension
 from reprokit.container.execute import Completed
-from reprokit.errors import EngineError, WorkFailed
+from reprokit.errors import EngineError, UsageError, WorkFailed
 
 FILES = {"fused_attention/__init__.py": b"1", "fused_attention/csrc/op.cpp": b"2"}
 
@@ -99,3 +99,16 @@ def test_the_bundled_sources_serve_where_the_user_has_none(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     assert "fused_attention/bench/__main__.py" in extension.sources(print)
+
+
+@pytest.mark.parametrize("planted", ["secret", "folder"])
+def test_a_link_in_the_workspace_sends_no_file_of_the_host(tmp_path, monkeypatch, planted):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    package = tmp_path / "workspaces/fused_attention/fused_attention"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("1")
+    assert extension.sources(lambda line: None) == {"fused_attention/__init__.py": b"1"}
+    (package / planted).symlink_to("/etc" if planted == "folder" else "/etc/passwd")
+    with pytest.raises(UsageError, match="this is a link"):
+        extension.sources(lambda line: None)

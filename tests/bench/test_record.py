@@ -16,8 +16,8 @@ from reprokit.errors import EngineError, UsageError
 def test_what_is_written_is_read_back(record, tmp_path):
     file = tmp_path / "results" / "fused-attention.jsonl"
     odd = record(unit="µs", params={"name": 'a "b"\n\ud800', "n": 1, "x": 1.0, "mask": None}, files={"g.npz": "ab"})
-    append(file, [record(), odd])
-    append(file, [record(metric="other")])
+    append(tmp_path, "results/fused-attention.jsonl", [record(), odd])
+    append(file.parent, file.name, [record(metric="other")])
     assert read(file) == [record(), odd, record(metric="other")]
     assert all(json.loads(line)["schema"] == SCHEMA for line in file.read_text().splitlines())
 
@@ -28,7 +28,7 @@ def test_many_writers_lose_nothing_and_mix_nothing(record, tmp_path):
 
     def write(n: int) -> None:
         for _ in range(20):
-            append(file, [record(params={"writer": n, **long})] * 3)
+            append(file.parent, file.name, [record(params={"writer": n, **long})] * 3)
 
     threads = [threading.Thread(target=write, args=(n,)) for n in range(6)]
     for thread in threads:
@@ -42,7 +42,7 @@ def test_many_writers_lose_nothing_and_mix_nothing(record, tmp_path):
 
 def test_a_full_disk_leaves_what_was_there(record, tmp_path, monkeypatch):
     file = tmp_path / "r.jsonl"
-    append(file, [record()])
+    append(file.parent, file.name, [record()])
     before = file.read_bytes()
     real = os.write
 
@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_what_was_there(record, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(EngineError, match="No space left on device") as error:
-        append(file, [record()])
+        append(file.parent, file.name, [record()])
     assert error.value.where == str(file)
     assert file.read_bytes() == before
 
@@ -60,7 +60,7 @@ def test_a_full_disk_leaves_what_was_there(record, tmp_path, monkeypatch):
 def test_a_line_that_was_cut_off_is_not_glued_to_the_next(record, tmp_path):
     file = tmp_path / "r.jsonl"
     file.write_text('{"schema": 1, "metr')
-    append(file, [record()])
+    append(file.parent, file.name, [record()])
     with pytest.raises(UsageError) as error:
         read(file)
     assert error.value.where == f"{file}:1"
@@ -101,5 +101,17 @@ def test_missing_field_and_missing_file_are_named(record, tmp_path):
 def test_a_file_that_cannot_be_written_is_named(record, tmp_path):
     (tmp_path / "results").write_text("a file where the folder should be")
     with pytest.raises(EngineError) as error:
-        append(tmp_path / "results" / "x.jsonl", [record()])
+        append(tmp_path, "results/x.jsonl", [record()])
     assert "results/x.jsonl" in error.value.where
+
+
+@pytest.mark.parametrize("planted", ["results/x.jsonl", "results"])
+def test_a_planted_link_is_not_appended_to(record, tmp_path, planted):
+    (tmp_path / "home").mkdir()
+    target = tmp_path / "home" if planted == "results" else tmp_path / "home" / ".profile"
+    checkout = tmp_path / "checkout"
+    (checkout / planted).parent.mkdir(parents=True)
+    (checkout / planted).symlink_to(target)
+    with pytest.raises(UsageError, match="a link is in the way"):
+        append(checkout, "results/x.jsonl", [record()])
+    assert list((tmp_path / "home").iterdir()) == []

@@ -184,7 +184,7 @@ RECORD = Record(
 
 def test_the_report_keeps_unlike_records_apart_and_says_why(reprokit, tmp_path):
     unlike = replace(RECORD, samples=(9.0,), image_digest="sha256:3d", cpu="Xeon")
-    append(tmp_path / "results" / f"{NAME}.jsonl", [RECORD, unlike, RECORD])
+    append(tmp_path, f"results/{NAME}.jsonl", [RECORD, unlike, RECORD])
     report = reprokit("bench", NAME, "--report")
     assert report.returncode == 0
     rows = [line.split() for line in report.stdout.splitlines() if ".." in line and line[0] == " "]
@@ -195,7 +195,7 @@ def test_the_report_keeps_unlike_records_apart_and_says_why(reprokit, tmp_path):
 
 def test_the_report_is_of_the_variant_and_benchmarks_that_are_named(reprokit, tmp_path):
     others = [replace(RECORD, variant="cuda"), replace(RECORD, benchmark="kernel")]
-    append(tmp_path / "results" / f"{NAME}.jsonl", [RECORD, *others])
+    append(tmp_path, f"results/{NAME}.jsonl", [RECORD, *others])
     for arguments, count in (([NAME], 3), ([f"{NAME}:cpu"], 2)):
         data = json.loads(reprokit("bench", *arguments, "--report", "--json").stdout)
         assert len(data["records"]) == count

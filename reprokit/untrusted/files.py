@@ -1,0 +1,140 @@
+"""Files in folders that a stranger can write, such as a workspace or a checkout: opened beneath a handle of the folder.
+
+Every part of a path is opened from its parent's handle and without following a link, so that nothing that is swapped
+meanwhile leads out of the folder. The folder's own path is the caller's to vouch for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO
+
+from reprokit.errors import UsageError
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK a pipe would be waited for.
+_FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class Folder:
+    """A folder and what is beneath it. Paths are relative to it, with `/`, without `..`.
+
+    Methods raise UsageError where a link or anything but a regular file is in the way, OSError as the system says.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        os.close(self._handle)
+
+    def has(self, path: str) -> bool:
+        """Whether anything is there, a link included."""
+        try:
+            with self._parent(path) as (parent, name):
+                os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def read(self, path: str, most: int) -> bytes:
+        """A file of at most `most` bytes."""
+        with os.fdopen(self.open(path, os.O_RDONLY), "rb") as file:
+            content = file.read(most + 1)
+        if len(content) > most:
+            raise UsageError(f"the file has more than {most} bytes", str(self.root / path))
+        return content
+
+    def open(self, path: str, flags: int) -> int:
+        """The descriptor of a regular file; with O_CREAT its missing folders are made, too."""
+        with self._parent(path, make=bool(flags & os.O_CREAT)) as (parent, name):
+            try:
+                handle = os.open(name, flags | _FILE, 0o666, dir_fd=parent)
+            except OSError as error:
+                raise self._refused(error, path) from None
+        info = os.fstat(handle)
+        # Another name of the file may be anywhere.
+        if not stat.S_ISREG(info.st_mode) or (info.st_nlink > 1 and flags & (os.O_WRONLY | os.O_RDWR)):
+            os.close(handle)
+            raise UsageError("this is no file of its own", str(self.root / path), "remove it")
+        return handle
+
+    @contextlib.contextmanager
+    def replacing(self, path: str) -> Iterator[IO[bytes]]:
+        """A new file, which takes its place when the block ends."""
+        with self._parent(path, make=True) as (parent, name):
+            temporary = f".{name[:200]}.{secrets.token_hex(8)}"
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    yield file
+                os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=parent)
+                raise
+
+    def files(self, path: str, most: int) -> Iterator[str]:
+        """Paths of the regular files below a folder, in no order; at most `most` entries are looked at."""
+        left = [path]
+        while left:
+            folder = left.pop()
+            inner = []
+            with self._parent(f"{folder}/x") as (handle, _), os.scandir(handle) as entries:
+                for entry in entries:
+                    most -= 1
+                    if most < 0:
+                        raise UsageError("the folder has too many entries", str(self.root / path))
+                    here = f"{folder}/{entry.name}"
+                    if entry.is_symlink():
+                        raise UsageError("this is a link, which is not followed", str(self.root / here), "remove it")
+                    if entry.is_dir(follow_symlinks=False):
+                        inner.append(here)
+                    elif entry.is_file(follow_symlinks=False):
+                        yield here
+            left += inner
+
+    @contextlib.contextmanager
+    def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The handle of the folder that holds `path`, and its last name."""
+        *folders, name = PurePosixPath(path).parts
+        if path.startswith("/") or ".." in (*folders, name):
+            raise UsageError("this path leads out of its folder", path)
+        handle = os.dup(self._handle)
+        try:
+            for folder in folders:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(folder, dir_fd=handle)
+                try:
+                    inner = os.open(folder, _FOLDER, dir_fd=handle)
+                except OSError as error:
+                    raise self._refused(error, path) from None
+                os.close(handle)
+                handle = inner
+            yield handle, name
+        finally:
+            os.close(handle)
+
+    def _refused(self, error: OSError, path: str) -> Exception:
+        if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and not self._plain(path)):
+            return UsageError("a link is in the way, which is not followed", str(self.root / path), "remove the link")
+        return error
+
+    def _plain(self, path: str) -> bool:
+        """Whether no part of the path is a link; for the message alone."""
+        parts = [
+            self.root.joinpath(*PurePosixPath(path).parts[:n]) for n in range(1, len(PurePosixPath(path).parts) + 1)
+        ]
+        return not any(part.is_symlink() for part in parts)

@@ -1,0 +1,180 @@
+"""Files beneath a folder: whatever a stranger plants in it, nothing outside is read or written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.untrusted.files import Folder
+
+MOST = 1 << 20
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "secret").write_bytes(b"secret")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return tmp_path / "root"
+
+
+def write(folder: Folder, path: str, content: bytes) -> None:
+    with os.fdopen(folder.open(path, os.O_WRONLY | os.O_CREAT), "wb") as file:
+        file.write(content)
+
+
+def replace(folder: Folder, path: str, content: bytes) -> None:
+    with folder.replacing(path) as file:
+        file.write(content)
+
+
+@pytest.mark.parametrize("put", [write, replace])
+def test_files_are_written_and_read(root: Path, put):
+    with Folder(root) as folder:
+        assert not folder.has("a/b/c")
+        put(folder, "a/b/c", b"1")
+        put(folder, "a/b/c", b"2")
+        assert folder.has("a/b/c") and folder.read("a/b/c", 1) == b"2"
+        (root / "d").mkdir()
+        (root / "d/e").write_bytes(b"")
+        assert sorted(folder.files("a", 9)) == ["a/b/c"]
+    assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_block_that_fails_leaves_what_was_there(root: Path):
+    (root / "a").write_bytes(b"old")
+    with Folder(root) as folder, pytest.raises(ZeroDivisionError), folder.replacing("a"):
+        raise ZeroDivisionError
+    assert [path.name for path in root.iterdir()] == ["a"] and (root / "a").read_bytes() == b"old"
+
+
+def links(root: Path, outside: Path, kind: str) -> str:
+    """Plants a way out; the path that takes it to `secret`."""
+    if kind == "file":
+        (root / "x").symlink_to(outside / "secret")
+        return "x"
+    if kind == "folder":
+        (root / "d").symlink_to(outside)
+        return "d/secret"
+    if kind == "below a link":
+        (root / "a" / "b").mkdir(parents=True)
+        (root / "a" / "b" / "up").symlink_to("../../..")
+        (root / "d").symlink_to("a/b/up/home")
+        return "d/secret"
+    os.link(outside / "secret", root / "x")
+    return "x"
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "below a link"])
+def test_links_are_not_followed(root: Path, outside: Path, kind: str):
+    path = links(root, outside, kind)
+    assert (root / path).read_bytes() == b"secret"  # as a careless reader would
+    with Folder(root) as folder:
+        for attempt in (lambda: folder.read(path, MOST), lambda: write(folder, path, b"x")):
+            with pytest.raises(UsageError, match="a link is in the way"):
+                attempt()
+        with pytest.raises(UsageError, match="a link"):
+            list(folder.files("a" if kind == "below a link" else ".", MOST))
+    assert (outside / "secret").read_bytes() == b"secret" and [p.name for p in outside.iterdir()] == ["secret"]
+
+
+def test_another_name_of_a_file_is_not_written(root: Path, outside: Path):
+    path = links(root, outside, "hard")
+    with Folder(root) as folder, pytest.raises(UsageError, match="no file of its own"):
+        write(folder, path, b"x")
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+def test_a_link_is_replaced_and_not_written_through(root: Path, outside: Path):
+    (root / "x").symlink_to(outside / "secret")
+    with Folder(root) as folder:
+        assert folder.has("x")
+        replace(folder, "x", b"mine")
+    assert (root / "x").read_bytes() == b"mine" and not (root / "x").is_symlink()
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+@pytest.mark.parametrize("path", ["../home/secret", "/etc/passwd", "a/../../home/secret"])
+def test_paths_that_lead_out_are_refused(root: Path, outside: Path, path: str):
+    (root / "a").mkdir()
+    with Folder(root) as folder, pytest.raises(UsageError, match="leads out"):
+        folder.read(path, MOST)
+
+
+def test_a_pipe_is_not_waited_for_and_a_device_not_read(root: Path):
+    os.mkfifo(root / "pipe")
+    with Folder(root) as folder, pytest.raises(UsageError, match="no file of its own"):
+        folder.read("pipe", MOST)
+
+
+def test_sizes_and_counts_are_bounded(root: Path):
+    (root / "big").write_bytes(bytes(100))
+    with Folder(root) as folder:
+        with pytest.raises(UsageError, match="more than 99 bytes"):
+            folder.read("big", 99)
+        for number in range(20):
+            (root / f"f{number}").touch()
+        with pytest.raises(UsageError, match="too many entries"):
+            list(folder.files(".", 20))
+        assert len(list(folder.files(".", 21))) == 21
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def swapped(root: Path, outside: Path) -> Iterator[Path]:
+    """A folder that is a link to `outside` every other moment, as a container could make it."""
+    folder, aside, link = root / "d", root / "aside", root / "link"
+    folder.mkdir()
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(OSError):
+                folder.rename(aside)
+            with contextlib.suppress(OSError):
+                link.symlink_to(outside)
+                link.rename(folder)
+                folder.unlink()
+            with contextlib.suppress(OSError):
+                aside.rename(folder)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    yield folder
+    stop.set()
+    thread.join()
+
+
+def test_a_path_that_is_swapped_leads_out(swapped: Path, outside: Path):
+    """What Folder is for: the same attack on a path."""
+    deadline = time.monotonic() + 30
+    while names(outside) == ["secret"]:
+        assert time.monotonic() < deadline
+        with contextlib.suppress(OSError):
+            (swapped / "new").write_bytes(b"x")
+
+
+def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outside: Path):
+    written = 0
+    with Folder(root) as folder:
+        for _ in range(3000):
+            with contextlib.suppress(UsageError, OSError):
+                replace(folder, "d/secret", b"x")
+                written += 1
+    assert written
+    assert names(outside) == ["secret"] and (outside / "secret").read_bytes() == b"secret"
