@@ -12,6 +12,7 @@ from reprokit.errors import UsageError
 from reprokit.image.locks import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
+from reprokit.space import ran_out
 from reprokit.supply.lock.model import PlainFile
 from reprokit.untrusted.files import Folder
 
@@ -23,13 +24,22 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Put the data that `file` names at its path in the workspace, unless it is there.
 
     It is a copy: what a program writes into it must not reach the store. Raises UsageError where the data is not
-    locked, where the work folder is no part of the workspace, and where a program left a link in the way.
+    locked, where the work folder is no part of the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
     root = paths.workspace(target.workspace)
-    root.mkdir(parents=True, exist_ok=True)
-    with Folder(root) as folder:
-        _put(folder, inside, target, file, fetch)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with Folder(root) as folder:
+            _put(folder, inside, target, file, fetch)
+    except OSError as error:
+        if ran_out(error):
+            raise
+        raise UsageError(
+            f"the data cannot be put into the workspace: {error.strerror}",
+            str(root / inside),
+            "remove what is in the way, or give the folder back to yourself",
+        ) from None
 
 
 def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -> None:

@@ -134,7 +134,5 @@ class Folder:
 
     def _plain(self, path: str) -> bool:
         """Whether no part of the path is a link; for the message alone."""
-        parts = [
-            self.root.joinpath(*PurePosixPath(path).parts[:n]) for n in range(1, len(PurePosixPath(path).parts) + 1)
-        ]
-        return not any(part.is_symlink() for part in parts)
+        whole = PurePosixPath(path)
+        return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))

@@ -85,3 +85,12 @@ def test_a_link_that_a_program_left_leads_nowhere(target, source, tmp_path, plan
         place(found, file, lambda _: source)
         assert (workspace / "data/evil").read_bytes() == b"data"
     assert [path.name for path in victim.iterdir()] == [".bashrc"] and (victim / ".bashrc").read_text() == "mine"
+
+
+def test_a_file_in_place_of_a_folder_is_named(target, source, tmp_path):
+    found = target()
+    write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
+    (tmp_path / "home/workspaces/paper").mkdir(parents=True)
+    (tmp_path / "home/workspaces/paper/data").write_text("a file")
+    with pytest.raises(UsageError, match="cannot be put into the workspace: Not a directory"):
+        place(found, Input(path="data/x", data="reddit.zip"), lambda _: source)
