@@ -15,6 +15,7 @@ import zstandard
 from reprokit.bundle import layout
 from reprokit.bundle.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
 from reprokit.bundle.partial import header
+from tests.support.names import WORKER
 
 END = bytes(2 * tarfile.BLOCKSIZE)
 
@@ -24,10 +25,11 @@ def packed(content: bytes) -> bytes:
 
 
 def config_of(layers: Sequence[bytes], labels: dict[str, str] | None = None) -> bytes:
+    # Equal configurations are one image, which another worker's test would remove.
     value = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Env": ["PATH=/bin"], "Labels": {"reprokit-test": "made", **(labels or {})}},
+        "config": {"Env": ["PATH=/bin"], "Labels": {"reprokit-test": "made", "worker": WORKER, **(labels or {})}},
         "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
     }
     return json.dumps(value).encode()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+
 
 def unique(kind: str) -> str:
     """`reprokit-test-KIND-WORKER-RANDOM`, which is also a valid recipe name."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    return f"reprokit-test-{kind}-{worker}-{secrets.token_hex(3)}"
+    return f"reprokit-test-{kind}-{WORKER}-{secrets.token_hex(3)}"
