@@ -21,7 +21,7 @@ test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" na
 
 test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
-	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long)" $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
 
 proof: ## Kill every kind of work 100 times, for an hour; the results go to tests/proofs/kills.jsonl (KILLS=100)
 	@$(SETUP) test

@@ -12,6 +12,9 @@ import pytest
 
 from tests.support.paths import ROOT
 
+# Each starts a pytest of its own.
+pytestmark = pytest.mark.long
+
 
 def run(folder: Path, test: str, *options: str, **more: object) -> subprocess.CompletedProcess[str]:
     (folder / "test_x.py").write_text(f"import os, signal, subprocess, sys, time\nimport pytest\n\n\n{test}")

@@ -43,7 +43,10 @@ def test_a_planted_pip_is_not_run(checkout: Path, tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("command", [["config"], ["outdated", "fused-attention"]])
+OUTDATED = pytest.param(["outdated", "fused-attention"], marks=pytest.mark.network)
+
+
+@pytest.mark.parametrize("command", [["config"], OUTDATED])
 def test_no_verb_runs_a_planted_pip(checkout: Path, tmp_path: Path, command: list[str]):
     """By the script's own start: `python -m reprokit` itself imports from the current folder."""
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from reprokit.cli import main; main()"
