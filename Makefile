@@ -23,7 +23,7 @@ test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
 	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
 
-proof: ## Kill every kind of work 100 times, for an hour; the results go to tests/proofs/kills.jsonl (KILLS=100)
+proof: ## Kill every kind of work 100 times; the results go to tests/proofs/kills.jsonl (KILLS=100)
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest -m kills --kills $(or $(KILLS),100) $(PYTEST_ARGS)
 

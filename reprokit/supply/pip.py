@@ -48,7 +48,7 @@ def versions(requirement: str, platform: Platform, indexes: Sequence[str]) -> li
 
 
 def _package() -> Path:
-    """pip's folder, wherever this Python has it but where the user stands. Raises SourceError."""
+    """The folder of this Python's pip; the current folder is not searched. Raises SourceError."""
     here = Path.cwd()
     spec = PathFinder.find_spec("pip", [place for place in sys.path if place and Path(place).resolve() != here])
     if spec is None or spec.origin is None:

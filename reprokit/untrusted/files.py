@@ -86,7 +86,7 @@ class Folder:
                 raise
 
     def files(self, path: str, most: int) -> Iterator[str]:
-        """Paths of the regular files below a folder, in no order; at most `most` entries are looked at."""
+        """Paths of the regular files below a folder, unordered. Raises UsageError beyond `most` entries."""
         left = [path]
         while left:
             folder = left.pop()
@@ -133,6 +133,6 @@ class Folder:
         return error
 
     def _plain(self, path: str) -> bool:
-        """Whether no part of the path is a link; for the message alone."""
+        """Whether the path has no link in it. Used only to choose the error message."""
         whole = PurePosixPath(path)
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))

@@ -61,7 +61,7 @@ def test_a_block_that_fails_leaves_what_was_there(root: Path):
 
 
 def links(root: Path, outside: Path, kind: str) -> str:
-    """Plants a way out; the path that takes it to `secret`."""
+    """Plant a link that leaves the root; returns the path that reaches `secret` through it."""
     if kind == "file":
         (root / "x").symlink_to(outside / "secret")
         return "x"

@@ -21,7 +21,7 @@ def partial_of(target: Path) -> Path:
 
 
 def claimed(partial: Path, say: Callable[[str], None]) -> IO[bytes]:
-    """The file, for as long as it is open nobody else's, with what a killed process left in it.
+    """Open and lock the partial file, which may hold what a killed process wrote.
 
     Raises OSError, also where something else is in its place: a link could lead to any file of the user's.
     """
