@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Generator, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -28,6 +29,10 @@ LABEL = "reprokit"
 # The first byte of a commit, save or import of a large image can take minutes.
 _TIMEOUT_S = 600
 _SAVE_BLOCK = 2 << 20
+# Looking for a step in its cache, the classic builder stumbles over an image that someone removes meanwhile. What was
+# built so far is in the cache at the next attempt.
+_VANISHED = re.compile(r'unable to find image "sha256:')
+_BUILD_ATTEMPTS = 10
 
 
 class Engine:
@@ -190,7 +195,8 @@ class Engine:
             self.api.remove_image(reference, force=force)
 
     def build(self, context: IO[bytes], **options: Any) -> Generator[dict[str, Any], None, None]:
-        """Build with the classic builder from a tar; yields its events, an `error` event among them if it fails.
+        """Build with the classic builder from a tar; yields its events, an `error` event among them if it fails. Where
+        another image that vanished meanwhile stops it, it starts again, and so do the events.
 
         `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). Closing the
         iterator makes the engine stop the build.
@@ -199,8 +205,15 @@ class Engine:
         hooks = self.api.hooks["response"]
         hooks.append(remember := lambda answer, *_, **__: answers.append(answer))
         try:
-            with _translated():
-                yield from self.api.build(fileobj=context, custom_context=True, decode=True, **options)
+            for attempt in reversed(range(_BUILD_ATTEMPTS)):
+                context.seek(0)
+                with _translated():
+                    for event in self.api.build(fileobj=context, custom_context=True, decode=True, **options):
+                        if attempt and _VANISHED.match(event.get("error", "")):
+                            break
+                        yield event
+                    else:
+                        return
         finally:
             # docker-py keeps the answer to itself, and the engine builds on until its connection is closed.
             hooks.remove(remember)
