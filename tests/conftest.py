@@ -75,6 +75,17 @@ def engine() -> Engine:
         pytest.skip(f"no engine: {error.message}")
 
 
+@pytest.fixture(scope="session")
+def debian_12(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[bases.Base]:
+    """The user's own base of Debian 12, made if it is not there yet; it stays."""
+
+    def resolved() -> bases.Base:
+        return bases.resolve_base(engine, "debian:12", lambda line: None)
+
+    with shared(tmp_path_factory, "debian-12", lambda: resolved().name, lambda name: None):
+        yield resolved()
+
+
 @dataclass(frozen=True)
 class LockedBase:
     """Debian 12 as a lock, the store with its packages, and the base that was made of them with no way out."""

@@ -66,7 +66,7 @@ def reprokit(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def tidied():
+def tidied(debian_12):
     """Removes the containers and images of the recipe, whatever happened."""
     engine = Engine.connect()
     yield engine
@@ -131,7 +131,7 @@ def test_the_extension_in_an_image_without_torch_says_what_is_missing(reprokit, 
 @pytest.mark.engine
 @pytest.mark.network
 @pytest.mark.long
-def test_the_extension_is_built_checked_and_timed_in_a_container(tmp_path, monkeypatch):
+def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     command = [sys.executable, "-m", "reprokit", "bench", "fused-attention:cpu", "--extension", "--json"]
     # The user's own store and image: what `make demo` has built is not built again.

@@ -7,11 +7,11 @@ import io
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -20,7 +20,12 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import remove
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.image.base import Base
 from reprokit.recipe.find import Target, target
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.offer import Offer
+from reprokit.supply.store import Store
+from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.shared import shared
 
@@ -36,15 +41,16 @@ STOPSIGNAL SIGUSR1
 
 
 @pytest.fixture(scope="session")
-def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base(engine: Engine, debian_12: Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image of Debian 12 with python3."""
 
     def make() -> str:
         name = unique("container-base")
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", "--include=python3", "bookworm", "-"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as bootstrap:
-            engine.import_image(bootstrap.stdout, name, "latest", [])
-        assert bootstrap.returncode == 0
+        install = "apt-get update -qq && apt-get install -qq --no-install-recommends python3 && apt-get clean"
+        dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/*\n"
+        with Gateway(Store(), Offer(), archives=debian_12.archives) as gateway:
+            arguments = gateway.build_arguments()
+            _build(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
         return name
 
     with shared(tmp_path_factory, "container-base", make, engine.remove_image) as name:
@@ -55,21 +61,19 @@ def base(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 def name(engine: Engine, base: str) -> Iterator[str]:
     """The name of a recipe whose image, `cpu`, is built; all that was made of it is removed."""
     recipe = unique("container")
-    _build(engine, recipe, DOCKERFILE.format(base=base))
+    _build_variant(engine, recipe, DOCKERFILE.format(base=base))
     yield recipe
     _clean(engine, recipe)
 
 
-def _build(engine: Engine, recipe: str, dockerfile: str) -> None:
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        entry = tarfile.TarInfo("Dockerfile")
-        entry.size = len(dockerfile)
-        tar.addfile(entry, io.BytesIO(dockerfile.encode()))
-    context.seek(0)
-    labels = {"reprokit.recipe": recipe, "reprokit.variant": "cpu"}
-    for event in engine.build(context, tag=f"reprokit/{recipe}:cpu", labels=labels, rm=True):
+def _build(engine: Engine, dockerfile: str, **options: Any) -> None:
+    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile.encode()})), rm=True, **options):
         assert "error" not in event, event
+
+
+def _build_variant(engine: Engine, recipe: str, dockerfile: str) -> None:
+    labels = {"reprokit.recipe": recipe, "reprokit.variant": "cpu"}
+    _build(engine, dockerfile, tag=f"reprokit/{recipe}:cpu", labels=labels)
 
 
 def _clean(engine: Engine, recipe: str) -> None:
@@ -117,8 +121,8 @@ def made(recipe: Callable[..., Target]) -> Target:
 @pytest.fixture
 def rebuild(engine: Engine, base: str, name: str) -> Iterator[Callable[[str], None]]:
     """`rebuild(dockerfile)` gives the recipe another image, for one test."""
-    yield lambda dockerfile: _build(engine, name, dockerfile)
-    _build(engine, name, DOCKERFILE.format(base=base))
+    yield lambda dockerfile: _build_variant(engine, name, dockerfile)
+    _build_variant(engine, name, DOCKERFILE.format(base=base))
 
 
 @pytest.fixture

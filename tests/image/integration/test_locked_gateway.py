@@ -19,7 +19,7 @@ import docker
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.image.base import Base, resolve_base
+from reprokit.image.base import Base
 from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built, Cached, Event, Failed, Step
 from reprokit.image.render import Rendered, render
@@ -46,16 +46,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def debian(engine: Engine) -> Iterator[Base]:
+def debian(engine: Engine, debian_12: Base) -> Iterator[Base]:
     """Debian 12 as an image of its own: the classic builder may take a layer of another build on the same base."""
-    found = resolve_base(engine, "debian:12", lambda line: None)
     name = unique("debian")
-    dockerfile = f"FROM {found.name}\nLABEL test={name}".encode()
+    dockerfile = f"FROM {debian_12.name}\nLABEL test={name}".encode()
     for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile})), tag=name, rm=True):
         assert "error" not in event, event
     image = engine.image(name)
     assert image is not None
-    yield replace(found, name=name, image_id=image["Id"])
+    yield replace(debian_12, name=name, image_id=image["Id"])
     engine.remove_image(name, force=True)
 
 

@@ -34,7 +34,7 @@ variants:
 """
 
 
-def test_a_recipe_from_its_file_to_its_image(engine, inside, tmp_path: Path):
+def test_a_recipe_from_its_file_to_its_image(engine, debian_12, inside, tmp_path: Path):
     forge = Forge(tmp_path / "forge")
     forge.commit("lib/leaf", "leaf.txt")
     old = forge.commit("team/top", "top.txt", submodule="lib/leaf")

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reprokit.engine import Engine
-from reprokit.image.base import resolve_base
+from reprokit.image.base import Base
 from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built
 from reprokit.image.render import render
@@ -93,15 +93,16 @@ RECIPE = {
 
 
 @pytest.mark.engine
-def test_an_image_has_it_first_on_path(engine: Engine, store: Store, packages, tmp_path: Path):
-    base = resolve_base(engine, "debian:12", lambda line: None)
+def test_an_image_has_it_first_on_path(engine: Engine, debian_12: Base, store: Store, packages, tmp_path: Path):
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
     name = unique("conda")
     offer = Offer(conda=packages)
-    with Gateway(store, offer, archives=base.archives) as gateway:
+    with Gateway(store, offer, archives=debian_12.archives) as gateway:
         proxies = gateway.build_arguments()
-        plan = Plan(name, made, base.image_id, base.name, offer.arguments(), proxies, {"org.example.test": "1"})
+        plan = Plan(
+            name, made, debian_12.image_id, debian_12.name, offer.arguments(), proxies, {"org.example.test": "1"}
+        )
         events = list(builder("classic", engine).run(plan))
     assert isinstance(events[-1], Built), events[-10:]
     container = engine.create_container(name, {"Image": name, "Cmd": ["tool-kit"], "User": "1234:1234"})
