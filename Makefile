@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast proof lint bench attention clean
 
+# Set, it has each process of the tests compile all modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 SETUP := sh .ci/setup.sh
 PYTHON_ENV := .venv/bin/python
 # By group, in the order of tests/support/suite.py: the longest first.
