@@ -21,6 +21,7 @@ import urllib3.exceptions
 
 from reprokit.attached import Connection
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+from reprokit.untrusted.limits import CONTAINER_FILE
 
 if TYPE_CHECKING:
     from reprokit.container.host import Host
@@ -319,13 +320,26 @@ class Engine:
                 return False
 
     def get_archive(self, container: str, path: str) -> bytes | None:
-        """A small file or folder of a container as a tar, or None where it has none of that path."""
+        """A small file or folder of a container as a tar, or None where it has none of that path.
+
+        Raises UsageError beyond limits.CONTAINER_FILE.
+        """
+        with self.archive(container, path) as blocks:
+            return None if blocks is None else b"".join(blocks)
+
+    @contextlib.contextmanager
+    def archive(self, container: str, path: str) -> Iterator[Iterator[bytes] | None]:
+        """As `get_archive`, in blocks as they come."""
         with _translated(where=container):
-            try:
-                chunks, _ = self.api.get_archive(container, path)
-            except docker.errors.NotFound:
-                return None
-            return b"".join(chunks)
+            url = self.api._url("/containers/{0}/archive", container)
+            # docker-py's get_archive gives no way to stop before the end.
+            answer = self.api._get(url, params={"path": path}, headers={"Accept-Encoding": "identity"}, stream=True)
+            with contextlib.closing(answer):
+                if answer.status_code == requests.codes.not_found:
+                    yield None
+                    return
+                self.api._raise_for_status(answer)
+                yield _bounded(answer.raw, f"{container}:{path}")
 
     def export(self, container: str) -> Iterator[bytes]:
         """A container's whole file system as a tar."""
@@ -336,6 +350,14 @@ class Engine:
         """Unpack a tar into a folder of a container."""
         with _translated(where=container):
             self.api.put_archive(container, folder, tar)
+
+
+def _bounded(stream: IO[bytes], where: str) -> Iterator[bytes]:
+    count = 0
+    while block := stream.read(1 << 16):
+        count += len(block)
+        CONTAINER_FILE.check(count, "bytes to read from a container", where)
+        yield block
 
 
 def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:

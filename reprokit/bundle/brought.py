@@ -23,6 +23,7 @@ from reprokit.bundle.verify import BLOCK, Raw, unpacked
 from reprokit.engine import Engine
 from reprokit.space import need_space
 from reprokit.supply.store import Store
+from reprokit.untrusted.tar import Stream, members
 
 Say = Callable[[str], None]
 
@@ -76,29 +77,29 @@ def _unpack(bundle: Bundle, part: Part, folder: Path, say: Say) -> None:
     content = unpacked(Raw(bundle, bundle.members[part.path], lambda block: None))
     folders: set[PurePosixPath] = {PurePosixPath()}
     try:
-        with tarfile.open(fileobj=content, mode="r|") as tar:
-            for member in tar:
-                name = PurePosixPath(member.name)
-                what = f"{part.path}: {member.name!r}"
-                if name.is_absolute() or ".." in name.parts or name in folders:
-                    refuse(f"{what} is no place in a workspace", bundle.where)
-                if name.parent not in folders:
-                    # Whatever is above an entry was made here as a folder, never as a link.
-                    refuse(f"{what} stands in no folder of the workspace", bundle.where)
-                if member.isdir():
-                    (folder / name).mkdir()
-                    folders.add(name)
-                elif member.issym():
-                    if _leads_out(name, member.linkname):
-                        say(f"{part.name}: the link {name} leads to {member.linkname} and is left out")
-                    else:
-                        (folder / name).symlink_to(member.linkname)
-                elif member.isreg():
-                    need_space(folder, member.size)
-                    _write(tar, member, folder / name)
+        stream = Stream(iter(lambda: content.read(BLOCK), b""))
+        for member in members(stream, bundle.where):
+            name = PurePosixPath(member.name)
+            what = f"{part.path}: {member.name!r}"
+            if name.is_absolute() or ".." in name.parts or name in folders:
+                refuse(f"{what} is no place in a workspace", bundle.where)
+            if name.parent not in folders:
+                # Whatever is above an entry was made here as a folder, never as a link.
+                refuse(f"{what} stands in no folder of the workspace", bundle.where)
+            if member.isdir():
+                (folder / name).mkdir()
+                folders.add(name)
+            elif member.issym():
+                if _leads_out(name, member.linkname):
+                    say(f"{part.name}: the link {name} leads to {member.linkname} and is left out")
                 else:
-                    refuse(f"{what} is no file, folder or link", bundle.where)
-    except (tarfile.TarError, zstandard.ZstdError, FileExistsError) as error:
+                    (folder / name).symlink_to(member.linkname)
+            elif member.isreg():
+                need_space(folder, member.size)
+                _write(stream, member, folder / name)
+            else:
+                refuse(f"{what} is no file, folder or link", bundle.where)
+    except (tarfile.TarError, zstandard.ZstdError, EOFError, FileExistsError) as error:
         refuse(f"{part.path} is no tar of a workspace: {error}", bundle.where)
 
 
@@ -111,9 +112,8 @@ def _leads_out(name: PurePosixPath, link: str) -> bool:
     return link.startswith("/")
 
 
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    content = tar.extractfile(member)
-    assert content is not None
+def _write(stream: Stream, member: tarfile.TarInfo, path: Path) -> None:
     with path.open("xb") as out:
-        shutil.copyfileobj(content, out, BLOCK)
+        for block in stream.body(member.size):
+            out.write(block)
     path.chmod(member.mode & 0o755 | 0o600)

@@ -7,16 +7,17 @@ what it saves.
 from __future__ import annotations
 
 import contextlib
-import json
 import tarfile
 from collections.abc import Collection
 from dataclasses import replace
 
 from reprokit.bundle.model import BLOBS, Descriptor, Image, blob_path
-from reprokit.bundle.stream import Stream, members
 from reprokit.bundle.target import Form, Target, diff_ids
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENTS
+from reprokit.untrusted.tar import Stream, members
 
 _MOST_JSON = 4 << 20
 
@@ -43,6 +44,7 @@ def _blobs(engine: Engine, image: str, wanted: Collection[str]) -> dict[str, Des
     """Those of an image's layers that the engine has whole, by diff id."""
     texts: dict[str, bytes] = {}
     sizes: dict[str, int] = {}
+    total = 0
     with contextlib.closing(engine.save(image)) as blocks:
         stream = Stream(blocks)
         try:
@@ -51,8 +53,10 @@ def _blobs(engine: Engine, image: str, wanted: Collection[str]) -> dict[str, Des
                 if member.isreg() and member.name.startswith(BLOBS) and member.size <= _MOST_JSON:
                     content = b"".join(stream.body(member.size))
                     if content[:1] == b"{":
+                        total += len(content)
+                        DOCUMENTS.check(total, "bytes of JSON in an engine's archive", image)
                         texts[member.name] = content
-        except tarfile.TarError as error:
+        except (tarfile.TarError, EOFError) as error:
             raise EngineError(f"the engine's archive is damaged: {error}", image) from None
     named: dict[str, Descriptor] = {}
     for text in texts.values():
@@ -65,8 +69,8 @@ def _blobs(engine: Engine, image: str, wanted: Collection[str]) -> dict[str, Des
 def _of_manifest(text: bytes, texts: dict[str, bytes]) -> dict[str, Descriptor]:
     """Layers that a blob names, if it is a manifest."""
     try:
-        value = json.loads(text)
-        ids = json.loads(texts[blob_path(value["config"]["digest"])])["rootfs"]["diff_ids"]
+        value = parsed(text)
+        ids = parsed(texts[blob_path(value["config"]["digest"])])["rootfs"]["diff_ids"]
         blobs = [Descriptor(each["mediaType"], each["digest"], each["size"]) for each in value["layers"]]
         return dict(zip(ids, blobs, strict=True))
     except (ValueError, LookupError, TypeError, AttributeError):

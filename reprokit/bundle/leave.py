@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reprokit.bundle.collect import Wanted
 from reprokit.errors import UsageError
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT, LAYERS
 
 Chain = tuple[str, ...]
 
@@ -37,7 +38,8 @@ def of_bundle(path: Path) -> Iterator[Chain]:
 def of_inventory(path: Path) -> Iterator[Chain]:
     """The images of a node as JSON: what `docker image inspect` prints, or a saved `Inventory`. Raises UsageError."""
     try:
-        value = json.loads(path.read_bytes())
+        with path.open("rb") as file:
+            value = parsed(file.read(DOCUMENT.most + 1), str(path))
         if isinstance(value, list):
             found = [tuple(image["RootFS"].get("Layers") or ()) for image in value]
         else:
@@ -47,6 +49,7 @@ def of_inventory(path: Path) -> Iterator[Chain]:
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         hint = "there: docker image inspect $(docker image ls -q) > FILE"
         raise UsageError(f"this is no inventory of a node: {type(error).__name__}: {error}", str(path), hint) from None
+    LAYERS.check(max(map(len, found), default=0), "layers in an image", str(path))
     yield from found
 
 

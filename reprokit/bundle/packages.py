@@ -12,7 +12,8 @@ import zstandard
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Image, Layer
 from reprokit.bundle.read import Bundle
-from reprokit.bundle.verify import Raw, unpacked
+from reprokit.bundle.verify import BLOCK, Raw, unpacked
+from reprokit.untrusted.tar import Stream, members
 
 _STATUS = re.compile(r"var/lib/dpkg/(?:status|status\.d/[^/]+)")
 _PYTHON = re.compile(r"(?:.*/)?([^/]+)-([^/-]+)\.(?:dist|egg)-info/(?:METADATA|PKG-INFO)")
@@ -50,14 +51,13 @@ def _files(bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
     """The files of a layer that tell of packages, and what it removes."""
     content = unpacked(Raw(bundle, bundle.member(layer.descriptor.digest), lambda block: None))
     try:
-        with tarfile.open(fileobj=content, mode="r|") as tar:
-            for member in tar:
-                path = posixpath.normpath(member.name)
-                if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):
-                    yield path, b""
-                elif _STATUS.fullmatch(path) and member.isreg() and member.size <= _MOST:
-                    opened = tar.extractfile(member)
-                    yield path, opened.read() if opened else b""
+        stream = Stream(iter(lambda: content.read(BLOCK), b""))
+        for member in members(stream, bundle.where):
+            path = posixpath.normpath(member.name)
+            if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):
+                yield path, b""
+            elif _STATUS.fullmatch(path) and member.isreg() and member.size <= _MOST:
+                yield path, stream.read(member.size)
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         refuse(f"the layer {layer.diff_id} is no tar: {error}", bundle.where)
 

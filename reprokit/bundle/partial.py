@@ -22,6 +22,7 @@ from reprokit.errors import SourceError
 _BLOCK = tarfile.BLOCKSIZE
 _READ = 1 << 20
 _MUCH = 16 << 20
+_PACKED = 1 << 12  # zstd makes 128 MiB of that at most
 
 
 class PartialTar:
@@ -109,9 +110,10 @@ class PartialTar:
             while left and (block := self.file.read(min(left, _READ))):
                 left -= len(block)
                 packed.update(block)
-                content = unpacker.decompress(block)
-                size += len(content)
-                plain.update(content)
+                for at in range(0, len(block), _PACKED):
+                    content = unpacker.decompress(block[at : at + _PACKED])
+                    size += len(content)
+                    plain.update(content)
         except zstandard.ZstdError:
             return None
         digest = f"sha256:{packed.hexdigest()}"

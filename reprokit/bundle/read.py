@@ -6,7 +6,6 @@ blobs are what their digests say is for `verify`.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -35,9 +34,10 @@ from reprokit.bundle.model import (
     digest_of,
 )
 from reprokit.errors import UsageError
+from reprokit.untrusted.documents import first_fault, measure, parsed
+from reprokit.untrusted.limits import DOCUMENT, DOCUMENTS, IMAGES, LAYERS
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_MOST_JSON = 16 << 20
 _MOST_LAYER = 1 << 40
 # A block of zstd holds at most 128 KiB and takes at least 4 bytes.
 _MOST_RATIO = (128 << 10) // 4
@@ -94,15 +94,20 @@ def _read(path: Path, descriptor: int) -> Bundle:
         if name not in members:
             refuse(f"it has no {name}", where)
 
+    texts: dict[str, bytes] = {}
+
     def text(name: str) -> bytes:
-        return _text(descriptor, members[name], where)
+        if name not in texts:
+            texts[name] = _text(descriptor, members[name], where)
+            DOCUMENTS.check(sum(map(len, texts.values())), "bytes of JSON in a bundle", where)
+        return texts[name]
 
     try:
-        metadata = Metadata.model_validate_json(raw := text(METADATA))
+        measure(raw := text(METADATA), where)
+        metadata = Metadata.model_validate_json(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        refuse(f"{METADATA} is not valid: {place}: {first['msg']}", where)
+        place, why = first_fault(error)
+        refuse(f"{METADATA} is not valid: {place}: {why}", where)
     index = _json(text(INDEX), INDEX, where)
     images = tuple(_images(index, members, metadata, text, where))
     for name, content in layout.small_files(images, raw):
@@ -119,6 +124,7 @@ def _images(
     entries = index.get("manifests") if isinstance(index, dict) else None
     if not isinstance(entries, list) or len(entries) != len(metadata.images) or not entries:
         refuse(f"{INDEX} and {METADATA} name different images", where)
+    IMAGES.check(len(entries), "images in a bundle", where)
     absent = set(metadata.absent)
     for entry, described in zip(entries, metadata.images, strict=True):
         manifest = _content(entry, members, text, f"the manifest of {described.name}", where)
@@ -128,6 +134,7 @@ def _images(
         config = _content(value.get("config"), members, text, f"the config of {described.name}", where)
         named = value.get("layers")
         diff_ids = _diff_ids(config, described.name, where)
+        LAYERS.check(len(diff_ids), f"layers in the image {described.name}", where)
         if not isinstance(named, list) or len(named) != len(diff_ids):
             refuse(f"{described.name}: its manifest and its config have different numbers of layers", where)
         layers = tuple(_layer(*pair, members, absent, where) for pair in zip(named, diff_ids, strict=True))
@@ -229,8 +236,7 @@ def _refuse_strangers(images: tuple[Image, ...], metadata: Metadata, members: di
 
 
 def _text(descriptor: int, member: Member, where: str) -> bytes:
-    if member.size > _MOST_JSON:
-        refuse(f"{member.path} has {member.size} bytes", where)
+    DOCUMENT.check(member.size, f"bytes in {member.path}", where)
     content = b""
     while len(content) < member.size:
         block = os.pread(descriptor, member.size - len(content), member.offset + len(content))
@@ -242,8 +248,8 @@ def _text(descriptor: int, member: Member, where: str) -> bytes:
 
 def _json(content: bytes, what: str, where: str) -> Any:
     try:
-        return json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError):
+        return parsed(content.decode("utf-8"), where)
+    except ValueError:
         refuse(f"{what} is not valid JSON", where)
 
 

@@ -9,21 +9,22 @@ Sources: moby `image/tarexport/save.go`, containerd `images/archive/exporter.go`
 
 from __future__ import annotations
 
-import json
 import posixpath
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import zstandard
 
 from reprokit.bundle.model import DOCKER_MANIFEST, INDEX, blob_path
-from reprokit.bundle.stream import Stream, members
 from reprokit.errors import EngineError
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT, DOCUMENTS, IMAGES
+from reprokit.untrusted.tar import Stream, members
 
-_MOST_JSON = 16 << 20
+_BLOCK = 1 << 20
 _USTAR = slice(257, 262)
 
 
@@ -52,6 +53,7 @@ class Saved:
         self.texts: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._blobs: set[str] = set()
+        self._named = 0
 
     def layers(self) -> Iterator[SavedLayer]:
         """Raises EngineError where the archive ends early or is none."""
@@ -69,8 +71,8 @@ class Saved:
         body = self._stream.body(size)
         first = next(body, b"")
         if name.endswith(".json") or (first[:1] == b"{" and first[_USTAR] != b"ustar"):
-            if size > _MOST_JSON:
-                raise _broken(f"{name} has {size} bytes")
+            DOCUMENT.check(size, "bytes in a JSON document", name)
+            DOCUMENTS.check(sum(map(len, self.texts.values())) + size, "bytes of JSON in an engine's archive", name)
             self.texts[name] = b"".join([first, *body])
         elif name.endswith(".tar") or posixpath.dirname(name) == "blobs/sha256":
             self._blobs.add(name)
@@ -81,7 +83,7 @@ class Saved:
         """Raises EngineError where a manifest, a config or a layer is missing."""
         try:
             if DOCKER_MANIFEST in self.texts:
-                return [self._of_docker(item) for item in json.loads(self.texts[DOCKER_MANIFEST])]
+                return [self._of_docker(item) for item in parsed(self.texts[DOCKER_MANIFEST])]
             return list(self._of_index(self.texts[INDEX], ""))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise _broken(f"{type(error).__name__}: {error}") from None
@@ -91,14 +93,16 @@ class Saved:
         return SavedImage(tuple(item.get("RepoTags") or ()), config, tuple(map(self._layer, item["Layers"])))
 
     def _of_index(self, text: bytes, name: str) -> Iterator[SavedImage]:
-        for each in json.loads(text)["manifests"]:
+        for each in parsed(text)["manifests"]:
             annotations = each.get("annotations") or {}
             named = annotations.get("io.containerd.image.name", name)
             # An index also names platforms, and statements about the build, which the engine does not hold.
             held = self.texts.get(blob_path(each["digest"]))
             if held is None:
                 continue
-            value = json.loads(held)
+            self._named += 1  # indexes may name each other
+            IMAGES.check(self._named, "images in an engine's archive")
+            value = parsed(held)
             if "manifests" in value:
                 yield from self._of_index(held, named)
             elif all("in-toto" not in layer["mediaType"] for layer in value["layers"]):
@@ -123,9 +127,11 @@ def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]
     """The uncompressed content. Raises EOFError where it ends before its `size`."""
     whole = _counted(first, body, size)
     if first[:2] == b"\x1f\x8b":
-        return _decompressed(whole, lambda: zlib.decompressobj(wbits=31))
+        return _gunzipped(whole)
     if first[:4] == b"\x28\xb5\x2f\xfd":
-        return _decompressed(whole, lambda: zstandard.ZstdDecompressor().decompressobj())
+        source: Any = Stream(whole)
+        reader = zstandard.ZstdDecompressor().stream_reader(source, read_size=_BLOCK, read_across_frames=True)
+        return iter(lambda: reader.read(_BLOCK), b"")
     return whole
 
 
@@ -146,15 +152,17 @@ def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
         raise EOFError("it is cut off in a layer")
 
 
-def _decompressed(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
-    """`new` makes a decompressor of one gzip member or zstd frame; several may follow each other."""
-    unpacker = new()
+def _gunzipped(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Several gzip members may follow each other."""
+    unpacker = zlib.decompressobj(wbits=31)
     for block in blocks:
         while block:
             if unpacker.eof:
-                unpacker = new()
-            yield unpacker.decompress(block)
-            block = unpacker.unused_data
+                unpacker = zlib.decompressobj(wbits=31)
+            yield unpacker.decompress(block, _BLOCK)
+            block = unpacker.unconsumed_tail or unpacker.unused_data
+    while not unpacker.eof and (rest := unpacker.decompress(b"", _BLOCK)):
+        yield rest
     if not unpacker.eof:
         raise EOFError("a compressed layer is cut off")
 

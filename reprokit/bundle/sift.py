@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from reprokit.bundle.stream import Stream, members
 from reprokit.errors import EngineError
+from reprokit.untrusted.tar import Stream, members
 
 # What package managers and compilers keep to be faster next time; they fetch or make it again.
 CACHES = (

@@ -20,6 +20,7 @@ import zstandard
 from reprokit.bundle.members import Member, refuse
 from reprokit.bundle.model import Layer
 from reprokit.bundle.read import Bundle
+from reprokit.untrusted.limits import check_unpacked
 
 Watch = Callable[[int, int], None]
 BLOCK = 1 << 20
@@ -97,7 +98,7 @@ class _Stopped(Exception):
 class _Work:
     def __init__(self, bundle: Bundle, watch: Watch, total: int) -> None:
         self.bundle, self.stopped = bundle, False
-        self._watch, self._done, self._total = watch, 0, total
+        self._watch, self._done, self._total, self._unpacked = watch, 0, total, 0
         self._lock = threading.Lock()
 
     def layer(self, layer: Layer) -> int:
@@ -118,6 +119,9 @@ class _Work:
                     if size > bound:
                         room = f"the {bound} bytes that the metadata leaves it"
                         refuse(f"{what} unpacks to more than {room}", self._where)
+                    with self._lock:
+                        self._unpacked += count
+                    check_unpacked(self._unpacked, self._total, self._where)
             except zstandard.ZstdError:
                 refuse(f"{what} is damaged: it cannot be unpacked", self._where)
         self._expect(f"the blob of {what}", blob, layer.descriptor.digest)

@@ -23,7 +23,7 @@ def run(
     """Run a command in a recipe's container.
 
     The container is made if there is none, started if it is stopped, and made anew, with its files, if it lacks
-    a GPU, mount, port or network that you ask for. It goes on running afterwards, which costs nothing; `stop`
+    a GPU, mount, port, network or root that you ask for. It goes on running afterwards, which costs nothing; `stop`
     ends it. Its files outlive a stop, and /workspace is a folder of the host. The exit code is the command's.
     With --on all this happens on another machine, which needs Docker and the image, and nothing of reprokit.
     """

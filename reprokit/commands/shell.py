@@ -18,7 +18,7 @@ def shell(
     container: options.Name = None,
     network: options.Network = None,
     failed: bool = typer.Option(
-        False, "--failed", help="Open what `build --keep-failed` left, as root, and drop it at the end."
+        False, "--failed", help="Open what `build --keep-failed` left, as root, without workspace, and drop it."
     ),
 ) -> None:
     """Open a terminal in a recipe's container.

@@ -5,6 +5,7 @@ A file is renewed while it is as it was copied; what the user changed, added or 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,12 +14,15 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+from reprokit.errors import UsageError
 from reprokit.supply.store import sha256_of
+from reprokit.untrusted.files import Folder
 
 Say = Callable[[str], None]
 
 # Of a workspace that is copied: what is made again from the rest, and fits no other machine.
 LEFT_OUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
+_LARGEST = 64 << 20  # bytes of a file that is compared; ours are below 1 MiB
 
 
 def copy(original: Path, folder: Path) -> None:
@@ -56,36 +60,43 @@ def renew(folder: Path, original: Path, say: Say) -> None:
 
 def _take_over(folder: Path, original: Path, copied: dict[str, str], now: dict[str, str]) -> tuple[int, list[str]]:
     renewed, kept = 0, []
-    for name in sorted(copied.keys() | now.keys()):
-        place = folder / name
-        here = _digest(place)
-        if here == now.get(name):
-            continue
-        if here != copied.get(name) or not _has_folder(folder, name):
-            kept.append(name)
-        elif name in now:
-            _write(place, (original / name).read_bytes(), (original / name).stat().st_mode)
-            renewed += 1
-        else:
-            place.unlink()
-            renewed += 1
+    with Folder(folder) as opened:
+        for name in sorted(copied.keys() | now.keys()):
+            here = _digest_here(opened, name)
+            if here == now.get(name):
+                continue
+            if here != copied.get(name):
+                kept.append(name)
+                continue
+            try:
+                if name in now:
+                    _renew(opened, name, original / name)
+                else:
+                    opened.remove(name)
+                renewed += 1
+            except (UsageError, FileExistsError, NotADirectoryError):  # a link or a file where a folder should be
+                kept.append(name)
     return renewed, kept
 
 
-def _has_folder(root: Path, name: str) -> bool:
-    """Whether the file's folder is there or can be made. Never through a link: a container may leave one."""
-    folder = (root / name).parent
-    if folder.resolve() != root.resolve() / Path(name).parent:
-        return False
+def _digest_here(folder: Folder, name: str) -> str | None:
+    """None where there is nothing, "" for what cannot be a file of reprokit's."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        return False
-    return True
+        return hashlib.sha256(folder.read(name, _LARGEST)).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (UsageError, OSError):
+        return ""
+
+
+def _renew(folder: Folder, name: str, original: Path) -> None:
+    with folder.replacing(name) as file:
+        file.write(original.read_bytes())
+        os.fchmod(file.fileno(), original.stat().st_mode & 0o777)
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {name: _digest(folder / name) or "" for name in sorted(_files(folder))}
+    return {name: sha256_of(folder / name) for name in sorted(_files(folder))}
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -100,31 +111,11 @@ def _left_out(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in LEFT_OUT)
 
 
-def _digest(path: Path) -> str | None:
-    """None where there is nothing, "" for what is no plain file."""
-    if path.is_symlink() or not path.is_file():
-        return "" if os.path.lexists(path) else None
-    return sha256_of(path)
-
-
 def _record(folder: Path) -> Path:
     """The SHA-256 of each file as it came from reprokit. Beside the copy: a container may write whatever is in it."""
     return folder.parent / f".{folder.name}.copied.json"
 
 
 def _remember(folder: Path, digests: dict[str, str]) -> None:
-    _write(_record(folder), json.dumps(digests, indent=1).encode())
-
-
-def _write(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Whole or not at all: a build in a container may read it meanwhile."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
-        beside = Path(file.name)
-        try:
-            file.write(content)
-            file.close()
-            beside.chmod(mode & 0o777)
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+    with Folder(folder.parent) as opened, opened.replacing(_record(folder).name) as file:
+        file.write(json.dumps(digests, indent=1).encode())

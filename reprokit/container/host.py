@@ -49,10 +49,10 @@ class Host(Protocol):
     def disk_free_bytes(self, folder: str) -> int | None: ...
 
     def require_source(self, mount: Mount) -> None:
-        """Raises UsageError where a mount's source is missing there."""
+        """Raises UsageError where a mount's source is missing there, or is behind a link."""
 
-    def workspace_mounts(self, target: Target, say: Say) -> tuple[Mount, ...]:
-        """The target's workspace and the recipe's folders of it, made where they are missing. Raises UsageError."""
+    def workspace_mount(self, target: Target, say: Say) -> Mount:
+        """The target's workspace, made with the recipe's folders in it where they are missing. Raises UsageError."""
 
     def mountinfo(self) -> str:
         """/proc/self/mountinfo of the user's login there, "" where there is none."""
@@ -97,8 +97,8 @@ class Here:
     def require_source(self, mount: Mount) -> None:
         workspace.require_source(mount)
 
-    def workspace_mounts(self, target: Target, say: Say) -> tuple[Mount, ...]:
-        return workspace.workspace_mounts(target, say)
+    def workspace_mount(self, target: Target, say: Say) -> Mount:
+        return workspace.workspace_mount(target, say)
 
     def mountinfo(self) -> str:
         return reach.mountinfo()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.container import gpu, names
 from reprokit.container.fit import require_fit
 from reprokit.container.gpu import GpuRefused
+from reprokit.container.prepare import Preparation, prepare
 from reprokit.container.reach import reachable
 from reprokit.container.settings import Settings, to_label
 from reprokit.container.spec import ContainerSpec, to_api
-from reprokit.container.user import Caller, add_account, identity
+from reprokit.container.user import Caller, Identity, identity
+from reprokit.container.workspace import require_apart
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 
@@ -22,7 +24,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Start:
-    """What a container begins with: `built` is the id of the built image, `image` that or its snapshot."""
+    """What a container begins with: `built` is the id of the built image, `image` that or its snapshot.
+
+    `links` are targets by their path in the container.
+    """
 
     name: str
     recipe: str
@@ -31,6 +36,7 @@ class Start:
     image: str
     built: str
     env: dict[str, str]
+    links: dict[str, str] = field(default_factory=dict)
 
 
 def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool, say: Say) -> Settings:
@@ -47,6 +53,9 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
             settings = replace(settings, gpus="none")
     caller = engine.host.caller()
     info = engine.info()
+    who = identity(caller, info)
+    settings = replace(settings, root=settings.root or who.user == "0:0")
+    _require_apart(engine, start, settings, caller)
     request = gpu.parse_gpus(settings.gpus)
     if not request.none:
         _require_fit(engine, start, say)
@@ -54,7 +63,8 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
     for rung in gpu.ladder(request, engine.host.gpu_support(info)):
         given = replace(settings, rung=rung.name)
         try:
-            _try(engine, start.name, _spec(engine, start, given, rung, info, caller), caller)
+            spec = _spec(engine, start, given, rung, info, caller, who)
+            _try(engine, start.name, spec, Preparation(who.user, caller, who.groups, start.links))
         except EngineError as error:
             if request.none or not gpu.refused(error.message):
                 raise
@@ -72,10 +82,15 @@ def _require_fit(engine: Engine, start: Start, say: Say) -> None:
         say(warning)
 
 
-def _try(engine: Engine, name: str, spec: ContainerSpec, caller: Caller) -> None:
+def _require_apart(engine: Engine, start: Start, settings: Settings, caller: Caller) -> None:
+    others = [c for c in names.known_containers(engine) if c.owner == caller.uid and c.name != start.name]
+    require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
+
+
+def _try(engine: Engine, name: str, spec: ContainerSpec, preparation: Preparation) -> None:
     container = engine.create_container(name, to_api(spec))
     with _removed_on_failure(engine, container):
-        add_account(engine, container, spec.labels[names.USER], caller)
+        prepare(engine, container, preparation)
         engine.start(container)
 
 
@@ -102,9 +117,14 @@ def _remove(engine: Engine, container: str) -> None:
 
 
 def _spec(
-    engine: Engine, start: Start, settings: Settings, rung: gpu.Rung, info: dict[str, Any], caller: Caller
+    engine: Engine,
+    start: Start,
+    settings: Settings,
+    rung: gpu.Rung,
+    info: dict[str, Any],
+    caller: Caller,
+    who: Identity,
 ) -> ContainerSpec:
-    who = identity(caller, info)
     env = dict(start.env)
     if rung.name == "none":
         # CUDA images set this to `all`, which is obeyed where NVIDIA's runtime is the engine's default one.
@@ -113,6 +133,7 @@ def _spec(
         del env["NVIDIA_VISIBLE_DEVICES"]
     return ContainerSpec(
         image=start.image,
+        user="0:0" if settings.root else who.user,
         hostname=start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-"),
         workdir=start.workdir,
         labels={

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from reprokit import paths
-from reprokit.container import gpu, log, names
+from reprokit.container import gpu, log, names, prepare, workspace
 from reprokit.container.launch import Say, Start, launch
 from reprokit.container.recreate import drop_snapshots, recover, recreate
 from reprokit.container.settings import DEFAULTS, RunOptions, Settings, changes, merge
-from reprokit.container.spec import Port
+from reprokit.container.spec import IDLE, Port
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
@@ -45,10 +46,21 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
             _create(engine, target, name, options, say)
             return name
         have = names.settings_of(found["Config"]["Labels"])
+        changed, links = [], dict[str, str]()
+        if found["Config"].get("Entrypoint") != list(IDLE):
+            have = replace(have, mounts=workspace.without_folders(have.mounts))
+            changed, links = ["this version of reprokit"], workspace.links_of(target, have.mounts)
         want = merge(have, options)
-        if changed := changes(have, want):
-            recreate(engine, found, target, have, want, changed, say)
+        if want.mounts != have.mounts:
+            workspace.require_no_link(name, target, have.mounts, want.mounts)
+        if changed := changed + changes(have, want):
+            recreate(engine, found, target, have, want, changed, links, say)
         elif not found["State"].get("Running"):
+            for mount in have.mounts:
+                engine.host.require_source(mount)
+            # Else the program is its commands' user's, and may as well be replaced.
+            if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
+                prepare.put_program(engine, name)
             engine.start(name)
         elif found["State"].get("Paused"):
             raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
@@ -126,7 +138,7 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
     image = built_image(engine, target)
     settings = Settings(
         gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
-        mounts=engine.host.workspace_mounts(target, say),
+        mounts=(engine.host.workspace_mount(target, say),),
         ports=_recipe_ports(engine, target, options, say),
         shm=target.variant.shm,
     )
@@ -140,6 +152,7 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
         image=image["Id"],
         built=image["Id"],
         env={},
+        links=workspace.links_of(target, settings.mounts),
     )
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
 

@@ -55,8 +55,12 @@ def container_name(recipe: str, variant: str) -> str:
 
 
 def known_containers(engine: Engine) -> list[Known]:
-    """All containers that reprokit made, by name."""
-    return sorted((known(c["Labels"], c) for c in engine.containers([NAME])), key=lambda k: k.name)
+    """All containers that reprokit made, by name.
+
+    A container inherits its image's labels: one of another name is no container of reprokit's.
+    """
+    found = [known(c["Labels"], c) for c in engine.containers([NAME]) if c["Labels"][NAME] == c["Names"][0].lstrip("/")]
+    return sorted(found, key=lambda k: k.name)
 
 
 def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> Known:

@@ -24,9 +24,10 @@ def recreate(
     have: Settings,
     want: Settings,
     changed: list[str],
+    links: dict[str, str],
     say: Say,
 ) -> None:
-    """Replace a container by one with settings `want` and its files; where that fails it is as it was.
+    """Replace a container by one with settings `want`, its files and `links`; where that fails it is as it was.
 
     Raises UsageError while commands run in it.
     """
@@ -55,6 +56,7 @@ def recreate(
             built=labels[names.IMAGE],
             # A flattened snapshot has no configuration of its own: PATH would be lost.
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
+            links=links,
         )
         launch(engine, start, want, False, say)
     except BaseException:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import typer
 
 from reprokit.container import names, parse
 from reprokit.container.environment import from_caller
 from reprokit.container.lifecycle import ensure_running
+from reprokit.container.prepare import read_etc
 from reprokit.container.settings import RunOptions
 from reprokit.container.terminal import at_terminal, interact
+from reprokit.container.user import is_root, resolved
 from reprokit.engine import Engine
+from reprokit.errors import UsageError
 from reprokit.recipe.find import target
 
 
@@ -36,7 +41,7 @@ def in_recipe(
     given = parse.environment(env, os.environ)
     who = parse.user(user) if user else None
     with engine_on(on) as engine:
-        container = ensure_running(engine, wanted, chosen, tell)
+        container = ensure_running(engine, wanted, replace(chosen, root=who is not None and is_root(who)), tell)
         return in_container(engine, container, argv, given, who, logged)
 
 
@@ -69,4 +74,16 @@ def in_container(
     passed, unreachable = from_caller(engine.host.environment(), settings.network, at_terminal())
     if unreachable and not set(unreachable) & set(env):
         tell(f"{', '.join(unreachable)}: a proxy on the host's loopback is left out; --network host reaches it")
+    user = _numbers(engine, container, described, user) if user else None
     return interact(engine, container, argv, env=passed | env, user=user, logged=logged)
+
+
+def _numbers(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
+    """`--user` as `uid:gid`. Raises UsageError for root in a container that is not root's."""
+    if is_root(user) and not described["Config"]["User"].startswith("0:"):
+        raise UsageError(
+            f"{container} was not made for root, who has no rights in it",
+            hint="`reprokit run --user root ...` makes it anew, with its files",
+        )
+    etc = read_etc(engine, container)
+    return resolved(user, etc.passwd, etc.group)

@@ -14,7 +14,8 @@ class RunOptions:
     """Choices of one command; None or empty leaves the container as it is, a new one as the recipe says.
 
     `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in
-    bytes. `replace_stale` removes a container, and its files, whose image has been built anew since.
+    bytes. `root`: commands may be root's. `replace_stale` removes a container, and its files, whose image has been
+    built anew since.
     """
 
     name: str | None = None
@@ -23,6 +24,7 @@ class RunOptions:
     ports: tuple[Port, ...] = ()
     shm: int | None = None
     network: str | None = None
+    root: bool = False
     replace_stale: bool = False
 
 
@@ -31,7 +33,11 @@ DEFAULTS = RunOptions()
 
 @dataclass(frozen=True)
 class Settings:
-    """`gpus` as asked for, `rung` the way they were given; `ports` on the host's side as they came to be."""
+    """`gpus` as asked for, `rung` the way they were given; `ports` on the host's side as they came to be.
+
+    `root`: the container is root's, so that commands of root have its capabilities. No command of an ordinary user's
+    container can gain any: no-new-privileges.
+    """
 
     gpus: str = "none"
     rung: str = "none"
@@ -39,6 +45,7 @@ class Settings:
     ports: tuple[Port, ...] = ()
     shm: int = 1 << 30
     network: str = "bridge"
+    root: bool = False
 
 
 def merge(have: Settings, options: RunOptions) -> Settings:
@@ -54,6 +61,7 @@ def merge(have: Settings, options: RunOptions) -> Settings:
         ports=tuple(dict.fromkeys((*ports, *options.ports))) if options.ports else have.ports,
         shm=options.shm or have.shm,
         network=options.network or have.network,
+        root=options.root or have.root,
     )
 
 
@@ -65,6 +73,7 @@ def changes(have: Settings, want: Settings) -> list[str]:
     found += [f"--gpus {want.gpus}"] if want.gpus != have.gpus else []
     found += [f"--shm-size {want.shm}"] if want.shm != have.shm else []
     found += [f"--network {want.network}"] if want.network != have.network else []
+    found += ["--user root"] if want.root and not have.root else []
     return found
 
 

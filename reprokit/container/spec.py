@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-# Keeps the container alive and does nothing. Every base has `tail`; under the engine's init SIGTERM ends it
-# at once, as a bare process 1 it would ignore it for ten seconds.
-IDLE = ("tail", "-f", "/dev/null")
+# Keeps the container alive and does nothing. It is reprokit's own, put into the container before it starts: a program
+# of the image would run unasked, with the variables and libraries of the image.
+PROGRAM = "/.reprokit-idle"
+IDLE = (PROGRAM, "idle")
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,10 @@ class Port:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """All of a container. `shm` is in bytes of /dev/shm, `gpus` are DeviceRequests."""
+    """All of a container. `user` is `uid:gid`, `shm` is in bytes of /dev/shm, `gpus` are DeviceRequests."""
 
     image: str
+    user: str
     hostname: str
     workdir: str
     labels: dict[str, str]
@@ -70,9 +72,7 @@ def to_api(spec: ContainerSpec) -> dict[str, Any]:
         host["UsernsMode"] = "host"
     body: dict[str, Any] = {
         "Image": spec.image,
-        # Only the idle process is root; commands run as the caller. Were the container an ordinary user's, root's
-        # commands in it (`--user root -- apt-get install`) had no capabilities: no-new-privileges lets none be gained.
-        "User": "0:0",
+        "User": spec.user,
         "WorkingDir": spec.workdir,
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": spec.labels,

@@ -1,4 +1,7 @@
-"""A container that is gone when its one command ends: for the last good state of a build that failed."""
+"""A container that is gone when its one command ends: for the last good state of a build that failed.
+
+As in the build, its command is root's and there is no workspace: root could leave anything in it.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,7 @@ def in_failed_build(recipe: str, argv: Sequence[str], chosen: RunOptions, env: l
         built=image["Id"],
         env={},
     )
-    own = Settings(mounts=engine.host.workspace_mounts(wanted, tell), shm=wanted.variant.shm)
-    settings = merge(own, replace(chosen, name=None))
+    settings = merge(Settings(shm=wanted.variant.shm, root=True), replace(chosen, name=None))
     launch(engine, start, settings, False, tell)
     with removed_at_end(engine, name):
         return in_container(engine, name, argv, given, "0:0", logged=False)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pwd
 import re
-import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.engine import Engine
+from reprokit.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -54,29 +52,6 @@ def identity(caller: Caller, info: Mapping[str, Any]) -> Identity:
     return Identity(f"{caller.uid}:{caller.gid}", groups, any("name=userns" in option for option in options))
 
 
-def add_account(engine: Engine, container: str, user: str, caller: Caller) -> None:
-    """Give the container's user a name and a home in a container that has not started.
-
-    Without an entry in /etc/passwd torch's `getpass.getuser()` fails, bash says `I have no name!` and HOME is
-    `/`. It is written into the container's own files: mounted over them, apt and useradd could not change
-    them any more.
-    """
-    if user.startswith("0:"):
-        return
-    passwd, group = (_read(engine, container, f"/etc/{file}") for file in ("passwd", "group"))
-    added = with_account(passwd, group, caller)
-    if added is None:
-        return
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        _add(tar, "etc/passwd", added.passwd)
-        _add(tar, "etc/group", added.group)
-        home = tarfile.TarInfo(added.home.lstrip("/"))
-        home.type, home.mode, home.uid, home.gid = tarfile.DIRTYPE, 0o755, caller.uid, caller.gid
-        tar.addfile(home)
-    engine.put_archive(container, "/", archive.getvalue())
-
-
 @dataclass(frozen=True)
 class Account:
     passwd: str
@@ -86,37 +61,70 @@ class Account:
 
 def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
     """Both files with the caller added, and the home to make; None where the image has a user of that id."""
-    users = [line.split(":") for line in passwd.splitlines() if line.count(":") >= 6]
-    if any(fields[2] == str(caller.uid) for fields in users):
-        return None
-    taken = {fields[0] for fields in users}
+    taken, uid = set(), str(caller.uid)
+    for fields in _entries(passwd, 7):
+        if fields[2] == uid:
+            return None
+        taken.add(fields[0])
     plain = re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", caller.name)
     name = caller.name if plain and caller.name not in taken else f"user{caller.uid}"
     home = f"/home/{name}"
     passwd = _line_end(passwd) + f"{name}:x:{caller.uid}:{caller.gid}::{home}:/bin/sh\n"
-    groups = [line.split(":") for line in group.splitlines()]
-    if not any(len(fields) > 2 and fields[2] == str(caller.gid) for fields in groups):
-        unused = name if name not in {fields[0] for fields in groups} else f"group{caller.gid}"
+    if not any(fields[2] == str(caller.gid) for fields in _entries(group, 3)):
+        unused = f"group{caller.gid}" if any(fields[0] == name for fields in _entries(group, 3)) else name
         group = _line_end(group) + f"{unused}:x:{caller.gid}:\n"
     return Account(passwd, group, home)
 
 
+def named_groups(group: str, groups: Iterable[str]) -> list[str]:
+    """Those of `groups`, which are numbers, that are names of groups in /etc/group.
+
+    Engines look up a container's additional groups by name first: a group called 44 may have any id.
+    """
+    wanted = set(groups)
+    return sorted({fields[0].strip() for fields in _entries(group, 1)} & wanted)
+
+
+def is_root(user: str) -> bool:
+    """Whether `--user` asks for root."""
+    return _id(user.partition(":")[0]) == 0
+
+
+def resolved(user: str, passwd: str, group: str) -> str:
+    """`--user` as `uid:gid`. Names are looked up here: the engine would take any for root's if the image says so.
+
+    Raises UsageError for a name that is not in the files, and where only the files make it root or of root's group.
+    """
+    name, _, of_group = user.partition(":")
+    uid, gid = _id(name), _id(of_group)
+    if uid != 0:
+        entry = next((e for e in _entries(passwd, 7) if name == e[0 if uid is None else 2]), None)
+        uid = _id(entry[2]) if entry else uid
+        gid = _id(entry[3]) if entry and not of_group else gid
+    if of_group and gid is None:
+        gid = next((_id(e[2]) for e in _entries(group, 3) if of_group == e[0]), None)
+    gid = uid if gid is None and not of_group else gid
+    if uid is None or gid is None:
+        raise UsageError(f"the container has no user {user!r}", hint="write numbers: --user 1000:1000")
+    if _id(name) != 0 and (uid == 0 or (gid == 0 and _id(of_group) != 0)):
+        raise UsageError(
+            f"the files of the container make the user {user!r} root, or one of root's group",
+            hint="write --user root, or numbers: --user 1000:1000",
+        )
+    return f"{uid}:{gid}"
+
+
+def _id(text: str) -> int | None:
+    return 0 if text == "root" else int(text) if re.fullmatch(r"[0-9]{1,10}", text) else None
+
+
+def _entries(text: str, fields: int) -> Iterator[list[str]]:
+    """The lines of passwd or group that have as many fields, one at a time: an image's files may have many."""
+    for line in text.splitlines():
+        parts = line.split(":")
+        if len(parts) >= fields:
+            yield parts
+
+
 def _line_end(text: str) -> str:
     return text if not text or text.endswith("\n") else text + "\n"
-
-
-def _read(engine: Engine, container: str, path: str) -> str:
-    archive = engine.get_archive(container, path)
-    if archive is None:
-        return ""
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        member = next((m for m in tar if m.isreg()), None)
-        content = tar.extractfile(member) if member else None
-        return content.read().decode(errors="surrogateescape") if content else ""
-
-
-def _add(tar: tarfile.TarFile, path: str, text: str) -> None:
-    data = text.encode(errors="surrogateescape")
-    entry = tarfile.TarInfo(path)
-    entry.size, entry.mode = len(data), 0o644
-    tar.addfile(entry, io.BytesIO(data))

@@ -12,7 +12,7 @@ from reprokit.container.copied import LEFT_OUT
 from reprokit.container.host import Say
 from reprokit.container.spec import Mount
 from reprokit.container.workspace import TARGET
-from reprokit.container.workspace import workspace_mounts as local_mounts
+from reprokit.container.workspace import workspace_mount as local_mount
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.figures import size
 from reprokit.nodes.ssh import Connection, last_line
@@ -34,26 +34,32 @@ rm "$copy/.reprokit-whole"
 chmod 755 "$copy"
 mv -T "$copy" "$parent/$name" 2>/dev/null || [ -d "$parent/$name" ]
 """
-# The real path of each folder, made where it is missing; one that a link leads out of the workspace is told and not
-# made.
+# Prints the workspace's real path, and makes the recipe's folders in it. Each is entered before the next is made in it,
+# so that a link that a container puts there meanwhile leads nowhere.
 _FOLDERS = """
 set -eu
-root=$(readlink -f {root})
+cd {root}
+root=$(pwd -P)
 printf 'reprokit:%s\\n' "$root"
 for folder in {folders}; do
-  real=$(readlink -m "$root/$folder")
-  case $real/ in
-    "$root"/*) [ -e "$real" ] || mkdir -p "$real"; printf 'reprokit:%s\\n' "$real" ;;
-    *) printf 'reprokit:out %s\\n' "$folder" ;;
-  esac
+  cd "$root"
+  here=$root
+  IFS=/
+  for part in $folder; do
+    [ -n "$part" ] && [ "$part" != . ] || continue
+    [ -d "./$part" ] || mkdir "./$part" 2>/dev/null || break
+    here=$here/$part
+    cd -P "./$part"
+    [ "$(pwd -P)" = "$here" ] || {{ echo "a link is in the way: $folder" >&2; exit 1; }}
+  done
 done
 """
 
 
-def workspace_mounts(connection: Connection, cache: str, target: Target, say: Say) -> tuple[Mount, ...]:
-    """As `container.workspace.workspace_mounts`, of the folder below the node's own caches.
+def workspace_mount(connection: Connection, cache: str, target: Target, say: Say) -> Mount:
+    """As `container.workspace.workspace_mount`, of the folder below the node's own caches.
 
-    Raises UsageError where a mount of the recipe leads out of it, EngineError where it cannot be made, SourceError.
+    Raises EngineError where it cannot be made, SourceError.
     """
     parent = f"{cache}/reprokit/workspaces"
     root = f"{parent}/{target.workspace}"
@@ -61,25 +67,16 @@ def workspace_mounts(connection: Connection, cache: str, target: Target, say: Sa
     if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
         _fill(connection, parent, target, say)
         say(f"the workspace is {node}:{root} from now on; what changes there stays there")
-    wanted = target.variant.mounts
-    folders = " ".join(shlex.quote(str(w.source)) for w in wanted)
+    folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
     done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
-    paths = [line.removeprefix("reprokit:") for line in done.stdout.splitlines() if line.startswith("reprokit:")]
-    for path in paths:
-        if path.startswith("out "):
-            raise UsageError(
-                f"the recipe's mount {path[4:]} leads out of the workspace",
-                f"{node}:{root}",
-                "mount folders outside the workspace yourself, with -v",
-            )
-    if done.returncode or len(paths) != 1 + len(wanted):
+    path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
+    if done.returncode or not path:
         raise EngineError(f"the workspace cannot be made: {last_line(done.stderr.encode())}", f"{node}:{root}")
-    mounts = (Mount(path, w.target, w.read_only) for path, w in zip(paths[1:], wanted, strict=True))
-    return Mount(paths[0], TARGET), *mounts
+    return Mount(path, TARGET)
 
 
 def _fill(connection: Connection, parent: str, target: Target, say: Say) -> None:
-    folder = Path(local_mounts(target, say)[0].source)
+    folder = Path(local_mount(target, say).source)
     count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
     say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))

@@ -76,14 +76,17 @@ class Remote:
     def require_source(self, mount: Mount) -> None:
         if not mount.source.startswith("/"):
             raise UsageError(f"-v {mount.source}: folders of {self.name} are named from / on")
-        if self.connection.run(f"[ -e {shlex.quote(mount.source)} ]").returncode:
+        real = self.connection.run(f"readlink -e {shlex.quote(mount.source)}")
+        if real.returncode:
             raise UsageError(
                 f"nothing to mount at {mount.target}: there is no {mount.source} on {self.name}",
                 hint=f"make it there: mkdir -p {mount.source}",
             )
+        if (path := real.stdout.rstrip("\n")) != mount.source.rstrip("/"):
+            raise UsageError(f"{mount.source} of {self.name} is behind a link", hint=f"mount {path} itself")
 
-    def workspace_mounts(self, target: Target, say: Say) -> tuple[Mount, ...]:
-        return carry.workspace_mounts(self.connection, self.seen.cache, target, say)
+    def workspace_mount(self, target: Target, say: Say) -> Mount:
+        return carry.workspace_mount(self.connection, self.seen.cache, target, say)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -53,7 +54,27 @@ def _requirement(text: str) -> str:
 def _container_path(text: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/+-]*", text) or ".." in text.split("/"):
         raise ValueError(f"{text!r} is not an absolute path of plain characters")
+    # The kernel's and the engine's: a work folder of /proc/self/fd has led out of containers (CVE-2024-21626).
+    if PurePosixPath(text).parts[1:2] in (("proc",), ("sys",), ("dev",)):
+        raise ValueError(f"{text!r} is a file of the kernel's; name another folder")
     return text
+
+
+def _link_path(text: str) -> str:
+    parts = PurePosixPath("/", text.strip("/")).parts
+    if len(parts) == 1 or parts[1] == "workspace":
+        raise ValueError(f"{text!r} cannot be a link; name a path outside /workspace")
+    return str(PurePosixPath(*parts))
+
+
+def not_read_only(value: Any) -> Any:
+    """Raises ValueError for `true`."""
+    if value:
+        raise ValueError(
+            "a recipe's mount is a link into the workspace, which can be written; leave `read_only` out, or mount a "
+            "folder yourself with -v SOURCE:TARGET:ro"
+        )
+    return value
 
 
 def _workspace_path(text: str) -> str:
@@ -118,6 +139,7 @@ PinName = Annotated[str, AfterValidator(_pin_name)]
 BlockOption = Annotated[Any, PlainValidator(_block_option)]
 WheelRequirement = Annotated[str, AfterValidator(_requirement)]
 ContainerPath = Annotated[str, AfterValidator(_container_path)]
+LinkPath = Annotated[ContainerPath, AfterValidator(_link_path)]
 WorkspacePath = Annotated[str, AfterValidator(_workspace_path)]
 GitUrl = Annotated[str, AfterValidator(_git_url)]
 Regex = Annotated[str, AfterValidator(_regex)]

@@ -63,6 +63,11 @@ def recipe_file(name: str) -> Path:
         raise UsageError(
             f"unknown recipe {name!r}{nearest(name, files)}", hint=f"recipes here: {known}; `reprokit new` starts one"
         )
+    twin = next((n for n in files if "_" in name and n != name and n.replace("-", "_") == name.replace("-", "_")), None)
+    if twin:
+        raise UsageError(
+            f"the recipes {name!r} and {twin!r} could have the same workspace", str(files[name]), "rename one of them"
+        )
     return files[name]
 
 

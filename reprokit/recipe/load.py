@@ -54,6 +54,12 @@ def load_text(text: str, where: str, name: str) -> Recipe:
 
 def _check_names(recipe: Recipe, document: yaml.Document) -> None:
     """Names that must exist elsewhere in the recipe, or must not."""
+    if recipe.workspace and recipe.workspace != recipe.name.replace("-", "_"):
+        raise UsageError(
+            f"the recipe asks for the workspace {recipe.workspace!r}, which is another recipe's",
+            f"{document.where}:{document.line(('workspace',))}",
+            "remove `workspace`: a recipe has one of its own name; mount other folders with -v",
+        )
     named: list[tuple[str, yaml.Path]] = [(recipe.default, ("default",))] if recipe.default else []
     for index, smoke in enumerate(recipe.smoke):
         named += [(name, ("smoke", index, "variants", i)) for i, name in enumerate(smoke.variants)]

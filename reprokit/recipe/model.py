@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reprokit.recipe import fields as f
 
@@ -83,11 +84,13 @@ class Block(Model):
 
 
 class Mount(Model):
-    """A folder of the workspace at a path in the container."""
+    """A folder of the workspace at another path in the container, as a link: only the workspace itself is mounted."""
 
     source: f.WorkspacePath = Field(description="path inside the workspace")
-    target: f.ContainerPath = Field(description="absolute path in the container")
-    read_only: bool = Field(default=False, description="true: the container cannot write there")
+    target: f.LinkPath = Field(description="absolute path in the container, outside /workspace")
+    read_only: Annotated[Literal[False], BeforeValidator(f.not_read_only)] = Field(
+        default=False, description="never true, as a link can be written through"
+    )
 
 
 class Requires(Model):
@@ -135,6 +138,15 @@ class Variant(Model):
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
     requires: Requires = Field(default=Requires(), description="what the host must have")
+
+    @model_validator(mode="after")
+    def _mounts_are_apart(self) -> Variant:
+        targets = [mount.target for mount in self.mounts]
+        for number, target in enumerate(targets):
+            for other in targets[:number] + targets[number + 1 :]:
+                if PurePosixPath(target).is_relative_to(other):
+                    raise ValueError(f"the mount {target} is at or below the mount {other}")
+        return self
 
     @model_validator(mode="after")
     def _files_have_names_of_their_own(self) -> Variant:
@@ -226,7 +238,7 @@ class Recipe(Model):
     paper: Paper = Field(description="what is reproduced")
     default: f.Name | None = Field(default=None, description="the variant meant when none is named; else the first")
     workspace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = Field(
-        default=None, description="folder below workspaces/; else the recipe's name"
+        default=None, description="folder below workspaces/: the recipe's name with `_` for `-`; else its name as it is"
     )
     variants: dict[f.Name, Variant] = Field(min_length=1, description="ways to build and run it")
     smoke: list[Smoke] = Field(default=[], description="commands that show that an image works")

@@ -11,9 +11,11 @@ from typing import Any
 import yaml
 
 from reprokit.errors import UsageError
+from reprokit.untrusted.limits import VALUES
 
 Path = tuple[str | int, ...]
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST_NUMBER = 100
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -58,9 +60,9 @@ def read(text: str, where: str) -> Document:
 
 
 def _refuse_bombs(text: str, where: str) -> None:
-    """Aliases that multiply, and nesting that would exhaust the stack; both cost nothing to see as events."""
+    """Aliases that multiply, nesting that would exhaust the stack, and size; all cost little to see as events."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         line = event.start_mark.line + 1 if event.start_mark else 1
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent):
@@ -68,6 +70,8 @@ def _refuse_bombs(text: str, where: str) -> None:
             raise UsageError(f"the alias *{event.anchor} is not allowed", f"{where}:{line}", hint)
         if depth > 20:
             raise UsageError("nested too deeply for a recipe", f"{where}:{line}")
+        if not count % 1000:
+            VALUES.check(count, "values in a YAML document", where)
 
 
 def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: str) -> Any:
@@ -93,6 +97,9 @@ def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: 
             kind = "str"
         else:
             raise UsageError(f"the tag {node.tag} is not allowed", f"{where}:{lines[path]}")
+    # A number in base 60 takes time that grows with its length's square.
+    if kind != "str" and len(node.value) > _LONGEST_NUMBER:
+        raise UsageError(f"a number of {len(node.value)} characters", f"{where}:{lines[path]}")
     if node.style is None or kind != "str":
         texts[path] = node.value
     if kind == "str":

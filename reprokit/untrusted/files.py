@@ -48,6 +48,16 @@ class Folder:
             return False
         return True
 
+    def make(self, path: str) -> None:
+        """A folder, with those above it that are missing."""
+        with self._parent(f"{path}/x", make=True):
+            pass
+
+    def remove(self, path: str) -> None:
+        """A file."""
+        with self._parent(path) as (parent, name):
+            os.unlink(name, dir_fd=parent)
+
     def read(self, path: str, most: int) -> bytes:
         """A file of at most `most` bytes."""
         with os.fdopen(self.open(path, os.O_RDONLY), "rb") as file:

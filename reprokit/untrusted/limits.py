@@ -1,6 +1,74 @@
-"""How much of a stranger's output is kept. Sizes in bytes."""
+"""How much is taken of what strangers wrote. Each limit is far above what real inputs have; a variable raises it."""
 
-# Of each stream of a command whose output is judged: above what any benchmark of a paper prints.
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from reprokit.errors import UsageError
+
+# Of each stream of a command whose output is judged: above what any benchmark of a paper prints. Sizes in bytes.
 COMMAND_OUTPUT = 64 << 20
 # Of RE2's program and caches for one pattern.
 PATTERN_MEMORY = 8 << 20
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most `default` of something, in bytes or as a count; `$REPROKIT_LIMIT_NAME` sets another number."""
+
+    name: str
+    default: int
+
+    @property
+    def variable(self) -> str:
+        return f"REPROKIT_LIMIT_{self.name}"
+
+    @property
+    def most(self) -> int:
+        """The limit in force. Raises UsageError where the variable is no number."""
+        text = os.environ.get(self.variable, "")
+        if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise UsageError(f"{text[:40]!r} is not a whole number", f"${self.variable}")
+        return int(text) if text else self.default
+
+    def check(self, found: int, what: str, where: str = "") -> None:
+        """Raises UsageError where `found` is more; `what` continues "more than N ..."."""
+        if found > self.most:
+            raise UsageError(
+                f"more than {self.most} {what}", where, f"if you trust it, raise the limit: {self.variable}={max(found, 2 * self.most)}"
+            )
+
+
+# One JSON document. Registries take manifests of 4 MiB; the largest real one is the list of a store archive's files,
+# 90 bytes each.
+DOCUMENT = Limit("DOCUMENT", 16 << 20)
+# All JSON documents of a bundle, or of an archive that an engine saved.
+DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
+# Values of one JSON or YAML document, which take up to 500 bytes each in memory. A file of a store archive is three of
+# them, a package of a lock some 18.
+VALUES = Limit("VALUES", 400_000)
+# Images of a bundle. Every variant of every recipe here together are below 50.
+IMAGES = Limit("IMAGES", 256)
+# Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
+LAYERS = Limit("LAYERS", 500)
+# Entries of a tar. The largest layers of CUDA, conda and torch images have some 100 000.
+ENTRIES = Limit("ENTRIES", 400_000)
+# Extended headers of one entry of a tar: as many as Go's archive/tar takes, by which engines read theirs.
+TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
+# A Debian package's control.tar: the largest have checksums of some 10 MB, for 100 000 files.
+CONTROL = Limit("CONTROL", 32 << 20)
+# A file that is read from a container, and of its /etc all up to passwd and group.
+CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
+# A container's passwd or group: a large site's are below 100 kB.
+ACCOUNTS = Limit("ACCOUNTS", 1 << 20)
+# What compressed data may become beyond `UNPACKED_RATIO` times its own size. Layers and debs shrink to a third, text to
+# a tenth.
+UNPACKED = Limit("UNPACKED", 1 << 30)
+UNPACKED_RATIO = 200
+
+
+def check_unpacked(unpacked: int, packed: int, where: str) -> None:
+    """Refuse what is hardly anything but repetition, such as zeros. Raises UsageError."""
+    if unpacked > UNPACKED_RATIO * packed:
+        UNPACKED.check(unpacked, f"bytes unpacked from {packed} bytes", where)

@@ -88,9 +88,8 @@ def test_init_writes_a_file_that_says_nothing_yet_and_never_over_another(call, f
 
 def test_what_the_starting_file_explains_is_valid(file: Path):
     text = configuration.starting_text()
-    examples = "\n".join(
-        line[2:] for line in text.splitlines() if line.startswith(("# presets", "# mirr", "# fetch", "# nodes", "#  "))
-    )
+    examples_begin = ("# presets", "# mirr", "# fetch", "# workspace", "# nodes", "#  ")
+    examples = "\n".join(line[2:] for line in text.splitlines() if line.startswith(examples_begin))
     write(file, examples)
     found = configuration.load()
     assert {entry.kind for entry in found.entries} == set(configuration.KINDS)

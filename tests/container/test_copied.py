@@ -106,11 +106,11 @@ def test_a_workspace_of_the_users_own_is_left_alone(original, tmp_path):
 
 
 def test_a_renewal_that_fails_is_tried_again(mine, upgraded, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pathlib.Path.replace", full)
+        patched.setattr("os.rename", full)
         assert renewed(mine, upgraded) == [
             f"the workspace {mine} is of another reprokit and cannot be renewed: No space left on device"
         ]

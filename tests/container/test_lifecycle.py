@@ -32,9 +32,10 @@ def test_files_outlive_a_stop_and_a_stop_is_quick(engine, made, sh):
 
 
 def test_the_workspace_and_the_recipes_mounts(engine, recipe, place, sh):
-    made = recipe("    mounts: [{source: data/in, target: /in}, {source: ., target: /all, read_only: true}]\n")
+    made = recipe("    mounts: [{source: data/in, target: /in}, {source: ., target: /all}]\n")
     name = ensure_running(engine, made)
-    sh(name, "echo a > /workspace/f; echo b > /in/g; ! touch /all/x")
+    sh(name, "echo a > /workspace/f; echo b > /in/g; test -e /all/f")
+    assert [mount["Destination"] for mount in engine.container(name)["Mounts"]] == ["/workspace"]
     workspace = place / "home" / "workspaces" / made.workspace
     assert (workspace / "f").read_text() == "a\n"
     assert (workspace / "data/in/g").read_text() == "b\n"

@@ -101,14 +101,14 @@ def test_running_commands_are_not_killed_for_it(engine, made):
 
 
 def test_a_deep_chain_becomes_one_layer(engine, made, monkeypatch, sh):
-    monkeypatch.setattr(recreate, "MOST_LAYERS", 5)
+    monkeypatch.setattr(recreate, "MOST_LAYERS", 6)
     name = ensure_running(engine, made)
     depth = []
     for step in range(1, 5):
         sh(name, f"echo {step} >> /root/work; chown 12:34 /root/work")
         ensure_running(engine, made, RunOptions(shm=(1 << 27) + step * (1 << 20)))
         depth.append(len(engine.image(engine.container(name)["Image"])["RootFS"]["Layers"]))
-    assert depth == [4, 5, 1, 2]
+    assert depth == [5, 6, 1, 2]
     script = "tr -d '\\n' < /root/work; stat -c ' %u %g' /root/work; printenv PATH LD_LIBRARY_PATH; command -v python"
     expected = "1234 12 34\n/opt/first:/usr/local/bin:/usr/bin:/bin\n/opt/lib\n/opt/first/python\n"
     assert sh(name, script) == expected

@@ -40,9 +40,10 @@ def test_mounts_and_ports_are_added_or_replaced():
 
 
 def test_the_other_choices():
-    want = merge(HAVE, RunOptions(gpus="0", shm=2 << 30, network="host"))
+    want = merge(HAVE, RunOptions(gpus="0", shm=2 << 30, network="host", root=True))
     assert (want.gpus, want.shm, want.network) == ("none", 2 << 30, "host")
-    assert changes(HAVE, want) == ["--gpus none", "--shm-size 2147483648", "--network host"]
+    assert changes(HAVE, want) == ["--gpus none", "--shm-size 2147483648", "--network host", "--user root"]
+    assert merge(want, RunOptions()).root
 
 
 @given(

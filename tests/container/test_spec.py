@@ -4,6 +4,7 @@ from reprokit.container.spec import IDLE, ContainerSpec, Mount, Port, to_api
 
 SPEC = ContainerSpec(
     image="sha256:1",
+    user="1000:1001",
     hostname="faith",
     workdir="/workspace",
     labels={"reprokit.container": "c"},
@@ -18,7 +19,7 @@ SPEC = ContainerSpec(
 def test_body_says_what_the_spec_says():
     assert to_api(SPEC) == {
         "Image": "sha256:1",
-        "User": "0:0",
+        "User": "1000:1001",
         "Hostname": "faith",
         "WorkingDir": "/workspace",
         "Env": ["A=b=c"],
@@ -53,6 +54,6 @@ def test_nothing_is_privileged():
 
 
 def test_host_network_takes_no_host_name_and_shifted_ids_are_switched_off():
-    body = to_api(ContainerSpec("i", "h", "/", {}, network="host", host_users=True))
+    body = to_api(ContainerSpec("i", "0:0", "h", "/", {}, network="host", host_users=True))
     assert "Hostname" not in body
     assert body["HostConfig"]["UsernsMode"] == "host"

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from reprokit.container.environment import from_caller
-from reprokit.container.user import Caller, Identity, identity, with_account
+from reprokit.container.user import Caller, Identity, identity, is_root, named_groups, resolved, with_account
+from reprokit.errors import UsageError
 
 ANA = Caller(1234, 1235, (1235, 44, 0, 998), "ana")
 
@@ -47,6 +48,43 @@ def test_names_that_cannot_be_taken_over(name):
 def test_files_that_are_missing_or_end_without_a_newline():
     assert with_account("", "", ANA).passwd.startswith("ana:")
     assert with_account(PASSWD.rstrip(), GROUP, ANA).passwd.count("\n") == 3
+
+
+FAKE = PASSWD + "www:x:33:33::/:\nfake:x:0:33::/:\nrooted:x:7:0::/:\nodd:x:nine:x::/:\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ("root", "0:0"),
+        ("0", "0:0"),
+        ("root:www", "0:33"),
+        ("www", "33:33"),
+        ("33", "33:33"),
+        ("1234", "1234:1234"),
+        ("1234:5", "1234:5"),
+        ("rooted:root", "7:0"),
+        ("7:0", "7:0"),
+        ("ubuntu:www", "1000:33"),
+    ],
+)
+def test_users_are_looked_up_here(asked, ids):
+    assert resolved(asked, FAKE, GROUP + "www:x:33:\n") == ids
+
+
+@pytest.mark.parametrize("asked", ["fake", "fake:33", "rooted", "7", "www:toor", "none", "odd", "www:none"])
+def test_the_files_of_an_image_make_nobody_root(asked):
+    with pytest.raises(UsageError) as error:
+        resolved(asked, FAKE, GROUP + "toor:x:0:\n")
+    assert "1000:1000" in error.value.hint
+
+
+def test_who_is_root():
+    assert [is_root(user) for user in ("root", "0", "00:5", "root:x", "1", "toor", "1:0")] == [True] * 4 + [False] * 3
+
+
+def test_a_group_that_is_called_by_a_number():
+    assert named_groups(GROUP + " 44 :x:0:\n45\n46:x:46:\n", ("44", "45", "47")) == ["44", "45"]
 
 
 def test_proxies_go_along_unless_they_are_on_this_hosts_loopback():

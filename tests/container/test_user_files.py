@@ -10,6 +10,7 @@ import pytest
 
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running
+from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
 
 pytestmark = pytest.mark.engine
@@ -28,7 +29,7 @@ def _as_user(made, answers):
     os.setgid(GID)
     os.setuid(UID)
     engine = Engine.connect()
-    name = ensure_running(engine, made)
+    name = ensure_running(engine, made, RunOptions(root=True))
     answers.put((name, execute(engine, name, ["bash", "-c", SCRIPT])))
 
 

@@ -82,9 +82,9 @@ def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
             files[library.lstrip("/")] = Path(library).resolve()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        for folder in ("tmp", "etc"):
+        for folder, mode in (("tmp", 0o777), ("etc", 0o755)):
             member = tarfile.TarInfo(folder)
-            member.type, member.mode = tarfile.DIRTYPE, 0o777
+            member.type, member.mode = tarfile.DIRTYPE, mode
             tar.addfile(member)
         for name, path in sorted(files.items()):
             member = tarfile.TarInfo(name)

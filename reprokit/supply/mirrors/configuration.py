@@ -1,4 +1,4 @@
-"""The user's configuration: nodes, and mirrors from variables, file and presets, each with where it comes from."""
+"""The user's configuration: nodes, workspace roots, and mirrors with what each comes from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reprokit import paths
 from reprokit.errors import UsageError
@@ -55,6 +55,13 @@ class Fetch(_Model):
     slowest: Size = 4096
 
 
+def _absolute(path: str) -> Path:
+    expanded = Path(path).expanduser()
+    if not expanded.is_absolute():
+        raise ValueError(f"{path!r} is not an absolute path")
+    return expanded
+
+
 class File(_Model):
     """The user's file (`paths.config_file()`)."""
 
@@ -62,6 +69,7 @@ class File(_Model):
     mirrors: Lists = Lists()
     fetch: Fetch = Fetch()
     nodes: WrittenNodes = Field(default_factory=dict)
+    workspace_roots: tuple[Annotated[Path, BeforeValidator(_absolute)], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,7 @@ class Configuration:
     entries: tuple[Entry, ...] = ()
     fetch: Fetch = field(default_factory=Fetch)
     nodes: tuple[Node, ...] = ()
+    workspace_roots: tuple[Path, ...] = ()
 
     def of(self, kind: str) -> tuple[str, ...]:
         """The mirrors of one of `KINDS`, each once."""
@@ -105,7 +114,28 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
         wrong = explained(error, document, File, _PAGE)
         raise UsageError(redact(wrong.message), wrong.where, wrong.hint or _PAGE) from None
     entries = (*_variables(environment), *_entries(written, document))
-    return Configuration(entries, written.fetch, nodes_of(written.nodes))
+    return Configuration(entries, written.fetch, nodes_of(written.nodes), written.workspace_roots)
+
+
+def workspace_roots() -> list[Path]:
+    """The folders below which the user keeps workspaces, as the file names them.
+
+    Raises UsageError for one that is missing, that other users can write to, or that is inside another's workspaces:
+    its entries could be replaced by links, which the engine would follow.
+    """
+    roots = [path.resolve() for path in load().workspace_roots]
+    known = [*roots, (paths.home() / "workspaces").resolve()]
+    for root in roots:
+        wrong = ""
+        if not root.is_dir():
+            wrong = "is no folder"
+        elif root.stat().st_uid not in (0, os.getuid()) or root.stat().st_mode & 0o022:
+            wrong = "can be written to by others"
+        elif any(root.is_relative_to(other) for other in known if other != root):
+            wrong = "is inside another one"
+        if wrong:
+            raise UsageError(f"the workspace root {root} {wrong}", str(paths.config_file()), "name another folder")
+    return roots
 
 
 def starting_text() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +11,11 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.image.base import carried_name
 from reprokit.supply.transfer.manifest import Image
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT
+from reprokit.untrusted.tar import Stream, members
 
-_MOST_JSON = 16 << 20
+_BLOCK = 1 << 20
 
 
 def refuse_foreign_names(images: Mapping[Image, Path], archive: Path) -> None:
@@ -24,7 +26,7 @@ def refuse_foreign_names(images: Mapping[Image, Path], archive: Path) -> None:
     for entry, path in images.items():
         try:
             names = names_in(path)
-        except (tarfile.TarError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (tarfile.TarError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise UsageError(f"{entry.path}: no image of an engine: {error}", str(archive)) from None
         if names != {carried_name(entry.digest)}:
             found = ", ".join(sorted(names)) or "none"
@@ -32,16 +34,16 @@ def refuse_foreign_names(images: Mapping[Image, Path], archive: Path) -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """All names in what an engine saved, in Docker's form and in OCI's. Raises tarfile's and json's errors."""
+    """All names in what an engine saved, in Docker's form and in OCI's. Raises tarfile's errors, ValueError, UsageError."""
     names: set[str] = set()
-    with tarfile.open(path, "r:") as tar:
-        for member in tar:
-            if member.name not in ("manifest.json", "repositories", "index.json"):
-                continue
-            content = tar.extractfile(member)
-            if content is None or member.size > _MOST_JSON:
-                raise ValueError(f"{member.name} is no file of reasonable size")
-            names |= _NAMES[member.name](json.loads(content.read()))
+    with path.open("rb") as file:
+        stream = Stream(iter(lambda: file.read(_BLOCK), b""))
+        for member in members(stream, str(path)):
+            if member.name in _NAMES:
+                if not member.isreg():
+                    raise ValueError(f"{member.name} is no file")
+                DOCUMENT.check(member.size, f"bytes in {member.name}")
+                names |= _NAMES[member.name](parsed(stream.read(member.size)))
     return names
 
 

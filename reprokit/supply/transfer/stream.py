@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from reprokit.errors import SourceError, UsageError
 from reprokit.supply.transfer.manifest import END, NAME, Entry, Manifest, header, padding
+from reprokit.untrusted.documents import first_fault, measure
+from reprokit.untrusted.limits import DOCUMENT, check_unpacked
 
 Watch = Callable[[int, int], None]
 _BLOCK = 1 << 20
 _LEVEL = 3  # takes what is compressed already at more than 1 GB/s, and base images to a third
 _THREADS = min(4, os.cpu_count() or 1)  # any number of them gives the same bytes
-_MOST_MANIFEST = 64 << 20
 # A block of zstd holds at most 128 KiB in as little as 4 bytes: what one read can become stays bounded.
 _PACKED = 1 << 12
 _WINDOW = 1 << 23
@@ -68,7 +69,7 @@ class Reader:
         self._object = zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompressobj()
         self._rest = memoryview(b"")
         self._reading = NAME
-        self._done = self._total = 0
+        self._done = self._total = self._packed = self._unpacked_size = 0
 
     def manifest(self) -> Manifest:
         first = self._exactly(tarfile.BLOCKSIZE)
@@ -76,14 +77,15 @@ class Reader:
             size = tarfile.TarInfo.frombuf(first, "utf-8", "surrogateescape").size
         except tarfile.HeaderError:
             size = -1
-        if not 0 <= size <= _MOST_MANIFEST or first != header(NAME, size):
+        if not 0 <= size < 1 << 33 or first != header(NAME, size):
             raise self._refused("this is no archive of `reprokit store export`")
+        DOCUMENT.check(size, f"bytes in {NAME}", self._where)
+        measure(text := self._exactly(size), self._where)
         try:
-            manifest = Manifest.model_validate_json(self._exactly(size))
+            manifest = Manifest.model_validate_json(text)
         except ValidationError as error:
-            first_error = error.errors()[0]
-            field = ".".join(map(str, first_error["loc"]))
-            raise self._refused(f"its manifest is not valid: {field}: {first_error['msg']}") from None
+            field, why = first_fault(error)
+            raise self._refused(f"its manifest is not valid: {field}: {why}") from None
         self._exactly(len(padding(size)))
         self._total = manifest.size
         return manifest
@@ -134,10 +136,14 @@ class Reader:
         packed = b"" if self._object.eof else self._file.read(_PACKED)
         if not packed:
             raise self._refused("the archive is cut off there")
+        self._packed += len(packed)
         try:
-            return self._object.decompress(packed)
+            found = self._object.decompress(packed)
         except zstandard.ZstdError:
             raise self._refused("the archive is damaged there, or is none") from None
+        self._unpacked_size += len(found)
+        check_unpacked(self._unpacked_size, self._packed, self._where)
+        return found
 
     def _refused(self, why: str) -> UsageError:
         return UsageError(f"{self._reading}: {why}", self._where, "nothing of it was taken; copy or export it again")

@@ -1,0 +1,1 @@
+"""The program of reprokit's own that runs inside containers."""

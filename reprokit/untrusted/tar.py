@@ -1,0 +1,142 @@
+"""A tar that comes as blocks of bytes, read once from the beginning to the end and never copied as a whole.
+
+tarfile itself reads extended headers of any size and in time that grows with their square (CVE-2024-6232): here it
+parses single header blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import tarfile
+from collections.abc import Iterable, Iterator
+
+from reprokit.untrusted.limits import ENTRIES, TAR_HEADER
+
+_BLOCK = 1 << 20
+_LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_LENGTH = 20  # digits
+
+
+class Stream:
+    """A file that is read forward, over an iterator."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = iter(blocks)
+        self._rest = memoryview(b"")
+        self._position = 0
+
+    def tell(self) -> int:
+        return self._position
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes, fewer only at the end."""
+        return b"".join(self._some(size))
+
+    def seek(self, position: int) -> int:
+        """Forward to `position`, or to the end where that comes first."""
+        for _ in self._some(position - self._position):
+            pass
+        return self._position
+
+    def body(self, size: int) -> Iterator[bytes]:
+        """The next `size` bytes in blocks of 1 MiB; ends early where the stream does."""
+        while size:
+            block = b"".join(self._some(min(size, _BLOCK)))
+            if not block:
+                return
+            size -= len(block)
+            yield block
+
+    def _some(self, size: int) -> Iterator[memoryview]:
+        while size > 0:
+            if not self._rest:
+                block = next(self._blocks, None)
+                if block is None:
+                    return
+                self._rest = memoryview(block)
+                continue
+            piece, self._rest = self._rest[:size], self._rest[size:]
+            self._position += len(piece)
+            size -= len(piece)
+            yield piece
+
+
+def members(stream: Stream, where: str = "") -> Iterator[tarfile.TarInfo]:
+    """The entries in order, for the caller to read their bodies before the next.
+
+    Global headers are passed over, as engines do; sparse files are refused. Raises TarError and EOFError where the tar
+    is damaged, UsageError naming `where` beyond a limit.
+    """
+    count, extended, records = 0, 0, dict[str, str]()
+    while first := stream.read(tarfile.BLOCKSIZE):
+        if not any(first):
+            break
+        member = tarfile.TarInfo.frombuf(first, "utf-8", "surrogateescape")
+        count += 1
+        ENTRIES.check(count, "entries in a tar", where)
+        if member.size < 0:
+            raise tarfile.ReadError("an entry has a negative size")
+        if member.type in (*_LONG, *_PAX, tarfile.XGLTYPE):
+            extended += member.size
+            TAR_HEADER.check(extended, "bytes of extended headers for one entry of a tar", where)
+            content = stream.read(_padded(member.size))[: member.size]
+            if member.type in _LONG:
+                name = content.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+                records["path" if member.type == tarfile.GNUTYPE_LONGNAME else "linkpath"] = name
+            elif member.type in _PAX:
+                records |= _records(content)
+            continue
+        if member.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in records):
+            raise tarfile.ReadError(f"{member.name!r} is a sparse file")
+        _apply(records, member)
+        extended, records = 0, {}
+        end = stream.tell() + (_padded(member.size) if _has_body(member) else 0)
+        yield member
+        if stream.seek(end) != end:
+            raise tarfile.ReadError("unexpected end of data")
+    else:
+        if not stream.tell():
+            raise tarfile.ReadError("empty file")
+    while rest := stream.read(_BLOCK):
+        if any(rest):
+            raise EOFError("a header is damaged")
+
+
+def _has_body(member: tarfile.TarInfo) -> bool:
+    return member.isreg() or member.type not in tarfile.SUPPORTED_TYPES
+
+
+def _padded(size: int) -> int:
+    return size + -size % tarfile.BLOCKSIZE
+
+
+def _records(content: bytes) -> dict[str, str]:
+    """The records of a PAX header (POSIX.1-2008, pax): `LENGTH KEY=VALUE` and a line break each."""
+    found, at = {}, 0
+    while at < len(content):
+        length, space, _ = content[at : at + _LENGTH].partition(b" ")
+        end = at + int(length) if length.isdigit() else 0
+        record, at = content[at + len(length) + 1 : end - 1], end
+        key, equals, value = record.partition(b"=")
+        if not space or not equals or content[end - 1 : end] != b"\n":
+            raise tarfile.ReadError("an extended header is damaged")
+        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+    return found
+
+
+def _apply(records: dict[str, str], member: tarfile.TarInfo) -> None:
+    member.pax_headers = records
+    try:
+        member.name = records.get("path", member.name)
+        member.linkname = records.get("linkpath", member.linkname)
+        member.uname, member.gname = records.get("uname", member.uname), records.get("gname", member.gname)
+        member.uid, member.gid = int(records.get("uid", member.uid)), int(records.get("gid", member.gid))
+        member.size = int(records.get("size", member.size))
+        member.mtime = float(records.get("mtime", member.mtime))
+    except ValueError:
+        raise tarfile.ReadError("an extended header is damaged") from None
+    finite = 0 <= member.size < 1 << 63 and math.isfinite(member.mtime)
+    if not finite or "\0" in member.name + member.linkname:
+        raise tarfile.ReadError("an extended header is damaged")
+    member.name = member.name.rstrip("/") if member.isdir() else member.name

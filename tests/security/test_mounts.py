@@ -1,0 +1,299 @@
+"""What a container can write is never mounted by its path, and no recipe reaches a folder that is not its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from reprokit import paths
+from reprokit.container import names
+from reprokit.container.execute import execute
+from reprokit.container.lifecycle import ensure_running, stop
+from reprokit.container.settings import RunOptions, Settings, to_label
+from reprokit.container.spec import Mount
+from reprokit.errors import EngineError, UsageError
+from reprokit.nodes import carry
+from reprokit.recipe.find import load_recipe, recipe_names, target
+from tests.support.papers import Paper, paper
+
+DOCKERFILE = """
+FROM {base}
+RUN mkdir -p /full /empty && touch /full/file && ln -s /etc /linked
+"""
+# What a container does to the source of a mount.
+SWAP = "rm -rf /workspace/data && ln -s {outside} /workspace/data"
+WRITE = "mkdir -p /data; touch /data/written; true"
+MOUNT = "    mounts: [{source: data, target: /data}]\n"
+
+
+@pytest.fixture(scope="module")
+def a_paper(engine, debian_12):
+    with paper(engine, DOCKERFILE.format(base=debian_12.name)) as made:
+        yield made
+
+
+@pytest.fixture
+def stranger(a_paper: Paper):
+    """The recipe without containers and workspace."""
+    yield a_paper
+    for container in a_paper.engine.containers([f"reprokit.recipe={a_paper.name}"]):
+        a_paper.engine.remove(container["Id"], force=True)
+    subprocess.run(["rm", "-rf", *a_paper.place.iterdir()], check=True)
+
+
+@pytest.fixture
+def outside(stranger: Paper) -> Path:
+    folder = stranger.place / "outside"
+    folder.mkdir()
+    return folder
+
+
+def call(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "reprokit", *args]
+    return subprocess.run(
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, env=os.environ | environment
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str], words: str) -> bool:
+    """With exit code 2, one line and a remedy."""
+    lines = done.stderr.splitlines()
+    return (
+        done.returncode == 2 and [line.partition(":")[0] for line in lines] == ["error", "hint"] and words in lines[0]
+    )
+
+
+def sh(engine, container: str, script: str) -> str:
+    done = execute(engine, container, ["sh", "-c", script], logged=False)
+    assert done.exit_code == 0, done
+    return done.stdout
+
+
+def test_a_source_that_a_container_replaces_is_not_mounted(engine, stranger, outside):
+    name = ensure_running(engine, stranger.recipe(MOUNT))
+    sh(engine, name, "echo here > /data/file")
+    assert (stranger.workspace / "data" / "file").read_text() == "here\n"
+    sh(engine, name, SWAP.format(outside=outside))
+    stop(engine, name)
+    assert ensure_running(engine, target(stranger.name)) == name
+    execute(engine, name, ["sh", "-c", WRITE], logged=False)
+    ensure_running(engine, target(stranger.name), RunOptions(shm=1 << 27))  # makes it anew
+    execute(engine, name, ["sh", "-c", WRITE], logged=False)
+    assert list(outside.iterdir()) == []
+
+
+def test_an_engine_follows_such_a_link(engine, stranger, outside):
+    """The control: what reprokit did before."""
+    (stranger.workspace / "data").mkdir(parents=True)
+    mounts = [
+        {"Type": "bind", "Source": str(stranger.workspace), "Target": "/workspace"},
+        {"Type": "bind", "Source": str(stranger.workspace / "data"), "Target": "/data"},
+    ]
+    name = stranger.by_hand(Entrypoint=["sleep", "1000"], HostConfig={"Mounts": mounts, "Init": True})
+    engine.start(name)
+    sh(engine, name, SWAP.format(outside=outside))
+    engine.stop(name)
+    engine.start(name)
+    sh(engine, name, WRITE)
+    assert [path.name for path in outside.iterdir()] == ["written"]
+
+
+def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside):
+    made = stranger.recipe(MOUNT)
+    (stranger.workspace / "data").mkdir(parents=True)
+    mounts = (Mount(str(stranger.workspace), "/workspace"), Mount(str(stranger.workspace / "data"), "/data"))
+    name = f"reprokit-{stranger.name}-cpu"
+    image = engine.image(stranger.image)
+    labels = {
+        names.NAME: name, names.RECIPE: stranger.name, names.VARIANT: "cpu", names.IMAGE: image["Id"],
+        names.OWNER: str(os.getuid()), names.USER: "0:0", names.SETTINGS: to_label(Settings(mounts=mounts)),
+    }  # fmt: skip
+    binds = [{"Type": "bind", "Source": m.source, "Target": m.target} for m in mounts]
+    config = {"Entrypoint": ["sleep", "1000"], "User": "0:0", "HostConfig": {"Mounts": binds, "Init": True}}
+    engine.create_container(name, {"Image": stranger.image, "Labels": labels, **config})
+    engine.start(name)
+    sh(engine, name, "echo work > /root/work; " + SWAP.format(outside=outside))
+    engine.stop(name)
+    said: list[str] = []
+    assert ensure_running(engine, made, say=said.append) == name
+    assert "for this version of reprokit; its files stay" in said[0]
+    execute(engine, name, ["sh", "-c", WRITE], logged=False)
+    assert sh(engine, name, "cat /root/work; readlink /data") == "work\n/workspace/data\n"
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("target", ["/full", "/linked/x", "/full/file/x", "/etc/passwd"])
+def test_a_link_replaces_nothing_of_the_image(engine, stranger, target):
+    made = stranger.recipe(f"    mounts: [{{source: data, target: {target}}}]\n")
+    with pytest.raises(UsageError, match="the image has files or a link at"):
+        ensure_running(engine, made)
+    assert engine.containers([f"reprokit.recipe={stranger.name}"]) == []
+
+
+def test_a_link_is_made_where_nothing_is_and_in_place_of_an_empty_folder(engine, stranger):
+    made = stranger.recipe("    mounts: [{source: a/b, target: /empty}, {source: ., target: /new/deep/all}]\n")
+    name = ensure_running(engine, made)
+    sh(engine, name, "echo a > /empty/file; echo b > /new/deep/all/file")
+    assert (stranger.workspace / "a/b/file").read_text() == "a\n"
+    assert (stranger.workspace / "file").read_text() == "b\n"
+
+
+def test_a_mount_of_the_users_comes_before_a_link(engine, stranger, outside):
+    made = stranger.recipe(MOUNT)
+    name = ensure_running(engine, made, RunOptions(mounts=(Mount(str(outside), "/data"),)))
+    sh(engine, name, WRITE)
+    assert [path.name for path in outside.iterdir()] == ["written"]
+    engine.remove(name, force=True)
+    ensure_running(engine, made)
+    with pytest.raises(UsageError, match="a link of the recipe's at /data"):
+        ensure_running(engine, made, RunOptions(mounts=(Mount(str(outside), "/data"),)))
+
+
+def test_folders_of_a_recipe_are_made_through_no_link(stranger, outside):
+    stranger.workspace.mkdir(parents=True)
+    (stranger.workspace / "data").symlink_to(outside)
+    stranger.recipe("    mounts: [{source: data/sub, target: /data}]\n")
+    assert refused(call("run", stranger.name, "--", "true"), "a link is in the way")
+    assert list(outside.iterdir()) == []
+
+
+class Node:
+    """A node's shell, which is this machine's."""
+
+    node = SimpleNamespace(name="node")
+
+    def run(self, script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("link", ["data", "data/sub"])
+def test_folders_of_a_recipe_are_made_through_no_link_on_a_node(stranger, outside, link):
+    made = stranger.recipe("    mounts: [{source: data/sub/deep, target: /data}, {source: ./more//x, target: /x}]\n")
+    cache = stranger.place / "cache"
+    workspace = cache / "reprokit" / "workspaces" / stranger.name
+    workspace.mkdir(parents=True)
+    assert carry.workspace_mount(Node(), str(cache), made, print) == Mount(str(workspace), "/workspace")
+    assert (workspace / "data/sub/deep").is_dir() and (workspace / "more/x").is_dir()
+    subprocess.run(["rm", "-r", str(workspace / link)], check=True)
+    (workspace / link).symlink_to(outside)
+    with pytest.raises(EngineError, match="a link is in the way"):
+        carry.workspace_mount(Node(), str(cache), made, print)
+    assert list(outside.iterdir()) == []
+
+
+def test_the_user_mounts_nothing_that_a_container_can_replace(engine, stranger, outside):
+    stranger.recipe()
+    (stranger.workspace / "data").mkdir(parents=True)
+    (outside / "inner").mkdir()
+    inside = call("run", stranger.name, "-v", f"{stranger.workspace}/data:/d", "--", "true")
+    assert refused(inside, f"could replace {stranger.workspace}/data")
+    above = call("run", stranger.name, "-v", f"{stranger.place}:/all", "--", "true")
+    assert refused(above, f"could replace {stranger.workspace}")
+    assert engine.containers([f"reprokit.recipe={stranger.name}"]) == []
+    harmless = ("-v", f"{stranger.place}:/all:ro", "-v", f"{outside}:/o")
+    assert call("run", stranger.name, *harmless, "--", "true").returncode == 0
+    second = call("run", stranger.name, "--name", f"{stranger.name}-2", "-v", f"{outside}/inner:/i", "--", "true")
+    assert refused(second, f"reprokit-{stranger.name}-cpu could replace {outside}/inner")
+
+
+@pytest.mark.parametrize("linked", ["workspaces", "workspaces/NAME", "dangling"])
+def test_a_checkouts_workspace_behind_a_link_is_refused(stranger, outside, linked):
+    stranger.recipe()
+    here = stranger.place / "workspaces"
+    if linked == "workspaces":
+        (outside / stranger.name).mkdir()
+        here.symlink_to(outside)
+    else:
+        here.mkdir()
+        (here / stranger.name).symlink_to(outside if linked != "dangling" else outside / "none")
+    done = call("run", stranger.name, "--", "touch", "/workspace/written")
+    assert refused(done, "is behind a link") and "workspace_roots" in done.stderr
+    assert [path for path in outside.rglob("*") if path.is_file()] == []
+
+
+def test_a_checkouts_workspace_that_becomes_a_link_is_not_started(engine, stranger, outside):
+    made = stranger.recipe()
+    here = stranger.place / "workspaces" / stranger.name
+    here.mkdir(parents=True)
+    name = ensure_running(engine, made)
+    assert engine.container(name)["Mounts"][0]["Source"] == str(here)
+    stop(engine, name)
+    here.rmdir()
+    here.symlink_to(outside)
+    with pytest.raises(UsageError, match="behind a link"):
+        ensure_running(engine, made)
+
+
+def test_workspaces_on_another_disk(stranger, outside, monkeypatch):
+    file = stranger.place / "config.yaml"
+    monkeypatch.setenv("REPROKIT_CONFIG", str(file))
+    file.write_text(f"workspace_roots: [{outside}]\n")
+    assert paths.workspace("paper") == outside / "paper"
+    (paths.home() / "workspaces" / "old").mkdir(parents=True)
+    assert paths.workspace("old") == paths.home() / "workspaces" / "old"
+    (outside / "linked").symlink_to("/etc")
+    with pytest.raises(UsageError, match="behind a link"):
+        paths.workspace("linked")
+
+
+@pytest.mark.parametrize(
+    ("roots", "words"),
+    [
+        ("[relative]", "not an absolute path"),
+        ("[{place}/none]", "is no folder"),
+        ("[{place}/open]", "can be written to by others"),
+        ("[{place}/outside, {place}/outside/paper/deep]", "is inside another one"),
+    ],
+)
+def test_a_workspace_root_that_others_can_change_is_refused(stranger, outside, monkeypatch, roots, words):
+    file = stranger.place / "config.yaml"
+    monkeypatch.setenv("REPROKIT_CONFIG", str(file))
+    (outside / "paper" / "deep").mkdir(parents=True)
+    (stranger.place / "open").mkdir()
+    (stranger.place / "open").chmod(0o777)
+    file.write_text(f"workspace_roots: {roots.format(place=stranger.place)}\n")
+    with pytest.raises(UsageError, match=words):
+        paths.workspace("paper")
+
+
+def test_another_recipes_workspace_is_refused(stranger):
+    with pytest.raises(UsageError, match="another recipe's") as error:
+        stranger.recipe(top="workspace: featgraph\n")
+    assert error.value.where.endswith(":3") and "-v" in error.value.hint
+    own = stranger.recipe(top=f"workspace: {stranger.name.replace('-', '_')}\n")
+    assert own.workspace == stranger.name.replace("-", "_")
+
+
+def test_a_recipe_whose_name_is_nearly_anothers_is_refused(stranger):
+    stranger.recipe()
+    twin = stranger.name.replace("-", "_")
+    text = (stranger.place / "recipes" / f"{stranger.name}.yaml").read_text()
+    (stranger.place / "recipes" / f"{twin}.yaml").write_text(text.replace(stranger.name, twin))
+    assert refused(call("run", twin, "--", "true"), "could have the same workspace")
+    assert target(stranger.name).workspace == stranger.name
+
+
+def test_every_recipe_here_loads():
+    assert [load_recipe(name).name for name in recipe_names()]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("    mounts: [{source: a, target: /a, read_only: true}]\n", "which can be written"),
+        ("    mounts: [{source: a, target: /a}, {source: b, target: /a/b}]\n", "at or below the mount /a"),
+        ("    mounts: [{source: a, target: /a}, {source: b, target: //a/}]\n", "at or below the mount /a"),
+        ("    mounts: [{source: a, target: /workspace/b}]\n", "outside /workspace"),
+        ("    mounts: [{source: a, target: /}]\n", "outside /workspace"),
+        ("    mounts: [{source: a, target: /./proc/x}]\n", "of the kernel's"),
+        ("    workdir: /proc/self/fd/8\n", "of the kernel's"),
+    ],
+)
+def test_what_a_recipe_cannot_mount(stranger, more, words):
+    with pytest.raises(UsageError, match=words):
+        stranger.recipe(more)

@@ -1,0 +1,105 @@
+"""A stranger's recipe whose image is in the engine, and reprokit as an ordinary user of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+from reprokit.recipe.find import Target, target
+from tests.support.images import tar_of
+from tests.support.names import unique
+
+UID, GID, SHARED = 4711, 4712, 4713
+
+
+class Paper:
+    """`place` is where the user stands, with the recipe; REPROKIT_HOME is below it. Other users may pass."""
+
+    def __init__(self, engine: Engine, name: str, place: Path) -> None:
+        self.engine, self.name, self.place = engine, name, place
+
+    @property
+    def image(self) -> str:
+        return f"reprokit/{self.name}:cpu"
+
+    @property
+    def workspace(self) -> Path:
+        return self.place / "home" / "workspaces" / self.name
+
+    def recipe(self, more: str = "", top: str = "") -> Target:
+        """The recipe with more lines of its variant, and of its own."""
+        folder = self.place / "recipes"
+        folder.mkdir(exist_ok=True)
+        text = f"name: {self.name}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\n{top}"
+        text += f'variants:\n  cpu:\n    base: "debian:12"\n{more}'
+        (folder / f"{self.name}.yaml").write_text(text)
+        return target(self.name)
+
+    def by_hand(self, **config: Any) -> str:
+        """A container of the image as its caller says; it is removed with the rest."""
+        name = unique("by-hand")
+        labels = {**config.pop("Labels", {}), "reprokit.recipe": self.name}
+        self.engine.create_container(name, {"Image": self.image, "Labels": labels, **config})
+        return name
+
+
+@contextlib.contextmanager
+def paper(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = None) -> Iterator[Paper]:
+    """Built from `dockerfile` with `files` beside it. All that is made of it is gone afterwards."""
+    name = unique("paper")
+    context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **(files or {})}))
+    labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
+    for event in engine.build(context, tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
+        assert "error" not in event, event
+    with tempfile.TemporaryDirectory(prefix="reprokit-test-") as folder, pytest.MonkeyPatch.context() as patch:
+        Path(folder).chmod(0o755)
+        patch.setenv("REPROKIT_HOME", f"{folder}/home")
+        patch.delenv("REPROKIT_RECIPES", raising=False)
+        patch.chdir(folder)
+        try:
+            yield Paper(engine, name, Path(folder))
+        finally:
+            for container in engine.containers([f"reprokit.recipe={name}"]):
+                engine.remove(container["Id"], force=True)
+            for image in engine.images([f"reprokit.recipe={name}"]):
+                with contextlib.suppress(ReprokitError):
+                    engine.remove_image(image["Id"], force=True)
+
+
+def as_user(place: Path, work: Callable[[Engine], Any]) -> Any:
+    """What `work` returns as an ordinary user, who owns all below `place`. Its ReprokitErrors are raised here."""
+    for path in (place, *place.rglob("*")):
+        os.lchown(path, UID, GID)
+    fork = multiprocessing.get_context("fork")
+    answers = fork.Queue()
+    child = fork.Process(target=_work, args=(work, answers))
+    child.start()
+    answer = answers.get(timeout=120)
+    child.join()
+    if isinstance(answer, tuple):
+        kind, arguments = answer
+        raise kind(*arguments)
+    return answer[0]
+
+
+def _work(work: Callable[[Engine], Any], answers: Any) -> None:
+    os.setgroups([Path("/var/run/docker.sock").stat().st_gid, SHARED])
+    os.setgid(GID)
+    os.setuid(UID)
+    try:
+        answers.put([work(Engine.connect())])
+    except ReprokitError as error:
+        answers.put((type(error), (error.message, error.where, error.hint)))
+    except BaseException as error:
+        answers.put((AssertionError, (repr(error),)))
+        raise
