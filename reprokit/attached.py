@@ -40,6 +40,10 @@ class Connection:
     def write(self, data: bytes) -> None:
         self._socket.sendall(data)
 
+    def fileno(self) -> int:
+        """To wait for the first output of a command that had not started when this connection was made."""
+        return int(self._socket.fileno())
+
     def end_input(self) -> None:
         """The command sees the end of its standard input."""
         self._socket.shutdown(socket.SHUT_WR)

@@ -173,8 +173,9 @@ class Engine:
             with contextlib.closing(answer):
                 yield from self.api._stream_raw_result(answer, _SAVE_BLOCK, False)
 
-    def load(self, stream: IO[bytes] | Iterator[bytes]) -> None:
-        """Take in what `save` gave, under the names in it. Raises EngineError."""
+    def load(self, stream: IO[bytes] | Iterator[bytes]) -> list[str]:
+        """Take in what `save` gave, under the names in it; returns the ids of those without. Raises EngineError."""
+        loaded: list[str] = []
         with _translated():
             # Extracting a large layer takes longer than any patience, and containerd's store says nothing meanwhile;
             # docker-py's load_image would not take another than all calls have.
@@ -186,6 +187,8 @@ class Engine:
                 failed = said if said.startswith("Error unpacking") else ""
                 if refusal := event.get("error") or event.get("message") or failed:
                     raise EngineError(f"the engine could not load the image: {refusal}")
+                loaded += re.findall(r"^Loaded image ID: (sha256:\w+)", said)
+        return loaded
 
     def tag(self, reference: str, repository: str, tag: str) -> None:
         with _translated():
@@ -228,17 +231,6 @@ class Engine:
         with _translated():
             return self.api.containers(all=True, filters={"label": labels})
 
-    def create_closed_network(self, name: str) -> str:
-        """A network without a way out; returns the address that this host has in it. One of this name is replaced."""
-        with _translated(where=name):
-            self.remove_network(name)
-            self.api.create_network(name, driver="bridge", internal=True, labels={LABEL: "build"})
-            return self.api.inspect_network(name)["IPAM"]["Config"][0]["Gateway"]
-
-    def remove_network(self, name: str) -> None:
-        with _translated(where=name), contextlib.suppress(docker.errors.NotFound):
-            self.api.remove_network(name)
-
     def container(self, name: str) -> dict[str, Any] | None:
         """The container as the engine describes it, or None where it has none of that name."""
         with _translated():
@@ -276,6 +268,12 @@ class Engine:
     def logs(self, container: str, follow: bool = False, tail: int | str = "all") -> Iterator[bytes]:
         with _translated(where=container):
             yield from self.api.logs(container, stream=True, follow=follow, tail=tail)
+
+    def attach(self, container: str) -> Connection:
+        """Hold a container's input and output, from before its start."""
+        streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        with _translated(where=container):
+            return Connection(self.api.attach_socket(container, streams), _translated)
 
     def exec_create(self, container: str, command: list[str], **options: Any) -> str:
         """Prepare a command in a running container; `options` are docker-py's (`user`, `environment`, `workdir`)."""

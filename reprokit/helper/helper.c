@@ -2,10 +2,11 @@
  * image changes what it does.
  *
  *   helper idle                  wait, and reap children, until SIGTERM or SIGINT
- *   helper forward PORT SOCKET   carry connections to 127.0.0.1:PORT to the unix socket SOCKET, until SIGTERM or SIGINT;
+ *   helper forward PORT SOCKET   carry connections to 127.0.0.1:PORT to the unix socket SOCKET, until SIGTERM, SIGINT or
+ *                                the end of standard input, by which it ends with whoever holds the other end of that;
  *                                prints "listening" once it accepts connections and SOCKET has answered
  *
- * Both exit with 0 on these signals, also as process 1; 1 is a failure and 2 wrong usage, with one line on stderr.
+ * Both exit with 0 then, also as process 1; 1 is a failure and 2 wrong usage, with one line on stderr.
  */
 #include <asm/unistd.h>
 #include <linux/errno.h>
@@ -21,7 +22,8 @@
 #define CONNECTIONS 128
 #define BUFFER 32768
 /* <sys/socket.h> is libc's. */
-enum { UNIX = 1, INET = 2, STREAM = 1, STOP_WRITING = 1, NONBLOCK = 00004000, CLOSE_ON_EXEC = 02000000 };
+enum { UNIX = 1, INET = 2, STREAM = 1, STOP_WRITING = 1, NO_DELAY = 1 };
+enum { NONBLOCK = 00004000, CLOSE_ON_EXEC = 02000000 };
 
 #if defined(__x86_64__)
 __asm__(".globl _start\n_start: xor %ebp, %ebp\n mov %rsp, %rdi\n and $-16, %rsp\n call start\n");
@@ -104,7 +106,7 @@ struct flow {
 };
 
 static struct flow flows[2 * CONNECTIONS];
-static struct pollfd polls[2 * CONNECTIONS + 2];
+static struct pollfd polls[2 * CONNECTIONS + 3];
 
 static int connect_to(const struct sockaddr_un *address) {
     long descriptor = CALL(socket, UNIX, STREAM | NONBLOCK | CLOSE_ON_EXEC, 0, 0, 0);
@@ -142,6 +144,13 @@ static void accept_one(int listener, const struct sockaddr_un *address) {
     open_flow(&pair[1], server, client);
 }
 
+/* Whether the other end takes nothing any more: it closed, and did not only stop writing. */
+static int is_gone(int descriptor) {
+    struct pollfd entry = {.fd = descriptor};
+    long now[2] = {0, 0};
+    return CALL(ppoll, &entry, 1, now, 0, 8) > 0;
+}
+
 /* One read or one write; afterwards the flow may be done, and with its neighbour the connection. */
 static void carry(int index) {
     struct flow *flow = &flows[index], *back = &flows[index ^ 1];
@@ -160,9 +169,15 @@ static void carry(int index) {
     if (!flow->ended) return;
     CALL(shutdown, flow->to, STOP_WRITING, 0, 0, 0);
     flow->open = 0;
+    if (is_gone(flow->from)) back->open = 0;
     if (back->open) return;
     CALL(close, flow->from, 0, 0, 0, 0);
     CALL(close, flow->to, 0, 0, 0, 0);
+}
+
+static void end_with_input(void) {
+    char ignored[64];
+    if (CALL(read, 0, ignored, sizeof ignored, 0, 0) <= 0) quit(0);
 }
 
 static void wait_for(struct pollfd *entry, int descriptor, short events) {
@@ -188,6 +203,8 @@ static void forward(const char *port_text, const char *path) {
     local.sin_port = __builtin_bswap16((unsigned short)port);
     local.sin_addr.s_addr = __builtin_bswap32(0x7f000001);
     int listener = (int)CALL(socket, INET, STREAM | NONBLOCK | CLOSE_ON_EXEC, 0, 0, 0);
+    int yes = 1;
+    CALL(setsockopt, listener, IPPROTO_TCP, NO_DELAY, &yes, sizeof yes); /* its connections inherit it */
     if (listener < 0 || CALL(bind, listener, &local, sizeof local, 0, 0) || CALL(listen, listener, CONNECTIONS, 0, 0, 0))
         fail(1, "helper: nothing can listen on the port\n");
     int probe = connect_to(&address);
@@ -201,12 +218,14 @@ static void forward(const char *port_text, const char *path) {
             wait_for(&polls[i], !flows[i].open ? -1 : empty ? flows[i].from : flows[i].to, empty ? POLLIN : POLLOUT);
         }
         wait_for(&polls[2 * CONNECTIONS], signal_descriptor, POLLIN);
-        wait_for(&polls[2 * CONNECTIONS + 1], free_flows() ? listener : -1, POLLIN);
+        wait_for(&polls[2 * CONNECTIONS + 1], 0, POLLIN);
+        wait_for(&polls[2 * CONNECTIONS + 2], free_flows() ? listener : -1, POLLIN);
         if (CALL(ppoll, polls, sizeof polls / sizeof *polls, 0, 0, 8) < 0) continue;
         if (polls[2 * CONNECTIONS].revents) handle(signal_descriptor);
+        if (polls[2 * CONNECTIONS + 1].revents) end_with_input();
         for (int i = 0; i < 2 * CONNECTIONS; i++)
             if (polls[i].revents && flows[i].open) carry(i);
-        if (polls[2 * CONNECTIONS + 1].revents) accept_one(listener, &address);
+        if (polls[2 * CONNECTIONS + 2].revents) accept_one(listener, &address);
     }
 }
 

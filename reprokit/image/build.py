@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.helper.sidecar import Network, closed_network
 from reprokit.host.listen import listen
 from reprokit.image import run
 from reprokit.image.base import resolve_base
-from reprokit.image.enclosure import HOST, Network, enclosure
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
@@ -91,6 +91,11 @@ class _Build:
                 str(self.target.path),
                 f"where there is one: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
             )
+        if lock and self.options.builder == "buildkit" and not self.options.record:
+            raise UsageError(
+                f"BuildKit cannot build {self.target.label} from its lock: its steps run on the host's network",
+                hint="leave out --builder: the classic builder runs them in a closed network",
+            )
         with self.store.in_use(self.say):
             return self.locked(rendered, lock) if lock else self.unlocked(rendered)
 
@@ -133,23 +138,28 @@ class _Build:
         fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
         return inputs
 
-    def network(self, inputs: Inputs, closed: bool) -> AbstractContextManager[Network]:
-        """Where the build runs. BuildKit knows no network but the host's and none."""
-        if closed and self.options.builder == "classic":
-            return enclosure(self.engine, self.target.label, inputs.base.image_id, self.say)
-        return nullcontext(HOST)
+    @contextmanager
+    def network(self) -> Iterator[Network]:
+        """Where the build runs: a closed network, or the host's for BuildKit, which cannot join that of a container."""
+        if self.options.builder == "classic":
+            with closed_network(self.engine) as network:
+                yield network
+        else:
+            self.say("BuildKit's steps run on the host's network")
+            with listen(self.engine, "127.0.0.1") as listening:
+                yield Network("host", listening, listening.getsockname())
 
     def run(self, inputs: Inputs) -> BuildResult:
         self.say(f"base {inputs.base.described}")
         if inputs.described:
             self.say(f"from the store: {inputs.described}")
         recorder = Recorder() if self.options.record else None
-        closed = inputs.lock is not None and recorder is None
-        policy = locked(self.target.label) if closed else pass_all
+        policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
         with (
-            self.network(inputs, closed) as network,
-            listen(self.engine, network.address) as listening,
-            Gateway(self.store, inputs.offer, policy, inputs.base.archives, recorder, listening) as gateway,
+            self.network() as network,
+            Gateway(
+                self.store, inputs.offer, policy, inputs.base.archives, recorder, network.listening, network.address
+            ) as gateway,
         ):
             self.traffic(gateway)
             end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch, network.name).go()

@@ -12,10 +12,8 @@ from reprokit.supply.gateway import Gateway
 _LONGEST_STEP = 100
 
 
-def explain(
-    target: Target, engine: str, end: Failed, message: str, extractor: Extractor, gateway: Gateway
-) -> ReprokitError:
-    """WorkFailed; EngineError where the disk is full or the gateway was out of reach; SourceError for the network."""
+def explain(target: Target, end: Failed, message: str, extractor: Extractor, gateway: Gateway) -> ReprokitError:
+    """WorkFailed; EngineError where the disk is full; SourceError for the network."""
     step = brief(end.step)
     step = step if len(step) <= _LONGEST_STEP else step[: _LONGEST_STEP - 3] + "..."
     lines = extractor.first() or message.splitlines()
@@ -34,10 +32,9 @@ def explain(
         names = ", ".join(sorted(gateway.missing))
         return WorkFailed(text, hint=f"the build asked for what the recipe does not name: {names}")
     if extractor.network and not gateway.requests:
-        return EngineError(
+        return WorkFailed(
             text,
-            engine,
-            "the build did not reach reprokit's gateway on this host's loopback: does the engine run in a VM?",
+            hint="no request reached reprokit's gateway: a step has the network only through the proxy of `http_proxy`",
         )
     if extractor.network:
         return SourceError(text, hint="run it again: what is done stays in the layer cache")

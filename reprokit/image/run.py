@@ -163,7 +163,7 @@ class Run:
     def _failure(self, end: Failed) -> ReprokitError:
         message = self.gateway.hide(end.message)
         self.log.line(message)
-        error = explain(self.target, self.engine.url, end, message, self._extractor, self.gateway)
+        error = explain(self.target, end, message, self._extractor, self.gateway)
         hints = [error.hint, f"the whole log: {self.log.path}"]
         if self.options.keep_failed:
             hints.append(keep_last_good(self.engine, self.target, end, self.labels))

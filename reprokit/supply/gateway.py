@@ -4,8 +4,9 @@ A build reaches it through the predefined `http_proxy` build arguments, which en
 the image's history. It serves the variant's wheels and git commits from the store under names that exist nowhere
 (`.invalid`, RFC 2606), passes plain HTTP on and tunnels CONNECT, and records every host that was asked for.
 
-It listens on 127.0.0.1, or on this host's address in a closed network. Other users of the machine reach that too, so it
-asks for a password that only the build knows: what it serves may come from private repositories.
+It listens at the socket of a closed network, which only that network's containers reach, or on 127.0.0.1, which other
+users of the machine reach too. So it asks for a password that only the build knows: what it serves may come from
+private repositories.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Container
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
@@ -30,10 +30,11 @@ from reprokit.supply.redact import redact
 from reprokit.supply.serve import apt as aptserver
 from reprokit.supply.serve import conda as condaserver
 from reprokit.supply.serve import files as fileserver
-from reprokit.supply.serve import forward, tunnel
+from reprokit.supply.serve import forward, server, tunnel
 from reprokit.supply.serve import git as gitserver
 from reprokit.supply.serve import wheels as wheelserver
 from reprokit.supply.store import Store
+from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 
 class Gateway:
@@ -47,11 +48,12 @@ class Gateway:
         archives: Container[str] = (),
         recorder: Recorder | None = None,
         listening: socket.socket | None = None,
+        address: tuple[str, int] | None = None,
     ) -> None:
         """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
 
-        `recorder` is told of every file that passes over plain HTTP; `listening` is where containers reach this
-        process, a port of 127.0.0.1 unless given.
+        `recorder` is told of every file that passes over plain HTTP. Containers that connect to `address` arrive at
+        `listening`: a port of 127.0.0.1 unless given.
         """
         self.store = store
         self.offer = offer
@@ -59,6 +61,7 @@ class Gateway:
         self.archives = archives
         self.recorder = recorder
         self.listening = listening
+        self.address = address
         self.archive: aptserver.Archive | None = None
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
@@ -75,7 +78,9 @@ class Gateway:
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self.repositories = gitserver.prepare(self.offer.commits, self.store, Path(self._scratch.name))
         self.mirrors = Mirrors(self.store)
-        self._server = _Server(self)
+        listening = self.listening or socket.create_server(("127.0.0.1", 0))
+        self.address = self.address or listening.getsockname()
+        self._server = _Server(self, listening)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
         return self
@@ -88,7 +93,8 @@ class Gateway:
     @property
     def url(self) -> str:
         """The address for `http_proxy`. It holds the password: keep it out of logs (see `hide`)."""
-        host, port = self._server.socket.getsockname()
+        assert self.address is not None
+        host, port = self.address
         return f"http://reprokit:{self._token}@{host}:{port}"
 
     def hide(self, text: str) -> str:
@@ -119,16 +125,19 @@ class Gateway:
             self.requests += 1
 
     def asked(self, name: str) -> None:
-        with self._lock:
-            self.hosts[name] += 1
+        self._note(self.hosts, name)
 
     def not_there(self, name: str) -> None:
-        with self._lock:
-            self.missing[name] += 1
+        self._note(self.missing, name)
 
     def refuses(self, name: str) -> None:
+        self._note(self.refused, name)
+
+    def _note(self, names: Counter[str], name: str) -> None:
+        name = name[:GATEWAY_NAME]
         with self._lock:
-            self.refused[name] += 1
+            if name in names or len(names) < GATEWAY_NAMES:
+                names[name] += 1
 
     def served(self, count: int) -> None:
         with self._lock:
@@ -145,24 +154,13 @@ SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
 }
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # connections that are kept alive have no end of their own
-
-    def __init__(self, gateway: Gateway) -> None:
+class _Server(server.Server):
+    def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
         self.gateway = gateway
-        listening = gateway.listening or socket.create_server(("127.0.0.1", 0))
-        super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
-        self.socket.close()  # one that nothing has been done with
-        self.socket = listening
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is not worth a traceback on the user's terminal."""
+        super().__init__(listening, Handler)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 300
+class Handler(server.Handler):
     server: _Server
 
     @property
@@ -192,7 +190,11 @@ class Handler(BaseHTTPRequestHandler):
     def _authorised(self) -> bool:
         if self.gateway.allows(self.headers.get("Proxy-Authorization")):
             self.gateway.reached()
-            return True
+            if self.server.admit(self.connection):
+                return True
+            self.close_connection = True
+            self.refuse(503, "too many connections")
+            return False
         self.discard_body()
         self.refuse(407, "this gateway belongs to a running build", {"Proxy-Authenticate": 'Basic realm="reprokit"'})
         return False
@@ -235,6 +237,3 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif length:
             self.rfile.read(int(length))
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are counted, not printed."""

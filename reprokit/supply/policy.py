@@ -11,6 +11,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from reprokit.figures import size
 from reprokit.supply.redact import redact
+from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 # Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
 # is refused, or None.
@@ -57,9 +58,10 @@ class Recorder:
         """An answer that sends the build from `url` to `location`, which the recipe need not know."""
         target = urljoin(url, location)
         with self._lock:
-            self._origins[target] = self._origins.get(url, url)
+            if len(self._origins) < GATEWAY_NAMES and len(target) <= GATEWAY_NAME:
+                self._origins[target] = self._origins.get(url, url)
         if target.startswith("https:"):
-            self._keep(Download(redact(self._origins[target])))
+            self._keep(Download(redact(self._origins.get(target, target))))
 
     def passing(self, url: str) -> Passing:
         """To be fed with a body as it passes."""
@@ -70,7 +72,8 @@ class Recorder:
 
     def _keep(self, download: Download) -> None:
         with self._lock:
-            self._downloads[download.url] = download
+            if len(self._downloads) < GATEWAY_NAMES and len(download.url) <= GATEWAY_NAME:
+                self._downloads[download.url] = download
 
 
 class Passing:

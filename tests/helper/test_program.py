@@ -130,7 +130,9 @@ class Forwarder:
     def __init__(self, command: list[str], path: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self.port = taken.getsockname()[1]
-        self.process = subprocess.Popen([*command, "forward", str(self.port), str(path)], stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [*command, "forward", str(self.port), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         assert self.process.stdout is not None and self.process.stdout.readline() == b"listening\n"
 
     def connect(self) -> socket.socket:
@@ -189,6 +191,32 @@ def test_forward_outlives_clients_that_go_away(forwarder: Forwarder):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # ends by a reset
             client.send(b"x" * 1000)
     assert forwarder.ask(b"abc") == b"cba"
+
+
+def test_forward_drops_what_the_other_end_has_closed(command: list[str], tmp_path: Path):
+    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/s")
+        server.listen(200)
+        forwarder = Forwarder(command, Path(folder) / "s")
+        server.accept()[0].close()  # its first, to see whether anybody answers
+        held = []
+        try:
+            for _ in range(200):  # more than it has room for
+                held.append(forwarder.connect())
+                server.accept()[0].close()
+        finally:
+            for client in held:
+                client.close()
+            forwarder.process.terminate()
+
+
+def test_forward_ends_with_its_standard_input(forwarder: Forwarder):
+    assert forwarder.process.stdin is not None
+    forwarder.process.stdin.write(b"ignored")
+    forwarder.process.stdin.flush()
+    assert forwarder.ask(b"abc") == b"cba"
+    forwarder.process.stdin.close()
+    assert forwarder.process.wait(5) == 0
 
 
 def test_forward_says_why_it_cannot(command: list[str], tmp_path: Path):

@@ -23,7 +23,7 @@ class Asked:
         (["tar: write error: No space left on device"], Asked(), EngineError, "disk is full"),
         (["reprokit: block a: expected b, found c", "curl: Could not resolve x"], Asked(), WorkFailed, "expected b"),
         (["W: Failed to fetch http://x"], Asked(), SourceError, "Failed to fetch"),
-        (["E: Unable to connect to 127.0.0.1:1"], Asked(0), EngineError, "did not reach reprokit's gateway"),
+        (["E: Unable to connect to 127.0.0.1:1"], Asked(0), WorkFailed, "no request reached reprokit's gateway"),
         (["ERROR: No matching distribution found for y"], Asked(y=1), WorkFailed, "does not name: y"),
         (["curl: (22) error: 403"], Asked(refused=("http://h/a",)), WorkFailed, "undeclared download: http://h/a"),
         (["fatal: unable to access 'https://h'"], Asked(refused=("h:443",)), WorkFailed, "build --record x:v"),
@@ -34,7 +34,7 @@ def test_whose_fault_it_is(lines: list[str], gateway, kind: type, words: str):
     extractor = Extractor()
     for line in lines:
         extractor.feed(line)
-    error = explain(target_of("x"), "unix:///e", Failed("tvm", "RUN make", "code: 1"), "code: 1", extractor, gateway)
+    error = explain(target_of("x"), Failed("tvm", "RUN make", "code: 1"), "code: 1", extractor, gateway)
     assert type(error) is kind
     assert error.message.startswith(
         ("x:v: block tvm failed: RUN make\n", "the engine's disk is full\n  x:v: block tvm failed")

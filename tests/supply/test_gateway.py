@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import socket
 import subprocess
 import sys
+import tracemalloc
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -230,3 +232,18 @@ def test_git_requests_may_be_compressed(repositories: Repositories, store: Store
             Content_Encoding="gzip", Content_Type="application/x-git-upload-pack-request",
         )  # fmt: skip
         assert answer.status == 200 and b"PACK" in body
+
+
+def test_a_compressed_git_request_is_not_unpacked_in_memory(repositories: Repositories, store: Store):
+    head = repositories.make("team/top", {"t": "1"})
+    zeros = gzip.compress(bytes(100 << 20), 9)
+    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
+        tracemalloc.start()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(
+                gateway, f"http://{GIT_HOST}/forge.test/team/top/git-upload-pack", "POST", zeros,
+                Content_Encoding="gzip", Content_Type="application/x-git-upload-pack-request",
+            )  # fmt: skip
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 8 << 20

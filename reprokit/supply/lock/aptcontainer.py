@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
-from reprokit.host.listen import listen
+from reprokit.helper.sidecar import closed_network
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.offer import Offer
 from reprokit.supply.redact import redact
@@ -63,11 +63,13 @@ class BaseApt:
         from reprokit.image.render import is_vendors
 
         with ExitStack() as stack:
-            listening = stack.enter_context(listen(self.engine, "127.0.0.1"))
-            gateway = Gateway(self.store, Offer(), archives=self.base.archives, listening=listening)
+            network = stack.enter_context(closed_network(self.engine))
+            gateway = Gateway(
+                self.store, Offer(), archives=self.base.archives, listening=network.listening, address=network.address
+            )
             self._gateway = stack.enter_context(gateway)
             self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
-            host = {"NetworkMode": "host", "AutoRemove": True}
+            host = {"NetworkMode": network.name, "AutoRemove": True}
             command = {"Entrypoint": ["sleep"], "Cmd": [str(_LONGEST_S)], "User": "0:0"}
             self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
             stack.callback(self.engine.remove, self.name, force=True)

@@ -118,7 +118,9 @@ def _body(handler: Handler) -> Iterator[bytes]:
         return
     unzip = zlib.decompressobj(wbits=31)
     for block in blocks:
-        yield unzip.decompress(block)
+        while block:
+            yield unzip.decompress(block, _BLOCK)
+            block = unzip.unconsumed_tail
     yield unzip.flush()
 
 

@@ -9,6 +9,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ import docker
 import pytest
 
 from reprokit.engine import Engine
+from reprokit.helper.sidecar import closed_network
 from reprokit.image.base import Base
 from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built, Cached, Event, Failed, Step
@@ -125,12 +127,20 @@ class Builds:
         self.name = unique("locked")
 
     def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
-        with Gateway(self.store, self.offer, policy) as gateway:
+        with self.network(kind) as (name, *where), Gateway(self.store, self.offer, policy, (), None, *where) as gateway:
             plan = Plan(
                 self.name, made, self.base.image_id, self.base.name, self.offer.arguments(),
-                gateway.build_arguments(), {"org.example.test": "1"},
+                gateway.build_arguments(), {"org.example.test": "1"}, network=name,
             )  # fmt: skip
             return list(builder(kind, self.engine).run(plan)), gateway
+
+    @contextmanager
+    def network(self, kind: str) -> Iterator[tuple]:
+        if kind == "buildkit":
+            yield ("host",)
+            return
+        with closed_network(self.engine) as network:
+            yield network.name, network.listening, network.address
 
     def layers(self) -> Iterator[tarfile.TarFile]:
         """The layers that stand on the base."""

@@ -1,0 +1,285 @@
+"""Steps of a stranger's Dockerfile against the closed network of a build."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.helper import sidecar
+from reprokit.image import build as build_module
+from reprokit.image import supplies
+from reprokit.image.base import described
+from reprokit.image.events import Output, Step
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.lock.model import Base, VariantLock
+from reprokit.supply.offer import Offer
+from reprokit.supply.store import Store
+from tests.support.asking import ask
+from tests.support.builds import Builds, root_file_system
+from tests.support.names import unique
+from tests.support.paths import ROOT
+from tests.support.processes import sleeping
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.engine
+
+# What a step may try; each line ends in "reached" or "closed". ADDRESS and NAME are filled in.
+PROBE = r"""
+say() { if "${@:2}" >/dev/null 2>&1; then echo "$1 reached"; else echo "$1 closed"; fi; }
+tcp() { timeout 3 bash -c "exec 3<>/dev/tcp/$1/$2"; }
+say loopback tcp 127.0.0.1 LOOPBACK
+say loopback6 tcp ::1 LOOPBACK
+say bridge tcp BRIDGE 0PORT
+say metadata tcp 169.254.169.254 80
+say world tcp 192.0.2.1 80
+say dns getent hosts example.org
+say abstract perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un("\0NAME")) or die'
+say sniffed perl -MSocket -e '
+    socket(S, 17, SOCK_RAW, 0x0300) or die; $SIG{ALRM} = sub { exit 1 }; alarm 3;
+    while (sysread(S, $_, 65536)) { exit 0 if /NAME/ } die'
+"""
+# bash's own means: an answer of the gateway, to whom knows the password and to whom does not.
+ASK = r"""
+ask() { exec 3<>/dev/tcp/127.0.0.1/3128 && printf '%s\r\n' "$@" '' >&3 && head -1 <&3; }
+auth="Proxy-Authorization: Basic $(p=${http_proxy#*//}; printf %s "${p%@*}" | base64 -w0)"
+"""
+
+
+class Host:
+    """Services of this host, and words that pass over its loopback."""
+
+    def __init__(self, bridge: str) -> None:
+        self.name = f"reprokit{secrets.token_hex(6)}"
+        self.loopback = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.bridge = socket.create_server((bridge, 0), backlog=100)
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract.bind(f"\0{self.name}")
+        self.abstract.listen(100)
+        self.probe = (
+            PROBE.replace("LOOPBACK", str(self.loopback.getsockname()[1]))
+            .replace("BRIDGE 0PORT", f"{bridge} {self.bridge.getsockname()[1]}")
+            .replace("NAME", self.name)
+        )
+        self._ended = threading.Event()
+        threading.Thread(target=self._speak, daemon=True).start()
+
+    def _speak(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            while not self._ended.wait(0.2):
+                sender.sendto(self.name.encode(), ("127.0.0.1", 9))
+
+    def close(self) -> None:
+        self._ended.set()
+        for each in (self.loopback, self.bridge, self.abstract):
+            each.close()
+
+
+@pytest.fixture
+def host(engine: Engine) -> Iterator[Host]:
+    bridge = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]["Gateway"]
+    made = Host(bridge)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def builds(engine: Engine, bookworm, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builds]:
+    """Builds on Debian 12, which has bash and perl."""
+    made = Builds(engine, bookworm.base.name, monkeypatch)
+    yield made
+    with contextlib.suppress(ReprokitError):
+        engine.remove_image(f"reprokit/{made.target.label}", force=True)
+
+
+@pytest.fixture
+def locked(builds: Builds, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Builds:
+    """The same from a lock that names nothing but the base."""
+    name = builds.target.variant.base
+    base = Base(reference=name, digest=f"sha256:{'0' * 64}")
+    sections = dict.fromkeys(("base", "apt", "wheels", "git", "files", "conda"), "0" * 64)
+    lock = VariantLock(reprokit="1", inputs=sections, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    monkeypatch.setattr(build_module, "fresh_lock", lambda target, rendered: lock)
+    found = described(name, name, engine.image(name), "engine")
+    monkeypatch.setattr(supplies, "locked_base", lambda *arguments: found)
+    return builds
+
+
+def said(builds: Builds) -> list[str]:
+    return [event.line for event in builds.seen(Output)]
+
+
+def script(text: str) -> str:
+    """As a RUN instruction of bash."""
+    quoted = text.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'RUN ["bash", "-c", "{quoted}"]\n'
+
+
+def test_a_locked_build_reaches_nothing_of_this_host_or_beyond(locked: Builds, engine: Engine, host: Host):
+    locked(script(host.probe))
+    names = ["loopback", "loopback6", "bridge", "metadata", "world", "dns", "abstract", "sniffed"]
+    assert said(locked) == [f"{name} closed" for name in names]
+    config = {"Image": locked.target.variant.base, "Cmd": ["bash", "-c", host.probe]}
+    free = engine.create_container(unique("probe"), {**config, "HostConfig": {"NetworkMode": "host"}})
+    try:
+        engine.start(free)
+        found = b"".join(engine.logs(free, follow=True)).decode().splitlines()
+    finally:
+        engine.remove(free, force=True)
+    assert {"loopback reached", "bridge reached", "abstract reached", "sniffed reached"} <= set(found)
+
+
+def test_a_locked_build_reaches_its_gateway_which_refuses_the_rest(locked: Builds, host: Host):
+    port = host.loopback.getsockname()[1]
+    asked = [
+        "CONNECT 169.254.169.254:80 HTTP/1.1",
+        "CONNECT forge.test:443 HTTP/1.1",
+        f"CONNECT 127.0.0.1:{port} HTTP/1.1",
+        "GET http://169.254.169.254/latest/meta-data HTTP/1.1",
+        f"GET http://127.0.0.1:{port}/ HTTP/1.1",
+    ]
+    lines = "".join(f'ask "{line}" "$auth"\n' for line in asked)
+    locked(script(f'{ASK}{lines}ask "GET http://apt.reprokit.invalid/x HTTP/1.1"\n'))
+    assert [line.split()[1] for line in said(locked)] == ["403"] * len(asked) + ["407"]
+    host.loopback.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        host.loopback.accept()
+
+
+def test_no_step_takes_the_gateways_place(locked: Builds):
+    """Neither beside it, nor for a later step, nor by killing what forwards to it."""
+    take = (
+        "socket(S, AF_INET, SOCK_STREAM, 0); setsockopt(S, SOL_SOCKET, $_, 1) for (SO_REUSEADDR, 15);"
+        'bind(S, pack_sockaddr_in(3128, inet_aton("ADDRESS"))) && listen(S, 5) or die; print "taken\n"; fork || sleep 9'
+    )
+    attempt = "exec 2>/dev/null; perl -MSocket -e '{}' || echo kept; kill -9 -1; true"
+    steps = "".join(script(attempt.format(take.replace("ADDRESS", each))) for each in ("127.0.0.1", "0.0.0.0"))
+    locked(steps + script(f'{ASK}ask "GET http://x.test/ HTTP/1.1"; ask "GET http://x.test/ HTTP/1.1" "$auth"'))
+    assert [line.split()[1] if "HTTP" in line else line for line in said(locked)] == ["kept", "kept", "407", "403"]
+
+
+def test_connections_of_one_step_do_not_keep_the_next_from_the_gateway(locked: Builds):
+    hold = "for n in $(seq 300); do exec {f}<>/dev/tcp/127.0.0.1/3128; done; echo held $n"
+    locked(script(hold) + script(f'{ASK}ask "GET http://x.test/ HTTP/1.1" "$auth"'))
+    assert said(locked)[0] == "held 300" and "403" in said(locked)[1]
+
+
+def test_a_base_without_bash_is_built_in_the_closed_network_too(locked: Builds, engine: Engine, monkeypatch):
+    name = unique("bare")
+    engine.import_image(io.BytesIO(root_file_system()), name, "1", ["ENV PATH=/bin"])
+    try:
+        bare = described(name, f"{name}:1", engine.image(f"{name}:1"), "engine")
+        monkeypatch.setattr(supplies, "locked_base", lambda *arguments: bare)
+        locked("RUN ls /bin; cat /proc/net/dev\n")
+        assert [line.split(":")[0].strip() for line in said(locked) if ":" in line] == ["lo"]
+        assert "bash" not in said(locked) and "sh" in said(locked)
+    finally:
+        engine.remove_image(f"reprokit/{locked.target.label}", force=True)
+        engine.remove_image(f"{name}:1", force=True)
+
+
+@pytest.mark.parametrize("broken", ["helper", "start", "architecture"])
+def test_without_a_closed_network_nothing_is_built(locked: Builds, engine: Engine, monkeypatch, tmp_path, broken: str):
+    if broken == "helper":
+        monkeypatch.setattr(sidecar, "ADDRESS", ("127.0.0.1", 0))
+    elif broken == "start":
+        monkeypatch.setattr(Engine, "start", failing)
+    else:
+        monkeypatch.setattr(Engine, "version", lambda self: {"Arch": "s390x"})
+    with pytest.raises(EngineError, match="no closed network") as error:
+        locked("RUN true\n")
+    assert error.value.exit_code == 3 and "\n" not in error.value.message
+    assert locked.seen(Step) == [] and engine.image(f"reprokit/{locked.target.label}") is None
+    monkeypatch.undo()
+
+
+def failing(self: Engine, container: str) -> None:
+    raise EngineError("cannot start")
+
+
+def test_buildkit_does_not_build_from_a_lock(locked: Builds):
+    with pytest.raises(UsageError, match=r"BuildKit cannot build .* from its lock") as error:
+        locked("RUN true\n", builder="buildkit")
+    assert "leave out --builder" in error.value.hint and locked.seen(Step) == []
+    assert locked("RUN true\n").built
+
+
+@pytest.fixture
+def loopback() -> Iterator[socket.socket]:
+    """Every packet of this host's loopback."""
+    if os.geteuid() != 0:
+        pytest.skip("sniffing takes root")
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as sniffer:
+        sniffer.bind(("lo", 0))
+        sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        sniffer.settimeout(0.5)
+        yield sniffer
+
+
+def heard(sniffer: socket.socket, word: str) -> bool:
+    """Whether any packet until now has it."""
+    found = False
+    with contextlib.suppress(TimeoutError):
+        while True:
+            found = word.encode() in sniffer.recv(1 << 17) or found
+    return found
+
+
+def test_the_password_of_an_unlocked_build_does_not_pass_the_hosts_loopback(
+    builds: Builds, loopback: socket.socket, tmp_path: Path
+):
+    builds(script(f'{ASK}echo "$auth"; ask "GET http://apt.reprokit.invalid/x HTTP/1.1" "$auth"'))
+    authorization, answer = said(builds)
+    assert "404" in answer
+    assert not heard(loopback, authorization.split()[-1])
+    # It would be seen where a gateway listens on the host itself.
+    with Gateway(Store(tmp_path / "store"), Offer()) as gateway:
+        ask(gateway, "http://apt.reprokit.invalid/x")
+        assert heard(loopback, "Proxy-Authorization")
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from reprokit import cli
+from reprokit.image import build
+from tests.support.builds import rendered, target_of
+from reprokit.recipe import find
+name, base, dockerfile = sys.argv[1:]
+find.target = lambda text: target_of(name, base)
+build.render = lambda target: rendered("ARG BASE\\nFROM ${BASE}\\n" + dockerfile)
+sys.argv = ["reprokit", "build", name, "--force"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_build_leaves_no_step_and_no_network(engine: Engine, bookworm, home: Path, sent: signal.Signals):
+    seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
+    command = [sys.executable, "-c", DRIVER, unique("killed"), bookworm.base.name, f"RUN sleep {seconds}\n"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        wait_for(lambda: sleeping(seconds), 30)
+        (step,) = (c["Id"] for c in engine.containers([]) if seconds in c["Command"])
+        network = engine.container(step)["HostConfig"]["NetworkMode"].removeprefix("container:")
+        assert engine.container(network)["State"]["Running"]
+        process.send_signal(sent)
+    wait_for(lambda: not sleeping(seconds) and engine.container(network) is None, 20)
