@@ -1,6 +1,6 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast proof lint bench attention clean
+.PHONY: help demo test test-fast fuzz proof lint bench attention clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -25,6 +25,12 @@ test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" na
 test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
 	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
+
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+fuzz: ## Feed 20 000 spoiled inputs to each parser of what strangers write (SEED=N repeats a run)
+	@$(SETUP) test-fast
+	@echo "SEED=$(SEED)"
+	REPROKIT_FUZZ=20000 $(PYTEST) --timeout=0 --hypothesis-seed=$(SEED) tests/security/fuzz $(PYTEST_ARGS)
 
 proof: ## Kill every kind of work 100 times; the results go to tests/proofs/kills.jsonl (KILLS=100)
 	@$(SETUP) test

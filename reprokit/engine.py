@@ -377,6 +377,8 @@ def _translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Ite
         if "no space left on device" in words:
             raise _no_space(words, where) from None
         raise kind(words, where) from None
+    except UnicodeError:
+        raise UsageError(f"this name is not valid UTF-8{f': {where!r}' if where else ''}") from None
     except (docker.errors.DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
         if isinstance(error, BrokenPipeError | KeyboardInterrupt):
             raise

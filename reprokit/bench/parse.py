@@ -11,6 +11,7 @@ from typing import Any
 
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
+from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.patterns import compiled
 
 Param = str | int | float | bool
@@ -78,8 +79,8 @@ def _from_records(lines: list[str], environment: dict[str, Any]) -> Iterator[Fig
         if not line.lstrip().startswith("{"):
             continue
         try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
+            data = parsed(line)
+        except ValueError:
             if '"metric"' in line:
                 raise _bad(line, "is cut off or no JSON") from None
             continue

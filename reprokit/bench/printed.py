@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from reprokit.bench import record
@@ -10,6 +9,7 @@ from reprokit.bench.parse import parse
 from reprokit.bench.record import Record
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
+from reprokit.untrusted.documents import parsed
 
 OUTSIDE = "host"  # in place of a variant: no image is known
 
@@ -61,8 +61,8 @@ def _first(text: str) -> dict:
     """The first line that is a JSON object."""
     for line in text.splitlines():
         try:
-            data = json.loads(line)
-        except (ValueError, RecursionError):
+            data = parsed(line)
+        except ValueError:
             continue
         if isinstance(data, dict):
             return data

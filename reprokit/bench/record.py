@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.files import Folder
 
 SCHEMA = 1
@@ -102,8 +103,8 @@ _KINDS: dict[str, type] = {"str": str, "int": int, "Mapping[str, Any]": dict, "M
 
 def _from_json(line: str, where: str) -> Record:
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
+        data = parsed(line)
+    except ValueError:
         raise UsageError("not a record: no JSON", where, "remove what was cut off") from None
     if not isinstance(data, dict) or "schema" not in data:
         raise UsageError("not a record of reprokit", where)

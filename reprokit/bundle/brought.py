@@ -19,10 +19,11 @@ from reprokit import paths
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
-from reprokit.bundle.verify import BLOCK, Raw, unpacked
+from reprokit.bundle.verify import Raw, blocks
 from reprokit.engine import Engine
 from reprokit.space import need_space
 from reprokit.supply.store import Store
+from reprokit.untrusted.limits import WORKSPACE_ENTRIES
 from reprokit.untrusted.tar import Stream, members
 
 Say = Callable[[str], None]
@@ -74,11 +75,10 @@ def inputs(bundle: Bundle, store: Store, connect: Callable[[], Engine], say: Say
 
 
 def _unpack(bundle: Bundle, part: Part, folder: Path, say: Say) -> None:
-    content = unpacked(Raw(bundle, bundle.members[part.path], lambda block: None))
     folders: set[PurePosixPath] = {PurePosixPath()}
     try:
-        stream = Stream(iter(lambda: content.read(BLOCK), b""))
-        for member in members(stream, bundle.where):
+        stream = Stream(blocks(bundle, bundle.members[part.path]))
+        for member in members(stream, bundle.where, WORKSPACE_ENTRIES):
             name = PurePosixPath(member.name)
             what = f"{part.path}: {member.name!r}"
             if name.is_absolute() or ".." in name.parts or name in folders:

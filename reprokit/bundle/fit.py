@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 from reprokit.bundle.model import Described
@@ -14,6 +13,7 @@ from reprokit.compat.model import Gpu as KnownGpu
 from reprokit.compat.pins import check_driver, check_pin
 from reprokit.container.gpu_host import Gpu
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.untrusted.documents import parsed
 
 
 def findings(described: Described, gpus: Sequence[Gpu]) -> list[Finding]:
@@ -53,7 +53,7 @@ def require(described: Described, gpus: Sequence[Gpu], force: bool, say: Callabl
 def described_by(name: str, image_id: str, size: int, labels: Mapping[str, str]) -> Described:
     """An image from its labels, as `reprokit.json` would have it."""
     try:
-        pins = json.loads(labels.get("reprokit.pins", "{}"))
+        pins = parsed(labels.get("reprokit.pins", "{}"))
     except ValueError:
         pins = {}
     return Described(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit.bundle.model import Image
+from reprokit.untrusted.documents import parsed
 
 _SHELL = "/bin/sh -c "
 
@@ -46,7 +46,7 @@ def settings(config: bytes) -> dict[str, Any]:
 
 
 def _value(config: bytes) -> dict[str, Any]:
-    value = json.loads(config)
+    value = parsed(config)
     return value if isinstance(value, dict) else {}
 
 

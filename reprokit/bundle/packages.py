@@ -12,7 +12,7 @@ import zstandard
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Image, Layer
 from reprokit.bundle.read import Bundle
-from reprokit.bundle.verify import BLOCK, Raw, unpacked
+from reprokit.bundle.verify import blocks
 from reprokit.untrusted.tar import Stream, members
 
 _STATUS = re.compile(r"var/lib/dpkg/(?:status|status\.d/[^/]+)")
@@ -49,9 +49,8 @@ def holder(layer: Layer, bundles: Sequence[Bundle]) -> Bundle | None:
 
 def _files(bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
     """The files of a layer that tell of packages, and what it removes."""
-    content = unpacked(Raw(bundle, bundle.member(layer.descriptor.digest), lambda block: None))
     try:
-        stream = Stream(iter(lambda: content.read(BLOCK), b""))
+        stream = Stream(blocks(bundle, bundle.member(layer.descriptor.digest)))
         for member in members(stream, bundle.where):
             path = posixpath.normpath(member.name)
             if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):

@@ -125,13 +125,15 @@ def _images(
     if not isinstance(entries, list) or len(entries) != len(metadata.images) or not entries:
         refuse(f"{INDEX} and {METADATA} name different images", where)
     IMAGES.check(len(entries), "images in a bundle", where)
-    absent = set(metadata.absent)
+    absent, total = set(metadata.absent), 0
     for entry, described in zip(entries, metadata.images, strict=True):
         manifest = _content(entry, members, text, f"the manifest of {described.name}", where)
         value = _json(manifest, f"the manifest of {described.name}", where)
         if not isinstance(value, dict):
             refuse(f"the manifest of {described.name} is none", where)
         config = _content(value.get("config"), members, text, f"the config of {described.name}", where)
+        total += len(config)  # of each name, because each is parsed and hashed
+        DOCUMENTS.check(total, "bytes of image configs in a bundle", where)
         named = value.get("layers")
         diff_ids = _diff_ids(config, described.name, where)
         LAYERS.check(len(diff_ids), f"layers in the image {described.name}", where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.labels import image_name
 from reprokit.recipe.find import recipe_file, recipe_files, target
 from reprokit.supply.lock import file as lock_file
+from reprokit.untrusted.documents import parsed
 
 Say = Callable[[str], None]
 
@@ -60,7 +60,7 @@ def describe(image: Image, labels: Mapping[str, str], say: Say) -> Described:
 
 def _pins(text: str) -> dict[str, str]:
     try:
-        value = json.loads(text or "{}")
+        value = parsed(text or "{}")
     except ValueError:
         value = {}
     return {str(key): str(pin) for key, pin in value.items()} if isinstance(value, dict) else {}

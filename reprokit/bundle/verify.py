@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +75,18 @@ def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
     """The uncompressed content of a blob; reading raises zstandard's error."""
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     return unpacker.stream_reader(raw, read_size=BLOCK, read_across_frames=True)  # type: ignore[arg-type]
+
+
+def blocks(bundle: Bundle, member: Member) -> Iterator[bytes]:
+    """The uncompressed content of a member that may not have been verified.
+
+    Raises zstandard's error, UsageError where it is hardly anything but repetition.
+    """
+    content, size = unpacked(Raw(bundle, member, lambda block: None)), 0
+    while block := content.read(BLOCK):
+        size += len(block)
+        check_unpacked(size, member.size, bundle.where)
+        yield block
 
 
 class Raw:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-_FORM = re.compile(r"(\d+(?:\.\d+)*)(?:[.-]?(post|rc|b|a|dev)\.?(\d*))?(?:\+([A-Za-z0-9.]+))?")
+_FORM = re.compile(r"(\d{1,18}(?:\.\d{1,18})*)(?:[.-]?(post|rc|b|a|dev)\.?(\d{0,18}))?(?:\+([A-Za-z0-9.]+))?")
 _PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, "": 0, "post": 1}
 _WIDTH = 6
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from reprokit.container.gpu import GpuSupport, support_of
 from reprokit.host.probe import driver_version
+from reprokit.untrusted.documents import parsed
 
 # A card that fell off the bus makes nvidia-smi hang for minutes.
 _SMI_SECONDS = 5.0
@@ -51,7 +51,7 @@ def devices_of(file: str, text: str) -> list[str]:
 
 def _parsed(suffix: str, text: str) -> Any:
     if suffix == ".json":
-        return json.loads(text)
+        return parsed(text)
     if suffix not in (".yaml", ".yml"):
         raise ValueError(suffix)
     import yaml

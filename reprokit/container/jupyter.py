@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 import tempfile
 import zipfile
@@ -15,6 +14,7 @@ from typing import IO
 from reprokit.container.execute import execute
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
+from reprokit.untrusted.documents import parsed, understood
 
 FOLDER = "/opt/reprokit-jupyter"
 _APPLICATIONS = ("jupyterlab", "notebook", "jupyter_server")
@@ -45,7 +45,8 @@ def probe(engine: Engine, container: str) -> Python:
     answer = execute(engine, container, ["python3", "-c", _PROBE], logged=False)
     if answer.exit_code:
         raise WorkFailed("Jupyter needs python3 in the image", container, "add the block `python` to the recipe")
-    return Python(**json.loads(answer.stdout.splitlines()[-1]))
+    with understood("what the container's python3 prints", container):
+        return Python(**parsed(answer.stdout.splitlines()[-1]))
 
 
 def install(engine: Engine, container: str, python: Python, say: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from reprokit.container.gpu import parse_gpus
 from reprokit.container.spec import Mount, Port
+from reprokit.untrusted.documents import parsed
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def to_label(settings: Settings) -> str:
 def from_label(text: str) -> Settings:
     """Raises ValueError where `text` is not what `to_label` wrote."""
     try:
-        data = json.loads(text)
+        data = parsed(text)
         mounts = tuple(Mount(**m) for m in data.pop("mounts"))
         ports = tuple(Port(**p) for p in data.pop("ports"))
         return Settings(mounts=mounts, ports=ports, **data)

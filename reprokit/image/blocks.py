@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from reprokit import paths
@@ -204,7 +204,7 @@ def _project(requirement: str) -> str:
 def wheel_requirements(target: Target) -> list[str]:
     """Every exact requirement of a variant, as one set for pip: its blocks' first, then its own `wheels`.
 
-    Raises UsageError where the two disagree.
+    Raises UsageError where the two disagree, or a pin is no wheel's version.
     """
     pins = target.variant.pins
     options = {use.spec.name: use.options for use in uses(target)}
@@ -216,6 +216,11 @@ def wheel_requirements(target: Target) -> list[str]:
     if "cudnn" in options and options["cudnn"]["from"] == "wheel":
         found[f"nvidia-cudnn-cu{pins['cuda'].split('.')[0]}"] = pins["cudnn"]
     requirements = [f"{name}=={version}" for name, version in found.items()]
+    for text in requirements:
+        try:
+            Requirement(text)
+        except InvalidRequirement:
+            raise UsageError(f"{text} is no version that a wheel can have", where_in(target, ("pins",))) from None
     for index, text in enumerate(target.variant.wheels):
         name = _project(text)
         if name in found and f"{name}=={found[name]}" != text:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from reprokit.nodes.inventory import Inventory, inventory
 from reprokit.nodes.spool import Spooled
 from reprokit.nodes.ssh import Connection, Lost, last_line
 from reprokit.nodes.supply import Local, Supply
+from reprokit.untrusted.documents import parsed, understood
 
 _PAUSES_S = (1, 2, 4, 8, 16)  # before each new attempt that follows one which brought nothing
 _PACKED_TOO = 1.5  # an archive of compressed layers is about half of what is in it
@@ -142,8 +142,10 @@ class Delivery:
         if answer.returncode:
             why = last_line(answer.stderr.encode())
             raise EngineError(f"the node's engine could not load the images: {why}", self.node.name, _hint(why))
-        ids = [json.loads(line) for line in answer.stdout.splitlines()[-len(images) :]]
-        for image, loaded in zip(images, ids, strict=True):
+        with understood("the node's answer", self.node.name):
+            ids = [parsed(line) for line in answer.stdout.splitlines()[-len(images) :]]
+            each = list(zip(images, ids, strict=True))
+        for image, loaded in each:
             if loaded != id_there(image, form):
                 raise EngineError(f"the node has another {image.name} after loading it", self.node.name)
 

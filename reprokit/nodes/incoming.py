@@ -17,6 +17,7 @@ from pathlib import Path
 from reprokit.errors import SourceError
 from reprokit.nodes.spool import Spooled
 from reprokit.nodes.ssh import LOST, Connection, Lost, last_line
+from reprokit.untrusted.documents import understood
 
 _READY = "reprokit: incoming"
 _MOVED, _DAMAGED = 75, 65
@@ -136,8 +137,9 @@ def prepare(connection: Connection, sender: str) -> Incoming:
             "may its user write to ${XDG_CACHE_HOME:-~/.cache} there?",
         )
     folder, free, *files = lines
-    sizes = [line.split(" ", 1) for line in files]
-    return Incoming(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
+    with understood("the node's answer", connection.node.name):
+        sizes = [line.split(" ", 1) for line in files]
+        return Incoming(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
 
 
 def forget(connection: Connection, sender: str, layers: Iterable[str]) -> None:

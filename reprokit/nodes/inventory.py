@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,8 @@ from reprokit.bundle.model import Descriptor
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError
 from reprokit.nodes.ssh import Connection, last_line
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import LAYERS
 
 _BEGIN = "reprokit: inventory"
 _IMAGE = (
@@ -97,7 +98,7 @@ def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
         raise no_engine(connection, answer.stderr)
     try:
         return parse(answer.stdout)
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise EngineError(f"the node's answer makes no sense: {error}", connection.node.name) from None
 
 
@@ -107,6 +108,7 @@ def parse(output: str) -> Inventory:
     # docker prints an empty line where no image that it is asked for is there any more.
     engine, status, storage, free, zstd, *held = map(_read, filter(None, lines))
     manifests = {line["manifest"]: line["content"] for line in held if line and "manifest" in line}
+    LAYERS.check(max((len(line.get("layers") or ()) for line in held if line), default=0), "layers in an image")
     images = tuple(_images((line for line in held if line and "id" in line), manifests))
     return Inventory(
         version=engine["Version"],
@@ -123,7 +125,7 @@ def parse(output: str) -> Inventory:
 
 def _read(line: str) -> Any:
     try:
-        return json.loads(line)
+        return parsed(line)
     except ValueError:
         if line.startswith('{"manifest"'):  # damaged, and no more than a hint
             return None

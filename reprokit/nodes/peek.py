@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from reprokit.nodes.published import Published
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT, LAYERS
 
 # The same in both families: distribution's manifest v2 schema 2, and OCI's image specification.
 _LISTS = (
@@ -31,7 +32,6 @@ _MANIFESTS = (
     "application/vnd.docker.distribution.manifest.v2+json",
     "application/vnd.oci.image.manifest.v1+json",
 )
-_MOST_BYTES = 8 << 20
 _PATIENCE_S = 10.0
 _HUB = "registry-1.docker.io"
 
@@ -57,10 +57,11 @@ def peek(engine: Engine, wanted: Published, digest: str) -> Seen | None:
             if "manifests" in manifest:
                 manifest = asked.json("manifests", _for_machine(manifest, engine))
             text = asked.get("blobs", manifest["config"]["digest"])
-            config = json.loads(text)
+            config = parsed(text)
             blobs = tuple(str(layer["digest"]) for layer in manifest["layers"])
             diff_ids = tuple(str(diff_id) for diff_id in config["rootfs"]["diff_ids"])
             labels = dict((config.get("config") or {}).get("Labels") or {})
+            LAYERS.check(len(diff_ids), "layers in an image", wanted.named)
             return Seen(text, blobs, diff_ids, labels) if len(blobs) == len(diff_ids) else None
     except (Refusal, ReprokitError, ValueError, LookupError, TypeError, AttributeError):
         return None
@@ -87,7 +88,7 @@ class _Asked:
         self._authorization = ""
 
     def json(self, kind: str, digest: str) -> dict[str, Any]:
-        return dict(json.loads(self.get(kind, digest)))
+        return dict(parsed(self.get(kind, digest)))
 
     def get(self, kind: str, digest: str) -> bytes:
         """A manifest or blob, whose digest is checked."""
@@ -107,8 +108,7 @@ class _Asked:
             body = b""
             while block := answer.read():
                 body += block
-                if len(body) > _MOST_BYTES:
-                    raise ValueError("the answer has no end")
+                DOCUMENT.check(len(body), "bytes in a registry's answer", url)
             return answer.status, answer.headers.get("WWW-Authenticate", ""), body
 
     def _permitted(self, challenge: str) -> str:
@@ -117,11 +117,11 @@ class _Asked:
         scheme, _, rest = challenge.partition(" ")
         if scheme.lower() == "basic":
             return basic
-        fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        fields = dict(re.findall(r'\b(\w{1,40})="([^"]*)"', rest))
         realm = fields.pop("realm")
         # Credentials go where TLS keeps them from others, or not at all.
         self._authorization = basic if realm.startswith("https://") or self._base.startswith("http://") else ""
         query = urlencode({k: v for k, v in fields.items() if k in ("service", "scope")})
         status, _, body = self._get(f"{realm}?{query}")
-        answer = json.loads(body) if status == 200 else {}
+        answer = parsed(body) if status == 200 else {}
         return "Bearer " + str(answer.get("token") or answer["access_token"])

@@ -71,7 +71,7 @@ class Remote:
     def disk_free_bytes(self, folder: str) -> int | None:
         answer = self.connection.run(f"df -P -k {shlex.quote(folder)}").stdout.splitlines()
         fields = answer[1].split() if len(answer) > 1 else []
-        return int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdigit() else None
+        return int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
 
     def require_source(self, mount: Mount) -> None:
         if not mount.source.startswith("/"):

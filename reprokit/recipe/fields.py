@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints, WithJsonSchema
@@ -91,6 +92,13 @@ def _git_url(text: str) -> str:
     return text.removesuffix(".git").rstrip("/")
 
 
+def _http_url(text: str) -> str:
+    address = urlsplit(text)  # which refuses `http://[::1`
+    if not address.hostname or address.port == 0:  # and a port above 65535
+        raise ValueError(f"{text!r} names no host")
+    return text
+
+
 def _plain_line(text: str) -> str:
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError("control characters are not allowed here")
@@ -131,7 +139,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 CondaSpec = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_][a-z0-9_.-]*==?[0-9A-Za-z._+!-]+(=[0-9A-Za-z_.]+)?$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$")]
+HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$"), AfterValidator(_http_url)]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
 _SIZE_SCHEMA = {"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?)?B?$"}
 Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(_SIZE_SCHEMA, mode="validation")]

@@ -23,6 +23,7 @@ from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.redact import redact
 from reprokit.supply.wheels import Platform
+from reprokit.untrusted.documents import understood
 
 # glibc minors that `uv --python-platform` knows; wheels for those between are judged by the next lower one.
 _GLIBC = (17, 28, *range(31, 41))
@@ -98,8 +99,9 @@ def resolve(
         if done.returncode:
             raise explain(redact(done.stderr), platform)
         yanked = set(re.findall(r"^warning: `(\S+)` is yanked", done.stderr, re.MULTILINE))
-        pylock = tomli.loads(output.read_text(encoding="utf-8"))
-        return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
+        with understood("what an index lists"):
+            pylock = tomli.loads(output.read_text(encoding="utf-8"))
+            return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
 
 
 def python_platform(platform: Platform) -> str:
@@ -212,7 +214,7 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
     if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
         causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
         return Unreachable(
-            f"a package index could not be reached: {causes[-1][:300]}",
+            f"a package index could not be reached: {(causes or [words])[-1][:300]}",
             address[1],
             "`pip config list` shows the indexes and proxies that are asked",
         )

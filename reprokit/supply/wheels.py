@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from reprokit.errors import UsageError
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.store import key_of
+
+_PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}([.a-z0-9+]{0,20})")
+_GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -15,6 +20,13 @@ class Platform:
     python: str
     glibc: str = "2.28"
     machine: str = "x86_64"
+
+    def __post_init__(self) -> None:
+        """Raises UsageError: pins, locks and images say what these are, and are not to be trusted."""
+        if not _PYTHON.fullmatch(self.python):
+            raise UsageError(f"python {self.python[:60]!r} is no version of CPython", hint="write it as 3.11")
+        if not _GLIBC.fullmatch(self.glibc):
+            raise UsageError(f"glibc {self.glibc[:60]!r} is no version of glibc", hint="write it as 2.36")
 
     def tags(self) -> list[str]:
         """Platform tags from the newest manylinux that this glibc can load to the oldest."""

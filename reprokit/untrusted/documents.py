@@ -1,10 +1,13 @@
-"""JSON of strangers, measured before it is parsed."""
+"""JSON and other answers of strangers: measured before they are parsed, and errors in them named."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from reprokit.errors import SourceError
 from reprokit.untrusted.limits import DOCUMENT, VALUES
 
 if TYPE_CHECKING:
@@ -16,9 +19,11 @@ _MOST_FAULTS = 1000
 def measure(text: str | bytes, where: str = "") -> None:
     """Raises UsageError naming `where` for a document too large to parse."""
     DOCUMENT.check(len(text), "bytes in a JSON document", where)
-    # Some of them are in strings: a bound, and far faster to find than the number itself.
-    signs = (",", "[", "{") if isinstance(text, str) else (b",", b"[", b"{")
-    VALUES.check(sum(map(text.count, signs)), "values in a JSON document", where)  # type: ignore[arg-type]
+    if len(text) < VALUES.most:
+        return
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    bare = b"".join(raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])  # without what is in strings
+    VALUES.check(sum(map(bare.count, (b",", b":", b"[", b"{"))), "values in a JSON document", where)
 
 
 def parsed(text: str | bytes, where: str = "") -> Any:
@@ -37,3 +42,13 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
         return "", f"{error.error_count()} fields are wrong"
     first = error.errors(include_url=False)[0]
     return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+
+
+@contextlib.contextmanager
+def understood(what: str, where: str = "") -> Iterator[None]:
+    """Raises SourceError for whatever parsing and validation stumble over: `what` makes no sense."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        why = str(error).strip().replace("\n", " ")[:300]
+        raise SourceError(f"{what} makes no sense: {why or type(error).__name__}", where) from None

@@ -38,9 +38,9 @@ class Limit:
     def check(self, found: int, what: str, where: str = "") -> None:
         """Raises UsageError where `found` is more; `what` continues "more than N ..."."""
         if found > self.most:
-            raise UsageError(
-                f"more than {self.most} {what}", where, f"if you trust it, raise the limit: {self.variable}={max(found, 2 * self.most)}"
-            )
+            enough = max(found, 2 * self.most)
+            hint = f"if you trust it, raise the limit: {self.variable}={enough}"
+            raise UsageError(f"more than {self.most} {what}", where, hint)
 
 
 # One JSON document. Registries take manifests of 4 MiB; the largest real one is the list of a store archive's files,
@@ -48,15 +48,17 @@ class Limit:
 DOCUMENT = Limit("DOCUMENT", 16 << 20)
 # All JSON documents of a bundle, or of an archive that an engine saved.
 DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
-# Values of one JSON or YAML document, which take up to 500 bytes each in memory. A file of a store archive is three of
-# them, a package of a lock some 18.
-VALUES = Limit("VALUES", 400_000)
+# Values and keys of one JSON or YAML document, which take up to 1 KB each where all are wrong. A file of a store's
+# archive is five of them, a package of a lock some 18.
+VALUES = Limit("VALUES", 300_000)
 # Images of a bundle. Every variant of every recipe here together are below 50.
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
 # Entries of a tar. The largest layers of CUDA, conda and torch images have some 100 000.
-ENTRIES = Limit("ENTRIES", 400_000)
+ENTRIES = Limit("ENTRIES", 300_000)
+# Entries of a workspace that comes in a bundle, each of which becomes a file.
+WORKSPACE_ENTRIES = Limit("WORKSPACE_ENTRIES", 50_000)
 # Extended headers of one entry of a tar: as many as Go's archive/tar takes, by which engines read theirs.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
 # A Debian package's control.tar: the largest have checksums of some 10 MB, for 100 000 files.

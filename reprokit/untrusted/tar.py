@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 import tarfile
 from collections.abc import Iterable, Iterator
+from typing import IO
 
-from reprokit.untrusted.limits import ENTRIES, TAR_HEADER
+from reprokit.untrusted.limits import ENTRIES, TAR_HEADER, Limit
 
 _BLOCK = 1 << 20
 _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
+_EXTENDED = (*_LONG, *_PAX, tarfile.XGLTYPE)
 _LENGTH = 20  # digits
 
 
@@ -62,22 +64,23 @@ class Stream:
             yield piece
 
 
-def members(stream: Stream, where: str = "") -> Iterator[tarfile.TarInfo]:
-    """The entries in order, for the caller to read their bodies before the next.
+def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES) -> Iterator[tarfile.TarInfo]:
+    """The entries of a stream, or of a file that is open, for the caller to read their bodies before the next.
 
     Global headers are passed over, as engines do; sparse files are refused. Raises TarError and EOFError where the tar
     is damaged, UsageError naming `where` beyond a limit.
     """
-    count, extended, records = 0, 0, dict[str, str]()
+    count, extended, records, most = 0, 0, dict[str, str](), limit.most
     while first := stream.read(tarfile.BLOCKSIZE):
         if not any(first):
             break
         member = tarfile.TarInfo.frombuf(first, "utf-8", "surrogateescape")
         count += 1
-        ENTRIES.check(count, "entries in a tar", where)
+        if count > most:
+            limit.check(count, "entries in a tar", where)
         if member.size < 0:
             raise tarfile.ReadError("an entry has a negative size")
-        if member.type in (*_LONG, *_PAX, tarfile.XGLTYPE):
+        if member.type in _EXTENDED:
             extended += member.size
             TAR_HEADER.check(extended, "bytes of extended headers for one entry of a tar", where)
             content = stream.read(_padded(member.size))[: member.size]
@@ -89,7 +92,8 @@ def members(stream: Stream, where: str = "") -> Iterator[tarfile.TarInfo]:
             continue
         if member.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in records):
             raise tarfile.ReadError(f"{member.name!r} is a sparse file")
-        _apply(records, member)
+        if records:
+            _apply(records, member)
         extended, records = 0, {}
         end = stream.tell() + (_padded(member.size) if _has_body(member) else 0)
         yield member

@@ -81,7 +81,9 @@ class Client:
 
         Raises Refusal where there is none, or where a redirect leads from https:// to http:// or to anything else.
         """
-        address = urlsplit(url)
+        address = _address(url)
+        if address.scheme not in _PORTS or not address.hostname:
+            raise Refusal(f"not an address: {redact(url)}")
         authorization = self._authorization(address)
         for _ in range(_MOST_REDIRECTS + 1):
             answer = self._ask(address, {**(headers or {}), **authorization}, method)
@@ -92,7 +94,7 @@ class Client:
                     return
             finally:
                 answer.close()
-            target = urlsplit(urljoin(address.geturl(), location))
+            target = _address(location, address.geturl())
             if target.scheme not in _PORTS or (address.scheme == "https" and target.scheme == "http"):
                 raise Refusal(f"it redirects from {address.scheme}:// to {target.scheme or 'no'}://")
             if target.username is not None or not same_server(address, target):
@@ -148,6 +150,16 @@ class Client:
         else:
             return {}
         return dict(urllib3.make_headers(basic_auth=login))
+
+
+def _address(url: str, base: str = "") -> SplitResult:
+    """Raises Refusal for what is no address, such as `http://[::1`."""
+    try:
+        found = urlsplit(urljoin(base, url))
+        _ = found.port, urllib3.make_headers(basic_auth=unquote(found.netloc)), found.path.encode("utf-8")
+    except ValueError as error:
+        raise Refusal(f"not an address: {redact(str(error))}") from None
+    return found
 
 
 def same_server(one: SplitResult, other: SplitResult) -> bool:

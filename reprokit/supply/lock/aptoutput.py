@@ -13,6 +13,7 @@ from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.mirrors.archives import archive_of, remember_archive
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
+from reprokit.untrusted.documents import understood
 
 # The archive of packages that are locked with their whole address.
 _UNNAMED = "other"
@@ -37,18 +38,19 @@ def packages_of(text: str) -> tuple[AptPackage, ...]:
     """The packages of `apt-get --print-uris` with Acquire::ForceHash=SHA256, each once, by name."""
     found = {}
     for address, name, version, architecture, size, sha256 in _URI.findall(text):
-        address = unquote(address)
-        archive, path = archive_of(address) or (_UNNAMED, urlsplit(address).path.lstrip("/"))
-        found[sha256] = AptPackage(
-            name=name,
-            version=unquote(version),
-            architecture=architecture,
-            archive=archive,
-            path=path,
-            sha256=sha256,
-            size=int(size),
-            url=redact(address) if archive == _UNNAMED else None,
-        )
+        with understood("what apt prints", name):
+            address = unquote(address)
+            archive, path = archive_of(address) or (_UNNAMED, urlsplit(address).path.lstrip("/"))
+            found[sha256] = AptPackage(
+                name=name,
+                version=unquote(version),
+                architecture=architecture,
+                archive=archive,
+                path=path,
+                sha256=sha256,
+                size=int(size),
+                url=redact(address) if archive == _UNNAMED else None,
+            )
     return in_order(found.values())
 
 
@@ -60,7 +62,9 @@ def in_order(packages: Iterable[AptPackage]) -> tuple[AptPackage, ...]:
 def remember_archives(text: str, store: Store) -> None:
     """Keep where `apt-get --print-uris` found its archives, for fetching on this machine."""
     for address in map(unquote, (match[0] for match in _URI.findall(text))):
-        if found := archive_of(address):
+        with understood("what apt prints", address[:200]):
+            found = archive_of(address)
+        if found:
             remember_archive(store, found[0], redact(address).removesuffix(found[1]))
 
 
@@ -87,11 +91,13 @@ def as_of(packages: Sequence[AptPackage], text: str) -> str:
 
 
 def _date(text: str) -> datetime:
-    return parsedate_to_datetime(text.strip()).astimezone(timezone.utc)
+    with understood("the date of a package list", text[:100]):
+        return parsedate_to_datetime(text.strip()).astimezone(timezone.utc)
 
 
 def _list_name(address: str) -> str:
     """How apt calls the file of an address (URItoFileName of its fileutl.cc)."""
-    place = urlsplit(address)
+    with understood("the address of a package list", address[:200]):
+        place = urlsplit(address)
     quoted = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda match: f"%{ord(match[0]):02x}", place.path)
     return (place.netloc.rpartition("@")[2] + quoted).replace("/", "_")

@@ -15,6 +15,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.supply.lock.model import CondaPackage
 from reprokit.supply.redact import redact
 from reprokit.supply.wheels import Platform
+from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
     from rattler import Gateway, GenericVirtualPackage, RepoDataRecord
@@ -67,7 +68,7 @@ async def _solve(
     specs: Sequence[str], channels: Sequence[str], places: Channels, subdir: Subdir, glibc: str, cuda: str
 ) -> tuple[CondaPackage, ...]:
     from rattler import Gateway, solve
-    from rattler.exceptions import SolverError
+    from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError
 
     with TemporaryDirectory(prefix="reprokit-conda-") as cache:
         gateway = Gateway(Path(cache))
@@ -78,6 +79,8 @@ async def _solve(
             )
         except SolverError as error:
             raise UsageError(f"no set of conda packages meets {', '.join(specs)}: {error}") from None
+        except (InvalidMatchSpecError, InvalidVersionError) as error:
+            raise UsageError(f"conda cannot read {', '.join(specs)}, CUDA {cuda or 'none'}: {error}") from None
     return tuple(sorted((_locked(r, found) for r in records), key=lambda p: p.name))
 
 
@@ -103,10 +106,15 @@ def _virtual(glibc: str, cuda: str) -> list[GenericVirtualPackage]:
 
 
 def _locked(record: RepoDataRecord, channels: dict[str, str]) -> CondaPackage:
+    with understood("a package of the channel", record.url):
+        return _described(record, channels)
+
+
+def _described(record: RepoDataRecord, channels: dict[str, str]) -> CondaPackage:
     url, name = record.url, record.name.normalized
     if record.sha256 is None or record.size is None:
         raise SourceError(f"the channel gives no sha256 and size of the conda package {name} {record.version}", url)
-    channel = next(c for place, c in channels.items() if url.startswith(place.rstrip("/") + "/"))
+    channel = next((c for place, c in channels.items() if url.startswith(place.rstrip("/") + "/")), "")
     known = {"name": name, "version": str(record.version), "build": str(record.build), "subdir": record.subdir}
     sums = {"sha256": record.sha256.hex(), "size": record.size}
     return CondaPackage.model_validate({**known, **sums, "channel": channel, "file": record.file_name})

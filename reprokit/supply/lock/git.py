@@ -14,6 +14,7 @@ from reprokit.supply.gitcommand import GitFailed, git
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store, key_of
+from reprokit.untrusted.documents import understood
 
 _AT_ONCE = 8
 
@@ -46,7 +47,8 @@ def _resolved(source: Source, store: Store, say: Callable[[str], None], places: 
 
 
 def _locked(commit: Commit, store: Store) -> GitCommit:
-    return GitCommit(url=commit.url, commit=commit.commit, tree=tree_of(commit, store))
+    with understood("a submodule", commit.url):
+        return GitCommit(url=commit.url, commit=commit.commit, tree=tree_of(commit, store))
 
 
 def moved_git(

@@ -23,6 +23,7 @@ from reprokit.supply.pip import versions
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 from reprokit.supply.wheels import Platform
+from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -57,6 +58,10 @@ def lock_wheels(
     with Measure(store, mirrors.settings, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
 
         def locked(package: uv.Package) -> Distribution:
+            with understood("what an index lists", package.name):
+                return chosen(package)
+
+        def chosen(package: uv.Package) -> Distribution:
             earlier = kept.get(canonicalize_name(package.name))
             if earlier and Version(earlier.version) == Version(package.version) and _rank(earlier.file, tags):
                 return earlier

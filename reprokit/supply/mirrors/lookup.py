@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
@@ -11,6 +10,8 @@ from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import url2pathname
 
 from packaging.utils import canonicalize_name
+
+from reprokit.untrusted.documents import parsed
 
 # RFC 9110 weights: JSON where the index has it, which is a tenth of the size to read.
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -94,7 +95,7 @@ def _local(page: str) -> dict[str, list[tuple[str, str]]]:
 def links_of(body: bytes, content_type: str, page: str) -> dict[str, list[tuple[str, str]]]:
     """An index's page as file name: (address, its sha256 or nothing) in the page's order."""
     if "json" in content_type:
-        links = [(file["url"], (file.get("hashes") or {}).get("sha256", "")) for file in json.loads(body)["files"]]
+        links = [(file["url"], (file.get("hashes") or {}).get("sha256", "")) for file in parsed(body)["files"]]
         base = page
     else:
         parser = _Anchors()

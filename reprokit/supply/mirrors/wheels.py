@@ -60,7 +60,7 @@ class WheelPlaces:
         started = time.monotonic()
         try:
             return list(self._lookup.find(source, want.fields["name"], want.fields["file"], want.sha256))
-        except (OSError, ValueError, LookupError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # it may be anything
             self.failures[redact(source)] = redact(str(error))
             self._measures.report(source, 0, time.monotonic() - started, str(error))
             return []

@@ -13,9 +13,7 @@ from reprokit.image.base import carried_name
 from reprokit.supply.transfer.manifest import Image
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT
-from reprokit.untrusted.tar import Stream, members
-
-_BLOCK = 1 << 20
+from reprokit.untrusted.tar import members
 
 
 def refuse_foreign_names(images: Mapping[Image, Path], archive: Path) -> None:
@@ -34,16 +32,18 @@ def refuse_foreign_names(images: Mapping[Image, Path], archive: Path) -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """All names in what an engine saved, in Docker's form and in OCI's. Raises tarfile's errors, ValueError, UsageError."""
+    """All names in what an engine saved, in Docker's form and in OCI's.
+
+    Raises tarfile's errors, EOFError, ValueError, UsageError.
+    """
     names: set[str] = set()
     with path.open("rb") as file:
-        stream = Stream(iter(lambda: file.read(_BLOCK), b""))
-        for member in members(stream, str(path)):
+        for member in members(file, str(path)):
             if member.name in _NAMES:
                 if not member.isreg():
                     raise ValueError(f"{member.name} is no file")
                 DOCUMENT.check(member.size, f"bytes in {member.name}")
-                names |= _NAMES[member.name](parsed(stream.read(member.size)))
+                names |= _NAMES[member.name](parsed(file.read(member.size)))
     return names
 
 

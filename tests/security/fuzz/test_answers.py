@@ -1,0 +1,231 @@
+"""Answers of registries, servers, nodes and tools that were spoilt."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.errors import ReprokitError
+from reprokit.nodes import incoming, inventory, peek, published
+from reprokit.nodes.address import Node
+from reprokit.nodes.remote import Remote
+from reprokit.supply import want
+from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.lock import aptoutput
+from reprokit.supply.mirrors import lookup, wheels
+from reprokit.supply.mirrors.measured import Measures
+from reprokit.supply.store import Store
+from tests.support.fuzzing import Watch, fuzzed, lines, spoilt, trees
+from tests.support.made import sha256
+
+DIGEST = "sha256:" + "1" * 64
+
+
+class Answer:
+    """What `Client.ask` yields."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status, self.headers, self._body = status, headers, io.BytesIO(body)
+
+    def read(self) -> bytes:
+        return self._body.read(1 << 16)
+
+
+class Registry:
+    """In place of the HTTP client: the first question is answered by a challenge, then come manifest and config."""
+
+    def __init__(self, challenge: str, answers: dict[str, bytes]) -> None:
+        self._challenge, self._answers = challenge, answers
+
+    def __enter__(self) -> Registry:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    @contextlib.contextmanager
+    def ask(self, url: str, headers: dict[str, str]) -> Iterator[Answer]:
+        if "Authorization" not in headers and "/manifests/" in url:
+            yield Answer(401, {"WWW-Authenticate": self._challenge}, b"")
+        else:
+            yield Answer(200, {}, next((body for end, body in self._answers.items() if end in url), b'{"token":"t"}'))
+
+
+class Engine:
+    def credentials(self, host: str) -> None: ...
+
+    def info(self) -> dict[str, Any]:
+        return {}
+
+    def version(self) -> dict[str, Any]:
+        return {"Arch": "amd64"}
+
+
+CHALLENGE = 'Bearer realm="https://auth.test/token",service="registry.test",scope="repository:x:pull"'
+OCI = {"config": {"digest": ""}, "layers": [{"digest": DIGEST}]}
+
+
+@pytest.fixture(scope="module")
+def registry(watch: Watch) -> Iterator[Callable[[Any, Any, str], None]]:
+    def peeked(manifest: Any, config: Any, challenge: str) -> None:
+        text = json.dumps(config).encode()
+        if isinstance(manifest, dict) and isinstance(manifest.get("config"), dict):
+            manifest["config"]["digest"] = f"sha256:{sha256(text)}"
+        raw = json.dumps(manifest).encode()
+        digest = f"sha256:{sha256(raw)}"
+        patch.setattr(peek, "Client", lambda settings: Registry(challenge, {"/manifests/": raw, "/blobs/": text}))
+        peek.peek(Engine(), published.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        yield peeked
+
+
+SEEN = {"rootfs": {"diff_ids": [DIGEST]}, "config": {"Labels": {"reprokit.recipe": "x"}}}
+INDEX = {"manifests": [{"digest": DIGEST, "platform": {"architecture": "amd64", "os": "linux"}}]}
+
+
+@fuzzed
+@given(trees(OCI, INDEX), trees(SEEN), lines(CHALLENGE))
+def test_registry(
+    watch: Watch, registry: Callable[[Any, Any, str], None], manifest: Any, config: Any, challenge: str
+) -> None:
+    watch(lambda: registry(manifest, config, challenge))
+
+
+ADDRESSES = ("http://h.test/x", "https://u:p@h.test:443/a?b#c", "../y", "http://[::1]:80/")
+
+
+class Redirecting:
+    """In place of urllib3's pool: one redirect, then the end."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def request(self, method: str, url: str, **options: Any) -> Any:
+        location, self._location = self._location, ""
+        status, headers = (302, {"Location": location}) if location else (200, {})
+        return urllib3.HTTPResponse(io.BytesIO(b"x"), headers, status, preload_content=False)
+
+
+def follow(url: str, location: str) -> None:
+    client, pool = Client(Settings()), Redirecting(location)
+    client._pool = lambda address: pool  # type: ignore[assignment, method-assign, return-value]
+    with contextlib.suppress(Refusal), client.ask(url) as answer:
+        answer.read()
+
+
+@fuzzed
+@given(lines(*ADDRESSES), lines(*ADDRESSES))
+def test_addresses_and_redirects(watch: Watch, url: str, location: str) -> None:
+    watch(lambda: follow(url, location))
+
+
+class Connection:
+    """A node that answers every script alike."""
+
+    node = Node("far", "far")
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def run(self, script: str, *more: object, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(script, 0, self._output, "")
+
+
+IMAGE = {"id": DIGEST, "tags": ["x:1"], "layers": [DIGEST], "size": 7, "labels": {"reprokit.recipe": "x"}}
+CONTENT = {"config": {"digest": DIGEST}, "layers": [{"mediaType": "m", "digest": DIGEST, "size": 1}]}
+INVENTORY = (
+    {"Version": "28.0", "Arch": "amd64"},
+    [["driver-type", "io.containerd.snapshotter.v1"]],
+    "/x",
+    99,
+    True,
+    IMAGE,
+    {"manifest": DIGEST, "content": CONTENT},
+)
+PROBE = """reprokit:uid 1000
+reprokit:gid 1000
+reprokit:groups 1000 27
+reprokit:user me
+reprokit:cache /home/me/.cache
+reprokit:memory MemTotal:       32000000 kB
+reprokit:proxy http_proxy=http://proxy.test:3128
+reprokit:listening    0: 00000000:0016 00000000:0000 0A 0
+reprokit:gpu NVIDIA GeForce RTX 3090, 535.54.03, 8.6
+reprokit:file /etc/cdi/x.json
+{"kind": "nvidia.com/gpu", "devices": [{"name": "0"}]}
+reprokit:file /etc/cdi/x.yaml
+kind: nvidia.com/gpu
+devices: [{name: "0"}]
+reprokit: incoming
+/home/me/.cache/reprokit/incoming/s
+123456
+99 abc.part
+"""
+
+
+def ask_node(output: str) -> None:
+    connection: Any = Connection(output)
+    for question in (
+        lambda: inventory.inventory(connection),
+        lambda: incoming.prepare(connection, "s"),
+        lambda: Remote(connection).gpus(),
+        lambda: Remote(connection).disk_free_bytes("/"),
+        lambda: Remote(connection).gpu_support({"CDISpecDirs": ["/etc/cdi"]}),
+    ):
+        with contextlib.suppress(ReprokitError):
+            question()
+
+
+def _printed(values: Any) -> str:
+    return "reprokit: inventory\n" + "".join(
+        f"{json.dumps(v)}\n" for v in (values if isinstance(values, list) else [values])
+    )
+
+
+@fuzzed
+@given(st.one_of(trees(list(INVENTORY)).map(_printed), lines(PROBE, _printed(list(INVENTORY)))))
+def test_node_answers(watch: Watch, output: str) -> None:
+    watch(lambda: ask_node(output))
+
+
+APT = f"""\
+'http://deb.test/debian/pool/main/c/curl/curl_7.88.1-10_amd64.deb' curl_7.88.1-10_amd64.deb 315000 SHA256:{"a" * 64}
+'http://other.test/x/./curl_1%3a2_amd64.deb' curl_1%3a2_amd64.deb 315000 SHA256:{"b" * 64}
+ curl | 7.88.1-10 | http://deb.test/debian bookworm/main amd64 Packages
+/var/lib/apt/lists/deb.test_debian_dists_bookworm_InRelease:Date: Sat, 05 Sep 2026 09:10:11 UTC
+"""
+PAGES = (
+    b'<base href="http://a.test/"><a href="x-1-py3-none-any.whl#sha256=%s">x</a>' % (b"a" * 64),
+    b'{"files": [{"url": "../x-1.whl", "hashes": {"sha256": "%s"}}]}' % (b"a" * 64),
+)
+
+
+def read_tools(text: str, page: bytes, folder: Path) -> None:
+    with contextlib.suppress(ReprokitError):
+        aptoutput.as_of(aptoutput.packages_of(text), text)
+    aptoutput.remember_archives(text, Store(folder / "node"))
+    kind = "application/json" if page[:1] == b"{" else "text/html"
+    places = wheels.WheelPlaces(("https://index.test/simple",), Measures(Store(folder / "node")), lambda: None)  # type: ignore[arg-type, return-value]
+    places._lookup = lookup.Lookup(lambda url: (page, kind))
+    list(places.urls(WHEEL))
+
+
+WHEEL = want.Want("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())
+
+
+@fuzzed
+@given(lines(APT), spoilt(*PAGES))
+def test_tools_and_indexes(watch: Watch, folder: Path, text: str, page: bytes) -> None:
+    watch(lambda: read_tools(text, page, folder))

@@ -1,0 +1,84 @@
+"""Recipes and locks that were spoilt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import given
+
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import bundled
+from reprokit.compat.model import Host
+from reprokit.compat.stack import stack_of
+from reprokit.image.render import render
+from reprokit.recipe.find import Target, recipe_files
+from reprokit.recipe.load import load_text
+from reprokit.supply import want
+from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.lock import file as lock_file
+from reprokit.supply.mirrors.configuration import Configuration
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from tests.support.fuzzing import Watch, fuzzed, trees
+
+
+def _one(text: str) -> Any:
+    """A recipe with its default variant alone: several take several times as long."""
+    document = yaml.load(text, yaml.CSafeLoader)
+    name = document.pop("default", "") or next(iter(document["variants"]))
+    document["benchmarks"] = dict(list(document.get("benchmarks", {}).items())[:1])
+    for each in (*document.get("smoke", ()), *document["benchmarks"].values()):
+        each.pop("variants", None)
+    return {**document, "variants": {name: document["variants"][name]}}
+
+
+def read_recipe(document: Any) -> None:
+    # JSON is YAML, too, and faster to write.
+    recipe = load_text(
+        json.dumps(document), "paper.yaml", str(document.get("name")) if isinstance(document, dict) else "x"
+    )
+    for name, variant in recipe.variants.items():
+        evaluate(bundled(), stack_of(variant, (), None, Host(1 << 34, 1 << 40), False))
+        render(Target(recipe, name, Path("paper.yaml")))
+
+
+RECIPES = [_one(file.read_text()) for file in recipe_files().values()]
+
+
+@fuzzed
+@given(trees(*RECIPES))
+def test_recipe(watch: Watch, document: Any) -> None:
+    watch(lambda: read_recipe(document))
+
+
+LOCK = yaml.load(lock_file.lock_path(recipe_files()["fused-attention"]).read_text(), yaml.CSafeLoader)
+for variant in LOCK["variants"].values():
+    for name in ("apt", "wheels", "files", "conda", "git"):
+        variant[name] = variant.get(name, [])[:2]
+    if variant["base"].get("bootstrap"):
+        variant["base"]["bootstrap"]["packages"] = variant["base"]["bootstrap"]["packages"][:2]
+
+
+def read_lock(folder: Path, document: Any) -> None:
+    lock = lock_file.parse(json.dumps(document), "x.lock.yaml", "fused-attention")
+    mirrors = Mirrors(Store(folder / "node"), Configuration(), apt=AptSettings())
+    for variant in lock.variants.values():
+        for each in want.of_variant(variant):
+            if each.kind != "wheels":  # which are looked up
+                list(mirrors.urls(each))
+    lock_file.text_of(lock)
+
+
+@fuzzed
+@given(trees(LOCK))
+def test_lock(watch: Watch, folder: Path, document: Any) -> None:
+    watch(lambda: read_lock(folder, document))
+
+
+def test_those_that_are_not_spoilt(folder: Path) -> None:
+    for document in RECIPES:
+        read_recipe(document)
+    read_lock(folder, LOCK)

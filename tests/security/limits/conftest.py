@@ -1,0 +1,63 @@
+"""Runs the program in what an attack may take of the machine."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.bombs import GIB
+
+MEMORY_KB, SECONDS = 512 << 10, 10
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """`run(code, *arguments, exit=0)` in the memory and time that an attack may take; what it writes."""
+
+    def bounded(program: Sequence[str], code: int, variables: dict[str, str]) -> str:
+        environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **variables}
+        out = tmp_path / "out"
+        began = time.monotonic()
+        with out.open("w") as file:
+            process = subprocess.Popen(
+                [sys.executable, *program], stdout=file, stderr=file, cwd=tmp_path, env=environment,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB)),
+            )  # fmt: skip
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        text = out.read_text()
+        assert "Traceback" not in text and "fault of reprokit" not in text, text
+        assert process.returncode == code, text
+        assert usage.ru_maxrss < MEMORY_KB
+        assert usage.ru_utime + usage.ru_stime < SECONDS and time.monotonic() - began < 3 * SECONDS
+        return text
+
+    def reprokit(*arguments: object, code: int = 0, python: str = "", **variables: str) -> str:
+        program = ["-m", "reprokit"] if not python else ["-c", f"{MAIN}\n{python}\n"]
+        return bounded([*program, *map(str, arguments)], code, variables)
+
+    return reprokit
+
+
+# A call without a command of its own, with the command's exit code.
+MAIN = """
+import sys
+from pathlib import Path
+from reprokit.errors import ReprokitError
+def refused(kind, error, trace):
+    if not isinstance(error, ReprokitError):
+        sys.__excepthook__(kind, error, trace)
+    print(f"error: {error.message} ({error.where})", f"hint: {error.hint}", sep="\\n")
+    sys.stdout.flush()
+    import os
+    os._exit(error.exit_code)
+sys.excepthook = refused
+"""
