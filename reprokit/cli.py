@@ -49,6 +49,7 @@ VERBS = {
     "inspect": "Show what a bundle holds: images, layers, pins, what it needs.",
     "diff": "Compare two bundles: layers, pins, packages, sizes.",
     "load": "Check bundles and give their images to the engine.",
+    "trust": "List the images that were built here or are trusted; trust others.",
     "store": "List, verify, free, carry what recipes take in.",
 }
 

@@ -34,6 +34,10 @@ _SAVE_BLOCK = 2 << 20
 # built so far is in the cache at the next attempt.
 _VANISHED = re.compile(r'unable to find image "sha256:')
 _BUILD_ATTEMPTS = 10
+# Parts between slashes begin with a letter, a digit or `_`, but for the address of a registry ([::1]:5000).
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*"
+_NAME = re.compile(rf"(\[[0-9A-Fa-f:.]+\](:\d+)?/)?{_PART}(/{_PART})*")
+_LONGEST_NAME = 512
 
 
 class Engine:
@@ -47,7 +51,7 @@ class Engine:
     def connect(cls) -> Engine:
         """The engine of `DOCKER_HOST` or of the current context. Raises EngineError saying why it cannot be used."""
         try:
-            client = docker.DockerClient.from_env(timeout=_TIMEOUT_S).api
+            client = _guarded(docker.DockerClient.from_env(timeout=_TIMEOUT_S).api)
             client.ping()
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise _no_engine(error) from None
@@ -58,7 +62,7 @@ class Engine:
         """The engine of another machine, whose socket is led to a path here. Raises EngineError."""
         url = f"unix://{socket_path}"
         try:
-            client = docker.APIClient(url, timeout=_TIMEOUT_S, version="auto")
+            client = _guarded(docker.APIClient(url, timeout=_TIMEOUT_S, version="auto"))
             client.ping()
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise EngineError(f"no Docker Engine answers there: {_root_cause(error)}", host.name) from None
@@ -356,6 +360,28 @@ def _bounded(stream: IO[bytes], where: str) -> Iterator[bytes]:
         count += len(block)
         CONTAINER_FILE.check(count, "bytes to read from a container", where)
         yield block
+
+
+def _guarded(client: docker.APIClient) -> docker.APIClient:
+    """The client, which puts no name into an address of the API that would lead to another one."""
+    address = client._url
+
+    def checked(path: str, *names: str, **options: Any) -> str:
+        for name in names:
+            _check_name(name)
+        return address(path, *names, **options)
+
+    client._url = checked
+    return client
+
+
+def _check_name(name: str) -> None:
+    """Raises UsageError for what can be no name, digest or ID of an image, container or network.
+
+    docker-py leaves slashes as they are: `../containers/json` as an image would be another part of the API.
+    """
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise UsageError(f"{name[:_LONGEST_NAME]!r} is no name of an image or container")
 
 
 def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from reprokit.bench.record import Record
 from reprokit.errors import UsageError
 
 # Left out: samples and time, which make a record a new measurement; the clocks, which are read once and
-# wander; reprokit's version and the schema, which measure nothing.
+# wander; reprokit's version, the schema and who vouches for the image, which measure nothing.
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest",
     "cpu", "threads", "gpu", "driver", "environment", "files",

@@ -29,6 +29,7 @@ class Record:
 
     `environment` is what the program said of itself (versions, build key), `files` the SHA-256 of the inputs
     it read, `threads` the processors that the container may use, `clocks` in MHz where they are known.
+    `image_state` is `built here`, `trusted` or `unverified`, empty in older records.
     """
 
     metric: str
@@ -50,6 +51,7 @@ class Record:
     clocks: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    image_state: str = ""
     schema: int = SCHEMA
 
     def to_json(self) -> str:

@@ -110,6 +110,7 @@ def _conditions(record: Record) -> list[str]:
         *([] if "threads" in record.params else [f"{record.threads} threads"]),
         *([f"image {record.image_digest.removeprefix('sha256:')[:12]}"] if record.image_digest else ["no image"]),
         *([f"inputs {record.input_hash[:12]}"] if record.input_hash else []),
+        *(["unverified image"] if record.image_state == "unverified" else []),
     ]
 
 

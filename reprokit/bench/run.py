@@ -21,7 +21,7 @@ from reprokit.recipe.model import Benchmark, Input
 class Bench:
     """Where benchmarks run: a container of `target`, made from the image `image_digest`.
 
-    `place` puts the recipe's data into the workspace.
+    `place` puts the recipe's data into the workspace. `image_state` is what records say of the image.
     """
 
     target: Target
@@ -30,6 +30,7 @@ class Bench:
     input_hash: str
     image_digest: str
     place: Callable[[Input], None]
+    image_state: str = ""
 
     def measure(
         self,
@@ -77,6 +78,7 @@ class Bench:
                 clocks={**self.hardware.clocks, **clocks},
                 environment=environment,
                 files=files,
+                image_state=self.image_state,
             )
             for figure in parsed.figures
         ]

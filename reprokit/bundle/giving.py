@@ -137,6 +137,13 @@ class Giving:
         return tuple((found.get("RootFS") or {}).get("Layers") or ()) if found else None
 
 
+def is_image(file: Checked, image: Image, there: Target, found: dict[str, Any]) -> bool:
+    """Whether an image that the engine describes is the bundle's."""
+    if tuple((found.get("RootFS") or {}).get("Layers") or ()) != diff_ids(image):
+        return False
+    return bool(found["Id"] == give.id_at_engine(_as_taken(file, image, there), there.form))
+
+
 def _as_taken(file: Checked, image: Image, there: Target) -> Image:
     return give.unpacked_image(image, file.sizes) if there.form is Form.PLAIN_LAYOUT else completed(image, there)
 

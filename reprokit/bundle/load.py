@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from reprokit import consent
 from reprokit.bundle import fit, signature, target
-from reprokit.bundle.giving import STEP, Giving
+from reprokit.bundle.giving import STEP, Giving, is_image
 from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Image
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.target import Chain, Target, diff_ids, held
@@ -16,6 +18,8 @@ from reprokit.bundle.verify import Checked, Watch, verify
 from reprokit.container.gpu_host import Gpu
 from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.image import trust
+from reprokit.image.labels import kind_of_name
 
 Say = Callable[[str], None]
 Shown = AbstractContextManager[Watch]
@@ -27,6 +31,18 @@ class Loaded:
 
     new: list[str] = field(default_factory=list)
     there: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What the user agreed to: `force` loads what this host cannot run, `replace` moves names that are other images'.
+
+    `trusted_by` is why the images are trusted, empty where they are not.
+    """
+
+    force: bool = False
+    replace: bool = False
+    trusted_by: str = ""
 
 
 def checked(paths: Sequence[Path], stack: ExitStack, shown: Callable[[Path], Shown]) -> list[Checked]:
@@ -44,42 +60,79 @@ def signer(bundle: Bundle, allowed: Path | None) -> str:
 
     Raises WorkFailed where the signature is not of this bundle, or not of one of the `allowed` keys.
     """
-    if SIGNATURE not in bundle.members:
+    if SIGNATURE not in bundle.signed:
         if allowed:
             raise WorkFailed("the bundle is not signed", bundle.where, "leave out --signed-by to load it all the same")
         return ""
-    text = signature.statement(bundle.read(INDEX), bundle.read(METADATA))
-    found = signature.verify(text, bundle.read(SIGNATURE), allowed)
+    # Of the contents that everything else was taken from, whatever the file holds by now.
+    text = signature.statement(bundle.signed[INDEX], bundle.signed[METADATA])
+    found = signature.verify(text, bundle.signed[SIGNATURE], allowed)
     return f"{found.principal} {found.fingerprint}" if found.principal not in ("", "*") else found.fingerprint
+
+
+def check_names(bundle: Bundle, trusted: bool) -> None:
+    """Raises UsageError where a name of an image is reprokit's own, or of no recipe and the bundle is not `trusted`."""
+    for image in bundle.images:
+        kind = kind_of_name(image.name)
+        if kind == "reserved":
+            raise UsageError(f"{image.name!r} is no name that a bundle can give an image", bundle.where)
+        if kind == "foreign":
+            consent.require(
+                f"the bundle brings {image.name}, which is no recipe's image", "--trust", trusted, bundle.where
+            )
 
 
 def load(
     files: Sequence[Checked],
     engine: Engine,
     gpus: Sequence[Gpu],
-    force: bool,
+    allowed: Allowed,
     say: Say,
     shown: Callable[[str], Shown],
 ) -> Loaded:
     """Give the images of bundles to an engine, in order, each under its name once all its layers are there.
 
-    Raises UsageError where a layer is neither in the bundles nor at the engine, EngineError where there is no room or
-    the engine fails, WorkFailed where this host cannot run an image and not `force`.
+    Raises UsageError where a layer is neither in the bundles nor at the engine, or where a name is another image's and
+    the user does not agree to move it, EngineError where there is no room or the engine fails, WorkFailed where this
+    host cannot run an image and that is not allowed.
     """
     for file in files:
         for described in file.bundle.metadata.images:
-            fit.require(described, gpus, force, say)
+            fit.require(described, gpus, allowed.force, say)
     there = Target.of(engine)
     _need_layers(files, there)
     target.need_room(there, _room(files, there))
+    before = {image.name: engine.image(image.name) for file in files for image in file.bundle.images}
+    moved = _moved(files, before, there, say)
+    if moved:
+        consent.require(f"there are other images called {', '.join(moved)}", "--replace", allowed.replace)
+    known = {name: {image["Id"]} if image else set() for name, image in before.items()}
     found = Loaded()
     for file in files:
         for image in file.bundle.images:
             with shown(image.name) as watch:
                 giving = Giving(file, image, there, watch)
                 giving.all()
-            _name(engine, image, giving.id, found, say)
+            if allowed.trusted_by:
+                trust.record(engine, giving.id, "trusted", allowed.trusted_by)
+            _name(engine, image, giving.id, known[image.name], found, say)
     return found
+
+
+def _moved(files: Sequence[Checked], before: Mapping[str, dict[str, Any] | None], there: Target, say: Say) -> list[str]:
+    """Names that are those of other images. Of a bundle that brings something it is said that it is not signed."""
+    other = {name: True for name, image in before.items() if image}
+    for file in files:
+        new = False
+        for image in file.bundle.images:
+            found = before[image.name]
+            if found and is_image(file, image, there, found):
+                other[image.name] = False
+            else:
+                new = True
+        if new and SIGNATURE not in file.bundle.signed:
+            say(f"{file.bundle.path.name} is not signed: nothing shows who made it")
+    return [name for name, moved in other.items() if moved]
 
 
 def _need_layers(files: Sequence[Checked], there: Target) -> None:
@@ -115,13 +168,16 @@ def _room(files: Sequence[Checked], there: Target) -> int:
     return sum(new.values()) + min(sum(new.values()), 2 * STEP)
 
 
-def _name(engine: Engine, image: Image, image_id: str, found: Loaded, say: Say) -> None:
+def _name(engine: Engine, image: Image, image_id: str, known: set[str], found: Loaded, say: Say) -> None:
+    """Give an image its name, unless that is another's by now than those that the user was asked about."""
     before = engine.image(image.name)
     if before and before["Id"] == image_id:
         found.there.append(image.name)
         return
     if before:
-        say(f"{image.name} is another image from now on; it was {before['Id']}")
+        consent.require(f"there is another image called {image.name} by now", "--replace", before["Id"] in known)
+        say(f"{image.name} moved; it pointed to {before['Id']}")
     repository, _, tag = image.name.rpartition(":")
     engine.tag(image_id, repository, tag)
+    known.add(image_id)
     found.new.append(image.name)

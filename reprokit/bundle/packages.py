@@ -12,7 +12,7 @@ import zstandard
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Image, Layer
 from reprokit.bundle.read import Bundle
-from reprokit.bundle.verify import blocks
+from reprokit.bundle.verify import Raw, blocks
 from reprokit.untrusted.tar import Stream, members
 
 _STATUS = re.compile(r"var/lib/dpkg/(?:status|status\.d/[^/]+)")
@@ -50,7 +50,7 @@ def holder(layer: Layer, bundles: Sequence[Bundle]) -> Bundle | None:
 def _files(bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
     """The files of a layer that tell of packages, and what it removes."""
     try:
-        stream = Stream(blocks(bundle, bundle.member(layer.descriptor.digest)))
+        stream = Stream(blocks(Raw(bundle, bundle.member(layer.descriptor.digest))))
         for member in members(stream, bundle.where):
             path = posixpath.normpath(member.name)
             if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):

@@ -45,7 +45,11 @@ _MOST_RATIO = (128 << 10) // 4
 
 @dataclass(frozen=True)
 class Bundle:
-    """An open bundle. `blobs` are those in it, by digest; `bounds` the most bytes that a layer may unpack to."""
+    """An open bundle. `bounds` are the most bytes that a layer may unpack to.
+
+    `signed` are the contents of `index.json`, `reprokit.json` and, where there is one, of its signature, as they were
+    read once: the file may change meanwhile.
+    """
 
     path: Path
     descriptor: int
@@ -53,6 +57,7 @@ class Bundle:
     metadata: Metadata
     images: tuple[Image, ...]
     bounds: dict[str, int] = field(repr=False)
+    signed: dict[str, bytes] = field(repr=False)
 
     @property
     def where(self) -> str:
@@ -65,10 +70,6 @@ class Bundle:
 
     def member(self, digest: str) -> Member:
         return self.members[blob_path(digest)]
-
-    def read(self, path: str) -> bytes:
-        """A small member's content."""
-        return _text(self.descriptor, self.members[path], self.where)
 
 
 @contextmanager
@@ -115,7 +116,8 @@ def _read(path: Path, descriptor: int) -> Bundle:
             refuse(f"{name} does not say what the rest of the bundle says", where)
     bounds = _bounds(images, metadata, where)
     _refuse_strangers(images, metadata, members, where)
-    return Bundle(path, descriptor, members, metadata, images, bounds)
+    signed = {name: text(name) for name in (INDEX, METADATA, SIGNATURE) if name in members}
+    return Bundle(path, descriptor, members, metadata, images, bounds, signed)
 
 
 def _images(

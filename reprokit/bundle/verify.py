@@ -18,7 +18,7 @@ from typing import Any
 import zstandard
 
 from reprokit.bundle.members import Member, refuse
-from reprokit.bundle.model import Layer
+from reprokit.bundle.model import Layer, Part
 from reprokit.bundle.read import Bundle
 from reprokit.untrusted.limits import check_unpacked
 
@@ -77,22 +77,23 @@ def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
     return unpacker.stream_reader(raw, read_size=BLOCK, read_across_frames=True)  # type: ignore[arg-type]
 
 
-def blocks(bundle: Bundle, member: Member) -> Iterator[bytes]:
-    """The uncompressed content of a member that may not have been verified.
+def blocks(raw: Raw) -> Iterator[bytes]:
+    """The uncompressed content of a blob that may not have been verified.
 
     Raises zstandard's error, UsageError where it is hardly anything but repetition.
     """
-    content, size = unpacked(Raw(bundle, member, lambda block: None)), 0
+    content, size = unpacked(raw), 0
     while block := content.read(BLOCK):
         size += len(block)
-        check_unpacked(size, member.size, bundle.where)
+        check_unpacked(size, raw.size, raw.where)
         yield block
 
 
 class Raw:
     """A member as a file; `seen` gets each block as it is read."""
 
-    def __init__(self, bundle: Bundle, member: Member, seen: Callable[[bytes], None]) -> None:
+    def __init__(self, bundle: Bundle, member: Member, seen: Callable[[bytes], None] = lambda block: None) -> None:
+        self.where, self.size = bundle.where, member.size
         self._descriptor, self._at, self._end = bundle.descriptor, member.offset, member.offset + member.size
         self._seen = seen
 
@@ -101,6 +102,25 @@ class Raw:
         self._at += len(block)
         self._seen(block)
         return block
+
+
+class Unchanged(Raw):
+    """A part as a file, which may have been swapped in place since it was verified: its end then raises UsageError."""
+
+    def __init__(self, bundle: Bundle, part: Part) -> None:
+        super().__init__(bundle, bundle.members[part.path], (digest := hashlib.sha256()).update)
+        self._path, self._expected, self._digest = part.path, part.digest, digest
+
+    def read(self, size: int) -> bytes:
+        block = super().read(size)
+        if not block and size and f"sha256:{self._digest.hexdigest()}" != self._expected:
+            refuse(f"{self._path} has changed since it was checked", self.where)
+        return block
+
+    def finish(self) -> None:
+        """Read what is left. Raises UsageError."""
+        while self.read(BLOCK):
+            pass
 
 
 class _Stopped(Exception):

@@ -80,16 +80,21 @@ def fetched(wants: Sequence[Want]) -> Store:
 def built(engine: Engine, target: Target) -> BuildResult:
     """The target's image, built with its progress shown where it is missing or its inputs have changed.
 
-    Raises WorkFailed where `check` finds errors, unless the image was built with `--force` before.
+    One that is unverified is taken as it is, and said to be.
+    Raises WorkFailed where `check` finds errors, unless the image, built here or trusted, was built with `--force`.
     """
     from reprokit.engine import LABEL
+    from reprokit.image import trust
     from reprokit.image.build import Options, build
     from reprokit.image.findings import errors_of
     from reprokit.image.labels import image_name
     from reprokit.image.progress import display
 
     there = engine.image(image_name(target)) or {}
-    force = f"{LABEL}.forced" in ((there.get("Config") or {}).get("Labels") or {})
+    force = trust.known(there.get("Id", "")) and f"{LABEL}.forced" in (there["Config"].get("Labels") or {})
     forced = errors_of(target, force, say)
     with display(sys.stderr) as shown:
-        return build(engine, target, Options(forced=forced), shown.watch, shown.traffic)
+        image = build(engine, target, Options(forced=forced, unverified=True), shown.watch, shown.traffic)
+    if notice := trust.notice(image.image_id, target.label):
+        say(notice)
+    return image

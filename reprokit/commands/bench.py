@@ -168,7 +168,7 @@ def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -
     try:
         run = partial(execute, engine, container)
         put = partial(place, target, fetch=_fetch)
-        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put)
+        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put, image.state)
     finally:
         with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
             stop(engine, container)

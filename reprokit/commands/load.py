@@ -20,15 +20,19 @@ def load(
         Path | None,
         typer.Option(metavar="KEYS", help="Refuse what no key of this file signed: a public key, or allowed signers."),
     ] = None,
+    trust: bool = typer.Option(False, "--trust", help="Trust the images as if they were built here."),
+    replace: bool = typer.Option(False, "--replace", help="Move names that are those of other images."),
+    yes: bool = typer.Option(False, "--yes", help="Unpack workspaces of more than 50000 files or 2 GiB."),
 ) -> None:
     """Check bundles and give their images to the engine.
 
-    Everything is checked before the engine sees a byte. An interrupted load is repeated by the same command.
+    Everything is checked before the engine sees a byte. An interrupted load is repeated by the same command. Images
+    are unverified unless one of KEYS signed the bundle or --trust says otherwise: `build` builds them anew.
     """
     from contextlib import ExitStack
 
     from reprokit.bundle import brought, recipes
-    from reprokit.bundle.load import checked, signer
+    from reprokit.bundle.load import Allowed, check_names, checked, signer
     from reprokit.bundle.load import load as give
     from reprokit.engine import Engine
     from reprokit.supply.store import Store
@@ -38,11 +42,14 @@ def load(
         bundles = [each.bundle for each in found]
         for bundle in bundles:
             if signature := signer(bundle, signed_by):
-                say(f"{bundle.path.name} is signed by {signature}")
+                unknown = "" if signed_by or trust else ", a key that --signed-by has not named: images are unverified"
+                say(f"{bundle.path.name} is signed by {signature}{unknown}")
+            check_names(bundle, trust or signed_by is not None)
         texts = [recipes.carried(bundle.metadata, bundle.where) for bundle in bundles]
-        folders = [stack.enter_context(brought.workspaces(bundle, say)) for bundle in bundles]
+        folders = [stack.enter_context(brought.workspaces(bundle, yes, say)) for bundle in bundles]
         engine = Engine.connect()
-        loaded = give(found, engine, engine.host.gpus(), force, say, lambda name: progress(f"loading {name}"))
+        allowed = Allowed(force, replace, "load --signed-by" if signed_by else "load --trust" if trust else "")
+        loaded = give(found, engine, engine.host.gpus(), allowed, say, lambda name: progress(f"loading {name}"))
         for bundle, text, put in zip(bundles, texts, folders, strict=True):
             say(*recipes.put(text), *put())
             brought.inputs(bundle, Store(), Engine.connect, say)

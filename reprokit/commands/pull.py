@@ -9,12 +9,13 @@ from reprokit import completion
 
 def pull(
     image: str = typer.Argument(..., metavar="REGISTRY/NAME[:VARIANT][@DIGEST]", autocompletion=completion.published),
+    replace: bool = typer.Option(False, "--replace", help="Move the name of another image."),
 ) -> None:
     """Take the image of a recipe from a registry.
 
     The engine pulls, with the credentials of `docker login`; of many at once on a machine one pulls and the others
     wait. An image that is built from other inputs than the lock here is refused, except by its digest. Afterwards
-    `reprokit shell NAME` works as where it was built.
+    `reprokit shell NAME` works as where it was built. The image is unverified until `reprokit trust add`.
     """
     from reprokit.commands._shown import progress, say
     from reprokit.engine import Engine
@@ -22,6 +23,5 @@ def pull(
 
     wanted, target = published.of_recipe(image)
     engine = Engine.connect()
-    with progress(f"pulling {image}") as watch:
-        moved = registry.pull(engine, wanted, target, say, watch)
+    moved = registry.pull(engine, wanted, target, replace, say, lambda: progress(f"pulling {image}"))
     typer.echo(f"{moved.name} is here ({moved.digest}{', ' if moved.said else ': it was already'}{moved.said})")

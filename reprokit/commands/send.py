@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.nodes.address import Node
+    from reprokit.nodes.send import Outcome
 
 
 def send(
@@ -24,19 +29,35 @@ def send(
         typer.Option("--to", metavar="NODE", help="A node, whatever it looks like.", autocompletion=completion.nodes),
     ] = None,
     jump: str = typer.Option("", "-J", "--jump", metavar="HOST", help="Go through this host, as `ssh -J` does."),
+    replace: bool = typer.Option(False, "--replace", help="Move names that are those of other images there."),
 ) -> None:
     """Bring images to other machines through ssh: only the layers that each lacks."""
-    from reprokit import paths
+    from reprokit import consent, paths
     from reprokit.engine import Engine
+    from reprokit.errors import UsageError
     from reprokit.figures import size
     from reprokit.nodes import send as sending
     from reprokit.nodes.choose import images_and_nodes
+    from reprokit.nodes.delivery import Taken
     from reprokit.nodes.display import display
 
     engine = Engine.connect()
     names, nodes = images_and_nodes(words, to or [], jump, lambda name: engine.image(name) is not None)
-    with display(sys.stderr) as shown:
-        outcomes = sending.send(engine, names, nodes, paths.home() / "send", shown.watch, shown.packing)
+
+    def bring(nodes: list[Node], replace: bool) -> dict[str, Outcome]:
+        with display(sys.stderr) as shown:
+            folder = paths.home() / "send"
+            found = sending.send(engine, names, nodes, folder, replace, shown.watch, shown.packing)
+        return {outcome.node: outcome for outcome in found}
+
+    done = bring(nodes, replace)
+    taken = [node for node in nodes if isinstance(done[node.name].error, Taken)]
+    agreed = []
+    for node in taken:
+        with suppress(UsageError):
+            consent.require(f"{node.name}: {done[node.name].error}", "--replace", False)
+            agreed.append(node)
+    outcomes = [*(done | (bring(agreed, True) if agreed else {})).values()]
     for outcome in outcomes:
         if outcome.error and len(outcomes) > 1:
             typer.echo(f"{outcome.node}: failed: {outcome.error.message}", err=True)

@@ -68,13 +68,12 @@ def smoke(
 
 def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]:
     """The result of each target; of all that this host can run where none is chosen."""
-    from reprokit.container.lifecycle import built_image
     from reprokit.image.findings import errors_of
     from reprokit.smoke.run import Trial
 
     trial = Trial(
         check=lambda target: errors_of(target, False, say),
-        build=lambda target: built_image(engine, target) if engine.host.name else built(engine, target),
+        build=lambda target: _sent(engine, target) if engine.host.name else built(engine, target),
         container=lambda target: _fresh(engine, target),
         on_step=lambda target, name: say(f"{target.label}: {name}"),
     )
@@ -85,6 +84,15 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]
             yield Result(target.label, (Step("host", "skip", reason=reason),))
         else:
             yield trial.run(target)
+
+
+def _sent(engine: Engine, target: Target) -> None:
+    """Raises UsageError where the node has no image of the target."""
+    from reprokit.container.lifecycle import built_image
+    from reprokit.image import trust
+
+    if notice := trust.notice(built_image(engine, target)["Id"], target.label, engine.host.name):
+        say(notice)
 
 
 def _all() -> Iterator[Target | Result]:

@@ -19,6 +19,7 @@ from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.image import trust
 from reprokit.recipe.find import target
 
 
@@ -67,7 +68,11 @@ def in_container(
 ) -> int:
     """Run `argv` in a running container; its exit code."""
     described = engine.container(container) or {}
-    settings = names.settings_of((described.get("Config") or {}).get("Labels") or {})
+    labels = (described.get("Config") or {}).get("Labels") or {}
+    settings = names.settings_of(labels)
+    label = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
+    if notice := trust.notice(labels.get(names.IMAGE, ""), label, engine.host.name):
+        tell(notice)
     if node := engine.host.name:
         for port in settings.ports:
             tell(f"port {port.host} is {node}'s own; ssh -L {port.host}:127.0.0.1:{port.host} leads it here")

@@ -17,6 +17,7 @@ from reprokit.container.session import in_container, tell
 from reprokit.container.settings import RunOptions, Settings, merge
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.image.labels import failed_name
 from reprokit.recipe.find import target
 
 
@@ -26,7 +27,7 @@ def in_failed_build(recipe: str, argv: Sequence[str], chosen: RunOptions, env: l
     given = parse.environment(env, os.environ)
     engine = Engine.connect()
     check_options(engine, chosen, tell)
-    reference = f"{names.image_reference(wanted)}-failed"
+    reference = failed_name(wanted.label)
     image = engine.image(reference)
     if image is None:
         raise UsageError(

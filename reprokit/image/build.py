@@ -13,7 +13,7 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.sidecar import Network, closed_network
 from reprokit.host.listen import listen
-from reprokit.image import run
+from reprokit.image import run, trust
 from reprokit.image.base import resolve_base
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
@@ -36,7 +36,7 @@ from reprokit.turns import turn
 
 @dataclass(frozen=True)
 class BuildResult:
-    """`built` is false where an image of the same inputs was there; then there is no log.
+    """`built` is false where an image of the same inputs was there; then there is no log. `state` is the image's.
 
     `undeclared` is what `--record` heard the build ask for beside its lock.
     """
@@ -49,6 +49,7 @@ class BuildResult:
     log: Path | None = None
     record: Path | None = None
     undeclared: tuple[str, ...] = ()
+    state: trust.State = "built here"
 
 
 def build(
@@ -77,6 +78,7 @@ class _Build:
         self.watch, self.traffic = watch, traffic
         self.store = Store()
         self.name = image_name(target)
+        self.passed_over = ""
         self.started = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -126,11 +128,22 @@ class _Build:
             return self.run(self.at_hand(inputs))
 
     def same(self, wanted: str) -> BuildResult | None:
-        """The image that was built from the same inputs."""
+        """The image that was built from the same inputs, here or by someone trusted: anyone can copy a label."""
         image = None if self.options.no_cache else self.engine.image(self.name)
-        if image and (image["Config"].get("Labels") or {}).get(INPUTS) == wanted:
-            return BuildResult(self.name, str(image["Id"]), wanted, False, time.monotonic() - self.started)
-        return None
+        if image is None or (image["Config"].get("Labels") or {}).get(INPUTS) != wanted:
+            return None
+        image_id = str(image["Id"])
+        state = trust.state(image_id)
+        if state == "unverified" and not self.options.unverified:
+            if image_id != self.passed_over:
+                self.say(
+                    f"{self.name} ({image_id[:19]}) is unverified: neither built here nor trusted. Building it anew; "
+                    f"`reprokit trust add {self.target.label}` would keep it"
+                )
+            self.passed_over = image_id
+            return None
+        seconds = time.monotonic() - self.started
+        return BuildResult(self.name, image_id, wanted, False, seconds, state=state)
 
     def at_hand(self, inputs: Inputs) -> Inputs:
         """The same with every file in the store: what is remembered may never have been fetched, or be gone."""
@@ -166,6 +179,9 @@ class _Build:
             if gateway.refused:
                 self.say(f"refused, and built all the same: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
+        # With containerd's store BuildKit names the configuration, and the engine the manifest.
+        image = self.engine.image(end.image_id) or self.engine.image(self.name) or {}
+        trust.record(self.engine, str(image.get("Id", end.image_id)), "built here", "build")
         seconds = time.monotonic() - self.started
         return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, tuple(found))
 

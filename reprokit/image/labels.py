@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
 from reprokit.engine import LABEL
-from reprokit.image.inputs import Inputs
-from reprokit.recipe.find import Target
+
+if TYPE_CHECKING:
+    from reprokit.image.inputs import Inputs
+    from reprokit.recipe.find import Target
 
 INPUTS = f"{LABEL}.inputs"
 FAILED = f"{LABEL}.failed"
+
+
+# As names of recipes and variants are. `base` is left to what earlier versions called their base images.
+_PART = r"[a-z0-9]+(?:[._-][a-z0-9]+)*"
+_RECIPE_IMAGE = re.compile(rf"reprokit/(?!base:){_PART}:{_PART}")
+_CONTAINER_IMAGE = re.compile(rf"container/{_PART}:latest")
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9.-]+(?::\d+)?/)?(?:[a-z0-9][a-z0-9._-]*/)*[a-z0-9][a-z0-9._-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+)
+_LONGEST = 255
 
 
 def image_name(target: Target) -> str:
@@ -19,9 +32,24 @@ def image_name(target: Target) -> str:
     return f"reprokit/{target.label}"
 
 
-def failed_name(target: Target) -> str:
-    """What `--keep-failed` calls the last good state."""
-    return f"reprokit/{target.label}-failed"
+def failed_name(label: str) -> str:
+    """What `--keep-failed` calls the last good state of NAME:VARIANT: no variant has two dashes in a row."""
+    return f"reprokit/{label}--failed"
+
+
+def kind_of_name(name: str) -> Literal["recipe", "foreign", "reserved"]:
+    """What may take this name of an image, `REPOSITORY:TAG`.
+
+    recipe: an image of a recipe or a snapshot of a container, whoever made it. foreign: another image, where the user
+    says so. reserved: nothing from outside; reprokit's own names and what is no name.
+    """
+    if len(name) > _LONGEST or not _IMAGE.fullmatch(name) or ".." in name:
+        return "reserved"
+    if _RECIPE_IMAGE.fullmatch(name) or _CONTAINER_IMAGE.fullmatch(name):
+        return "recipe"
+    # Docker Hub's host and podman's `localhost` may be left out of a name.
+    path = re.sub(r"^((registry-1|index)\.)?docker\.io/|^localhost/", "", name, flags=re.IGNORECASE)
+    return "reserved" if re.match(r"(library/)?reprokit[^a-z0-9]", path) else "foreign"
 
 
 def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:

@@ -29,7 +29,8 @@ class Options:
     """`forced` are the findings that the user went past with `--force`.
 
     `offline` asks no network at all, `drift` takes successors of locked apt packages that no mirror has any more, and
-    `record` lets a build past its lock and notes what it asked for.
+    `record` lets a build past its lock and notes what it asked for. `unverified` takes an image that says to be of the
+    same inputs, whoever built it.
     """
 
     builder: str = "classic"
@@ -39,6 +40,7 @@ class Options:
     drift: bool = False
     record: bool = False
     forced: list[str] = field(default_factory=list)
+    unverified: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from reprokit.bundle.model import Image
-from reprokit.errors import EngineError, SourceError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.figures import size as in_words
 from reprokit.nodes.address import Node
 from reprokit.nodes.archive import Form, compose, form_for, id_there, load_script
@@ -42,18 +42,28 @@ class Progress:
     sent: int = 0
 
 
-class Delivery:
-    """The way of all images to one node. `run` it in a thread; `progress` is for others to read."""
+class Taken(UsageError):
+    """The node has other images of these names."""
 
-    def __init__(self, node: Node, supply: Supply, folder: Path, sender: str, changed: Callable[[], None]) -> None:
-        self.node, self.progress = node, Progress(node.name)
+
+class Delivery:
+    """The way of all images to one node. `run` it in a thread; `progress` is for others to read.
+
+    `loaded` are the IDs that the images have there, in their order, where they were loaded.
+    """
+
+    def __init__(
+        self, node: Node, supply: Supply, folder: Path, sender: str, replace: bool, changed: Callable[[], None]
+    ) -> None:
+        self.node, self.progress, self._replace = node, Progress(node.name), replace
         self._supply, self._folder, self._sender, self._changed = supply, folder, sender, changed
+        self.loaded: list[str] = []
         self._stop = threading.Event()
         self._connection: Connection | None = None
         self._asked = False
 
     def run(self) -> bool:
-        """Returns False where the node had everything. Raises SourceError, EngineError, or Stopped."""
+        """Returns False where the node had everything. Raises SourceError, EngineError, Taken, or Stopped."""
         try:
             with self._only_one():
                 return self._attempts()
@@ -88,6 +98,10 @@ class Delivery:
     def _once(self, connection: Connection) -> bool:
         self._say("asking")
         there = inventory(connection)
+        if not self._replace and (other := _others(there, self._supply.wanted)):
+            raise Taken(
+                f"there are other images called {', '.join(other)}", self.node.name, "--replace moves the names"
+            )
         missing = _missing(self._supply.wanted, there)
         if not missing and all(_has(there, image) for image in self._supply.wanted):
             forget(connection, self._sender, [layer for image in self._supply.wanted for layer in image.layers])
@@ -148,6 +162,7 @@ class Delivery:
         for image, loaded in each:
             if loaded != id_there(image, form):
                 raise EngineError(f"the node has another {image.name} after loading it", self.node.name)
+        self.loaded = ids
 
     def _need_space(self, there: Inventory, form: Form, unpacked: int) -> None:
         """Raises EngineError where the engine's root folder is too small for layers and, meanwhile, their archive."""
@@ -196,6 +211,12 @@ def _with_blobs(image: Image, blobs: Mapping[str, Spooled], there: Inventory) ->
 
 def _has(there: Inventory, image: Local) -> bool:
     return any(image.name in held.tags and image.id in (held.id, held.config) for held in there.images)
+
+
+def _others(there: Inventory, images: Sequence[Local]) -> list[str]:
+    """Names that are those of other images on the node."""
+    taken = {tag for held in there.images for tag in held.tags}
+    return [image.name for image in images if image.name in taken and not _has(there, image)]
 
 
 def _hint(why: str) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit import paths
+from reprokit import consent, paths
 from reprokit.bundle import fit
+from reprokit.bundle.model import digest_of
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.image import trust
+from reprokit.image.labels import kind_of_name
 from reprokit.image.standing import standing
 from reprokit.nodes.anchor import Anchor
-from reprokit.nodes.peek import peek
+from reprokit.nodes.peek import Seen, peek
 from reprokit.nodes.published import Published
 from reprokit.nodes.transfer import Transfer
 from reprokit.recipe.find import Target
@@ -68,44 +71,64 @@ def push(engine: Engine, wanted: Published, target: Target | None, say: Say, wat
     return Moved(wanted.named, transfer.digest, transfer.described("sent"))
 
 
-def pull(engine: Engine, wanted: Published, target: Target | None, say: Say, watch: Watch) -> Moved:
+def pull(
+    engine: Engine,
+    wanted: Published,
+    target: Target | None,
+    replace: bool,
+    say: Say,
+    shown: Callable[[], AbstractContextManager[Watch]],
+) -> Moved:
     """Take a recipe's image from a registry under the name that reprokit knows it by.
 
     Of many at once that want the same one pulls and the others wait; what is there already is found without a lock,
-    and, by digest, without the registry. Raises WorkFailed where it is not what was asked for, and then gives it no
-    name; SourceError.
+    and, by digest, without the registry. Raises WorkFailed where it is not what was asked for, UsageError where the
+    name is another image's and the user does not agree to move it, and then gives it no name; SourceError.
     """
     with _explained(wanted):
         digest = wanted.digest or engine.registry_digest(wanted.named)
     name = f"{wanted.repository}@{digest}"
     image, said = engine.image(name), ""
+    movable: set[str] = set()
     if image is None:
         with _one_at_a_time(engine, f"pull {digest}", say), _explained(wanted):
             image = engine.image(name)
             if image is None:
-                said = _fetched(engine, wanted, target, name, watch)
+                if seen := peek(engine, wanted, digest):
+                    # What the registry tells beforehand is looked at before anything is moved.
+                    coming = {digest, digest_of(seen.config)}
+                    _agree(engine, _as_asked(wanted, target, seen.labels), coming, movable, replace)
+                with shown() as watch:
+                    said = _fetched(engine, seen, name, watch)
                 image = engine.image(name)
     if image is None:
         raise WorkFailed("the engine pulled it and does not have it", name)
     try:
         ours = _as_asked(wanted, target, _labels(image))
-    except WorkFailed:
+        _agree(engine, ours, {image["Id"]}, movable, replace)
+    except (WorkFailed, UsageError):
         if said:  # nothing of what was refused stays
             with suppress(ReprokitError):
                 engine.remove_image(name)
         raise
     engine.tag(name, *ours.split(":"))
+    if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
+        say(notice)
     # It is here now, and may be for other hosts: nothing that speaks against it is an error yet.
     found = fit.described_by(ours, str(image["Id"]), int(image.get("Size") or 0), _labels(image))
     fit.require(found, engine.host.gpus(), True, say)
     return Moved(ours, digest, said)
 
 
-def _fetched(engine: Engine, wanted: Published, target: Target | None, name: str, watch: Watch) -> str:
-    """Pull it. What the registry tells beforehand is looked at before anything is moved."""
-    seen = peek(engine, wanted, name.partition("@")[2])
-    if seen:
-        _as_asked(wanted, target, seen.labels)
+def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str], replace: bool) -> None:
+    """Ask before `name` moves to another image than it has, once. Raises UsageError."""
+    before = engine.image(name)
+    if before and before["Id"] not in {*coming, *movable}:
+        consent.require(f"there is another image called {name}", "--replace", replace)
+        movable.add(before["Id"])
+
+
+def _fetched(engine: Engine, seen: Seen | None, name: str, watch: Watch) -> str:
     transfer, anchor = Transfer(watch), Anchor(engine, seen)
     for event in engine.pull(name):
         transfer.take(event)
@@ -123,6 +146,8 @@ def _as_asked(wanted: Published, target: Target | None, labels: Mapping[str, str
     recipe, variant = labels.get(f"{LABEL}.recipe", ""), labels.get(f"{LABEL}.variant", "")
     if not recipe or not variant:
         raise WorkFailed("this is no image of reprokit's: it has none of its labels", wanted.repository)
+    if kind_of_name(f"reprokit/{recipe}:{variant}") != "recipe":
+        raise WorkFailed(f"its labels name {recipe}:{variant}, which no recipe can be called", wanted.repository)
     if recipe != wanted.recipe or variant != (wanted.variant or variant):
         raise WorkFailed(f"the registry has {recipe}:{variant} under this name", wanted.named)
     if target and not wanted.digest and standing(target, labels) == "other inputs":
@@ -141,13 +166,15 @@ def _labels(image: Mapping[str, Any]) -> dict[str, str]:
 @contextmanager
 def _named(engine: Engine, image: str, wanted: Published) -> Iterator[None]:
     """The registry's name for an image while it is pushed: left on, it would keep an old image from going."""
-    own = engine.image(wanted.named) is not None
+    before = engine.image(wanted.named)
     engine.tag(image, wanted.repository, wanted.variant)
     try:
         yield
     finally:
-        if not own:
-            with suppress(ReprokitError):
+        with suppress(ReprokitError):
+            if before:
+                engine.tag(before["Id"], wanted.repository, wanted.variant)
+            else:
                 engine.remove_image(wanted.named)
 
 

@@ -10,6 +10,7 @@ from reprokit.bundle.collect import Watch, collect
 from reprokit.bundle.model import Image
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.image.labels import kind_of_name
 from reprokit.nodes.spool import Spool, Spooled
 
 _LOOK_EVERY_S = 0.5
@@ -33,7 +34,7 @@ class Local:
 
 
 def local_image(engine: Engine, name: str) -> Local:
-    """Raises UsageError where the engine has none of this name, or the image has no name at all."""
+    """Raises UsageError where the engine has none of this name, or the image has none that it can arrive under."""
     found = engine.image(name)
     if found is None:
         raise UsageError("the engine has no image of this name", name, "`reprokit build` makes a recipe's image")
@@ -41,6 +42,8 @@ def local_image(engine: Engine, name: str) -> Local:
     asked = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
     if not tags:
         raise UsageError("the image has no name to arrive under", name, "give it one with `docker tag`")
+    if kind_of_name(asked if asked in tags else tags[0]) == "reserved":
+        raise UsageError("reprokit keeps this name for what it makes itself", name, "give it another with `docker tag`")
     layers = tuple((found.get("RootFS") or {}).get("Layers") or ())
     sizes = tuple(step["Size"] for step in reversed(engine.history(name)) if step.get("Size"))
     known = len(sizes) == len(layers)  # else a layer is empty, and which one is not said

@@ -80,6 +80,16 @@ class Folder:
             raise UsageError("this is no file of its own", str(self.root / path), "remove it")
         return handle
 
+    def mkdir(self, path: str) -> None:
+        """Make a folder in one that is there."""
+        with self._parent(path) as (parent, name):
+            os.mkdir(name, dir_fd=parent)
+
+    def link(self, path: str, target: str) -> None:
+        """Make a symbolic link, the safety of whose target is the caller's to judge."""
+        with self._parent(path) as (parent, name):
+            os.symlink(target, name, dir_fd=parent)
+
     @contextlib.contextmanager
     def replacing(self, path: str) -> Iterator[IO[bytes]]:
         """A new file, which takes its place when the block ends."""

@@ -14,6 +14,9 @@ PATTERN_MEMORY = 8 << 20
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
+# Of the workspaces that a load unpacks unasked: sources of a paper and small data sets, some seconds of work.
+WORKSPACE_ENTRIES = 50_000
+WORKSPACE_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,6 @@ IMAGES = Limit("IMAGES", 256)
 LAYERS = Limit("LAYERS", 500)
 # Entries of a tar. The largest layers of CUDA, conda and torch images have some 100 000.
 ENTRIES = Limit("ENTRIES", 300_000)
-# Entries of a workspace that comes in a bundle, each of which becomes a file.
-WORKSPACE_ENTRIES = Limit("WORKSPACE_ENTRIES", 50_000)
 # Extended headers of one entry of a tar: as many as Go's archive/tar takes, by which engines read theirs.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
 # A Debian package's control.tar: the largest have checksums of some 10 MB, for 100 000 files.

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import tarfile
 from contextlib import ExitStack
 
 import pytest
-import zstandard
 
-from reprokit.bundle.model import digest_of
 from reprokit.recipe.start import starting_recipe
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
+from tests.support.strangers import entry, workspace
 
 pytestmark = pytest.mark.engine
 
@@ -25,7 +23,7 @@ LAYERS = [tar_of({f"bin/{name}": noise(50_000, seed)}) for seed, name in enumera
 @pytest.fixture
 def name(engine, images):
     """A name of an image that is gone afterwards."""
-    images.names.append(f"{images.prefix}/loaded:1")
+    images.names.append(f"{images.prefix}-loaded:1")
     yield images.names[-1]
     if engine.image(images.names[-1]):
         engine.remove_image(images.names[-1], force=True)
@@ -56,7 +54,7 @@ def test_a_driver_that_is_too_old_is_said_as_check_says_it_before_anything_is_lo
 def test_a_driver_that_will_do_is_not_spoken_of(reprokit, name, tmp_path, monkeypatch):
     with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 550.54.14, 8.0")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
-    assert reprokit("load", path) == f"loaded {name}\n"
+    assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: nothing shows who made it\n"
 
 
 def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):
@@ -80,26 +78,6 @@ def test_a_recipe_that_is_not_known_comes_along(reprokit, tmp_path, name):
     reprokit("load", broken, code=2)
 
 
-def workspace(made: Made, members: list[tuple[tarfile.TarInfo, bytes]]) -> Made:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for info, content in members:
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    raw = zstandard.ZstdCompressor().compress(buffer.getvalue())
-    path = "workspaces/brought-w.tar.zst"
-    made.blobs[path] = raw
-    part = {"kind": "workspace", "name": "brought-w", "path": path, "digest": digest_of(raw), "size": len(raw)}
-    made.metadata["parts"] = [part]
-    return made
-
-
-def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname, info.mode = kind, link, 0o4755
-    return info
-
-
 def test_a_workspace_comes_along_and_one_that_is_here_stays(reprokit, tmp_path, name, home):
     inside = [
         (entry("src", tarfile.DIRTYPE), b""),
@@ -111,7 +89,7 @@ def test_a_workspace_comes_along_and_one_that_is_here_stays(reprokit, tmp_path, 
     path = workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit")
     said = reprokit("load", path)
     folder = home / "workspaces" / "brought-w"
-    assert "leads to /etc" in said and sorted(p.name for p in folder.iterdir()) == ["src"]
+    assert "leads to '/etc'" in said and sorted(p.name for p in folder.iterdir()) == ["src"]
     assert (folder / "src/b.py").read_bytes() == b"print(1)" and (folder / "src/a.py").stat().st_mode & 0o7777 == 0o755
     (folder / "src/a.py").write_text("mine")
     assert "is here already" in reprokit("load", path) and (folder / "src/a.py").read_text() == "mine"

@@ -66,7 +66,7 @@ def test_what_cannot_be_started(engine, made, call, argv, code):
     assert done.stderr
     run = call("run", made.recipe.name, "--", *argv)
     assert run.returncode == code
-    assert run.stderr.startswith("error: cannot run it")
+    assert run.stderr.splitlines()[-1].startswith("error: cannot run it")
     assert run.stdout == ""
 
 
@@ -167,7 +167,7 @@ def test_a_reader_that_goes_ends_the_command(engine, made, command, processes):
     ) as caller:
         assert caller.stdout.read(2) == b"y\n"
         caller.stdout.close()
-        assert caller.stderr.read() == b""
+        assert b"error" not in caller.stderr.read()
     assert "yes" not in processes(ensure_running(engine, made))
 
 

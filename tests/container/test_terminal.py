@@ -145,11 +145,11 @@ def test_path_python_and_libraries_are_those_of_the_build(terminal, made, call):
 
 def test_what_a_failed_build_left_is_opened_as_root_and_dropped(engine, made, call):
     image = engine.image(f"reprokit/{made.label}")
-    engine.tag(image["Id"], f"reprokit/{made.recipe.name}", "cpu-failed")
+    engine.tag(image["Id"], f"reprokit/{made.recipe.name}", "cpu--failed")
     try:
         done = call("shell", made.recipe.name, "--failed", input="id -u; cat /built; exit 4")
         assert done.returncode == 4
         assert done.stdout.startswith("0\n/opt/first/python\n")
         assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
     finally:
-        engine.remove_image(f"reprokit/{made.label}-failed")
+        engine.remove_image(f"reprokit/{made.label}--failed")

@@ -45,7 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def builds(engine: Engine, base: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builds]:
     made = Builds(engine, base, monkeypatch)
     yield made
-    for suffix in ("", "-failed"):
+    for suffix in ("", "--failed"):
         try:
             engine.remove_image(f"reprokit/{made.target.label}{suffix}", force=True)
         except ReprokitError:

@@ -111,7 +111,7 @@ def test_a_failed_step_names_its_block_and_first_cause(builds, home, builder: st
 def test_the_last_good_state_is_kept(builds, engine, inside):
     with pytest.raises(WorkFailed, match="block later failed") as error:
         builds(MADE + "# block later\nRUN echo half >/half; exit 1\n", keep_failed=True)
-    name = f"reprokit/{builds.target.label}-failed"
+    name = f"reprokit/{builds.target.label}--failed"
     assert f"`reprokit shell {builds.target.label} --failed`" in error.value.hint
     labels = engine.image(name)["Config"]["Labels"]
     assert labels["reprokit.failed"] == "later" and "reprokit.inputs" not in labels

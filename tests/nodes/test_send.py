@@ -83,13 +83,32 @@ def test_two_images_share_their_layers(nodes, user, images, large):
 def test_another_name_of_an_image_moves_no_layer(nodes, user, images, large):
     node = nodes["node1"]
     assert user.send(large, node.login).returncode == 0
-    name = f"{images.prefix}/renamed"
+    name = f"{images.prefix}-renamed"
     images.engine.tag(large, name, "2")
     images.names.append(f"{name}:2")
     before = node.sent_to()
     assert user.send(f"{name}:2", node.login).returncode == 0
     assert node.sent_to() - before < MB // 10
     assert same(images, f"{name}:2", node)
+
+
+def test_a_name_there_moves_only_with_replace(nodes, user, images, small):
+    node, other = nodes["node1"], nodes["node2"]
+    name = f"{images.prefix}-taken:1"
+    images.names.append(name)
+    images.engine.tag(images.names[images.names.index(small) - 1], *name.split(":"))
+    assert user.send(name, node.login).returncode == 0
+    theirs = node.engine().image(name)["Id"]
+    images.engine.tag(small, *name.split(":"))
+    before = node.sent_to()
+    done = user.send(name, node.login)
+    assert done.returncode == 2 and "--replace moves the names" in done.stderr
+    assert f"error: there are other images called {name} ({node.login})" in done.stderr
+    assert node.engine().image(name)["Id"] == theirs and node.sent_to() - before < MB // 10
+    # Another node that has no such name is served all the same.
+    assert user.send(name, node.login, other.login).returncode == 2 and same(images, name, other)
+    assert user.send(name, node.login, "--replace").returncode == 0
+    assert same(images, name, node)
 
 
 def test_a_broken_session_is_gone_on_with(nodes, user, images, large):

@@ -27,16 +27,16 @@ def noise(size: int, seed: int) -> bytes:
 
 
 class Images:
-    """Makes images `reprokit-test-bundle-RANDOM/NAME:1` and removes them in the end."""
+    """Makes images `reprokit/reprokit-test-bundle-RANDOM-NAME:1`, as of recipes, and removes them in the end."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.prefix = unique("bundle")
+        self.prefix = f"reprokit/{unique('bundle')}"
         self.names: list[str] = []
 
     def base(self, name: str, files: Mapping[str, bytes], changes: list[str] | None = None) -> str:
         """An image of one layer."""
-        self.engine.import_image(io.BytesIO(tar_of(files)), f"{self.prefix}/{name}", "1", changes or ["ENV A=b"])
+        self.engine.import_image(io.BytesIO(tar_of(files)), f"{self.prefix}-{name}", "1", changes or ["ENV A=b"])
         return self._made(name)
 
     def on(self, base: str, name: str, layers: list[Mapping[str, bytes]], lines: str = "") -> str:
@@ -48,13 +48,13 @@ class Images:
             dockerfile.append(f"COPY {number} /")
         context["Dockerfile"] = "\n".join([*dockerfile, lines]).encode()
         for event in self.engine.build(
-            io.BytesIO(tar_of(context)), tag=f"{self.prefix}/{name}:1", nocache=True, rm=True
+            io.BytesIO(tar_of(context)), tag=f"{self.prefix}-{name}:1", nocache=True, rm=True
         ):
             assert "error" not in event, event
         return self._made(name)
 
     def _made(self, name: str) -> str:
-        full = f"{self.prefix}/{name}:1"
+        full = f"{self.prefix}-{name}:1"
         self.names.append(full)
         return full
 

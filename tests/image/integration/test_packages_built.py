@@ -111,7 +111,7 @@ def build(engine: Engine, debian_12: Base, forge: Forge, tmp_path: Path) -> Iter
 
     yield run
     for name in names:
-        for suffix in ("", "-failed"):
+        for suffix in ("", "--failed"):
             with contextlib.suppress(ReprokitError):
                 engine.remove_image(f"reprokit/{name}:v{suffix}", force=True)
 

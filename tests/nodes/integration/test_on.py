@@ -95,6 +95,10 @@ def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: P
     # The node's own is not written over, and nothing more is said of it.
     (home / "code.py").write_text("theirs\n")
     again = call(*on(node, name, "--", "cat", "code.py"))
+    image = node.engine().image(f"reprokit/{name}:cpu")["Id"]
+    assert (again.returncode, again.stdout) == (0, "theirs\n") and f"`reprokit trust add {image}`" in again.stderr
+    assert call("trust", "add", image).returncode == 0
+    again = call(*on(node, name, "--", "cat", "code.py"))
     assert (again.returncode, again.stdout, again.stderr) == (0, "theirs\n", "")
     (log,) = (tmp_path / "reprokit" / "state" / "containers").glob("*.log")
     assert log.name.startswith(f"reprokit-{name}-cpu@") and "theirs" in log.read_text()

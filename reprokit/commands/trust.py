@@ -1,0 +1,102 @@
+"""`reprokit trust`."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reprokit import completion
+
+if TYPE_CHECKING:
+    from reprokit.engine import Engine
+
+trust = typer.Typer(
+    name="trust",
+    help="List the images that were built here or are trusted; trust others.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_IMAGES = typer.Argument(metavar="IMAGE|NAME[:VARIANT]...", autocompletion=completion.targets)
+
+
+@trust.command("list")
+def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List the images of recipes: built here, trusted or unverified, and since when."""
+    from reprokit.engine import LABEL, Engine
+    from reprokit.image import trust as known
+
+    engine = Engine.connect()
+    entries = known.entries()
+    names: dict[str, list[str]] = {}
+    for image in engine.images([]):
+        if image["Id"] in entries or f"{LABEL}.recipe" in (image.get("Labels") or {}):
+            names[image["Id"]] = [name for name in image.get("RepoTags") or () if name != "<none>:<none>"]
+    rows: list[dict[str, Any]] = []
+    for image_id in dict.fromkeys((*names, *entries)):
+        entry = entries.get(image_id)
+        rows.append(
+            {
+                "id": image_id,
+                "names": names.get(image_id, []),
+                "state": entry.state if entry else "unverified",
+                "how": entry.how if entry else None,
+                "time": entry.time if entry else None,
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        how = f"  {row['time']} by {row['how']}" if row["how"] else ""
+        typer.echo(f"{row['state']:<10}  {row['id'][7:19]}  {' '.join(row['names']) or '(no name)'}{how}")
+
+
+@trust.command()
+def add(images: Annotated[list[str], _IMAGES]) -> None:
+    """Trust images: `build` takes them as up to date, `run` and `bench` go without a notice.
+
+    An image that only a node has is named by its whole ID.
+    """
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+    from reprokit.image import trust as known
+
+    engine = Engine.connect()
+    found = {name: _id(engine, name) for name in images}
+    for name, image_id in found.items():
+        if image_id is None:
+            raise UsageError("the engine has no such image", name, "`reprokit trust list` shows those of recipes")
+        known.record(engine, image_id, "trusted", "trust add", "" if engine.image(image_id) else "a node")
+        typer.echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
+
+
+@trust.command()
+def revoke(images: Annotated[list[str], _IMAGES]) -> None:
+    """Forget images: they are unverified from now on, and `build` builds them anew."""
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+    from reprokit.image import trust as known
+
+    engine = Engine.connect()
+    found = {name: _id(engine, name) or name for name in images}
+    gone = known.revoke(engine, found.values())
+    for name, image_id in found.items():
+        if image_id not in gone:
+            raise UsageError("the image was neither built here nor trusted", name, "see `reprokit trust list`")
+        typer.echo(f"{name} is unverified ({image_id[:19]})")
+
+
+def _id(engine: Engine, name: str) -> str | None:
+    """The ID of a recipe's image, or of any by its name or ID; None where the engine has none and it is no whole ID."""
+    from reprokit.image.labels import image_name
+    from reprokit.recipe.find import recipe_names, target
+
+    recipe = name.partition(":")[0] in recipe_names()
+    image = engine.image(image_name(target(name)) if recipe else name)
+    if image is None and re.fullmatch(r"sha256:[0-9a-f]{64}", name):
+        return name
+    return str(image["Id"]) if image else None

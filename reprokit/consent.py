@@ -1,0 +1,18 @@
+"""Consent to what a user may not expect: asked for at a terminal, given by an option elsewhere."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from reprokit.errors import UsageError
+
+
+def require(what: str, option: str, given: bool, where: str = "") -> None:
+    """Go on if the `option` was `given` or the user agrees to `what`. Raises UsageError."""
+    if given:
+        return
+    if sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(f"{what}. Go on?", err=True):
+        return
+    raise UsageError(what, where, f"nothing was changed; {option} allows it")

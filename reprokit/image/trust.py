@@ -1,0 +1,137 @@
+"""Which images this installation built or was told to trust, by image ID: a label can be copied by anyone.
+
+An ID is a digest over an image's configuration and layers, so an entry holds for the same image on any engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+from reprokit.untrusted.files import Folder
+
+State = Literal["built here", "trusted", "unverified"]
+_FILE = "images.json"
+_MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`how` is the command that made it, `engine` where the image was then, `time` UTC, ISO 8601."""
+
+    id: str
+    state: State
+    how: str
+    engine: str
+    time: str
+
+
+def state(image_id: str) -> State:
+    """What is known of an image. Raises EngineError where the state cannot be read."""
+    entry = entries().get(_full(image_id))
+    return entry.state if entry else "unverified"
+
+
+def known(image_id: str) -> bool:
+    """Whether the image was built here or is trusted."""
+    return state(image_id) != "unverified"
+
+
+def notice(image_id: str, label: str, node: str = "") -> str:
+    """A line for the user of an unverified image, here or on a node; empty for another."""
+    if known(image_id):
+        return ""
+    name = image_id if node else label
+    return f"the image of {label} is unverified: neither built here nor trusted (`reprokit trust add {name}`)"
+
+
+def record(engine: Engine, image_id: str, state: State, how: str, where: str = "") -> None:
+    """Remember an image of `engine`, or of the one at `where`. What was built here stays so. Raises EngineError."""
+    with _changing(engine) as found:
+        known = found.get(_full(image_id))
+        if known is None or known.state == "trusted":
+            now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            found[_full(image_id)] = Entry(_full(image_id), state, how, where or _name(engine), now)
+
+
+def revoke(engine: Engine, image_ids: Iterable[str]) -> list[str]:
+    """Forget images; returns the IDs of those that were known. Raises EngineError."""
+    with _changing(engine) as found:
+        gone = [image_id for image_id in map(_full, image_ids) if found.pop(image_id, None)]
+    return gone
+
+
+def entries() -> dict[str, Entry]:
+    """Everything that is known, by image ID. Raises EngineError where the state cannot be read."""
+    if not _folder().is_dir():
+        return {}
+    _check(_folder())
+    try:
+        with Folder(_folder()) as folder:
+            text = folder.read(_FILE, _MOST_BYTES)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise EngineError(f"the state of images cannot be read: {error.strerror}", str(_folder() / _FILE)) from None
+    try:
+        found = [Entry(**each) for each in json.loads(text)]
+    except (ValueError, TypeError):
+        # Without it all images are unverified.
+        return {}
+    return {entry.id: entry for entry in found if entry.state in get_args(State)}
+
+
+@contextmanager
+def _changing(engine: Engine) -> Iterator[dict[str, Entry]]:
+    """The entries, written when the block ends. Those of images that the engine no longer has are dropped."""
+    from filelock import FileLock
+
+    try:
+        _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check(_folder())
+        with FileLock(_folder() / "lock", mode=0o600), Folder(_folder()) as folder:
+            found = entries()
+            # Asked after the entries were read, so that the image of each had been made by then.
+            here = {_full(image["Id"]) for image in engine.images([], steps=True)}
+            found = {i: entry for i, entry in found.items() if i in here or entry.engine != _name(engine)}
+            yield found
+            with folder.replacing(_FILE) as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(json.dumps([asdict(entry) for entry in found.values()], indent=1).encode())
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        raise EngineError(f"the state of images cannot be written: {error.strerror}", str(_folder())) from None
+
+
+def _folder() -> Path:
+    return paths.state() / "trust"
+
+
+def _check(folder: Path) -> None:
+    """Raises EngineError where another user could have written the state."""
+    info = folder.stat()
+    if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
+        raise EngineError(
+            "other users can write the state of images",
+            str(folder),
+            "remove that folder: all images are unverified then",
+        )
+
+
+def _name(engine: Engine) -> str:
+    return str(engine.info().get("ID") or engine.url)
+
+
+def _full(image_id: str) -> str:
+    """podman leaves the algorithm out."""
+    return image_id if image_id.startswith("sha256:") else f"sha256:{image_id}"
