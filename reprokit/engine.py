@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from reprokit.container.host import Host
 
 LABEL = "reprokit"
+# Images that reprokit makes for itself. A recipe's are `reprokit/NAME:VARIANT`, and no NAME has a slash.
+OWN_IMAGES = f"{LABEL}/own"
 # The first byte of a commit, save or import of a large image can take minutes.
 _TIMEOUT_S = 600
 _SAVE_BLOCK = 2 << 20
@@ -251,6 +253,11 @@ class Engine:
     def start(self, container: str) -> None:
         with _translated(where=container):
             self.api.start(container)
+
+    def wait(self, container: str) -> int:
+        """The exit code of a container's command, when that has ended."""
+        with _translated(where=container):
+            return int(self.api.wait(container, timeout=None)["StatusCode"])
 
     def stop(self, container: str, timeout_s: int = 10) -> None:
         with _translated(where=container):

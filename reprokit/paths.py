@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
 
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
 
 
 def data_root() -> Path:
@@ -25,6 +26,24 @@ def home() -> Path:
 def state() -> Path:
     """Logs and build records: `$REPROKIT_HOME/state`, else the user's state folder."""
     return home() / "state" if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_state_dir("reprokit"))
+
+
+def private(folder: Path, shared: bool = False) -> Path:
+    """This folder of ours, made if need be, which no other user can enter. Raises EngineError where it is another's.
+
+    With `shared` its group may read it, where its owner chose so, and it may be another user's.
+    """
+    if state() in folder.parents:
+        private(state())
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = folder.stat()
+    mode = stat.S_IMODE(info.st_mode)
+    if info.st_uid != os.geteuid():
+        if not shared or mode & 0o002:
+            raise EngineError("the folder belongs to another user", str(folder), "remove it, or set REPROKIT_HOME")
+    elif mode & (others := 0o027 if shared and not mode & 0o007 else 0o077):
+        folder.chmod(mode & ~others)
+    return folder
 
 
 def config_file() -> Path:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reprokit import paths
+
 
 @contextmanager
 def turn(file: Path, waiting: str, say: Callable[[str], object]) -> Iterator[None]:
-    """One process at a time within; one that must wait says `waiting`. The lock file's folder is made."""
+    """One process at a time within; one that must wait says `waiting`. The lock file's folder is made private."""
     from filelock import FileLock, Timeout
 
-    file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(file)
+    lock = FileLock(paths.private(file.parent) / file.name)
     try:
         lock.acquire(timeout=0)
     except Timeout:

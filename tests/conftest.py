@@ -14,7 +14,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image import base as bases
-from reprokit.image.bootstrap import bootstrap_locked
+from reprokit.image.bootstrap import bootstrap, name_of
 from reprokit.image.bootstraplock import resolve
 from reprokit.image.release import Release
 from reprokit.supply.fetch.pool import fetch_all
@@ -107,7 +107,8 @@ def bookworm(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         with pytest.MonkeyPatch.context() as patch:
             for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
                 patch.setenv(name, "http://127.0.0.1:9")
-            image = bootstrap_locked(engine, release, lock.bootstrap, store, lambda line: None)
+            image = name_of(release, lock.bootstrap)
+            bootstrap(engine, image, release, lock.bootstrap, store, lambda line: None)
         return json.dumps([lock.model_dump_json(), image, str(store.root)])
 
     def remove(made: str) -> None:

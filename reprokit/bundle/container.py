@@ -75,9 +75,7 @@ def _container(engine: Engine, name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _alone(tag: str) -> Iterator[None]:
-    folder = paths.state() / "containers"
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{tag}.export.lock"):
+    with FileLock(paths.private(paths.state() / "containers") / f"{tag}.export.lock"):
         yield
 
 

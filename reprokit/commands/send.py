@@ -46,7 +46,7 @@ def send(
 
     def bring(nodes: list[Node], replace: bool) -> dict[str, Outcome]:
         with display(sys.stderr) as shown:
-            folder = paths.home() / "send"
+            folder = paths.private(paths.home() / "send")
             found = sending.send(engine, names, nodes, folder, replace, shown.watch, shown.packing)
         return {outcome.node: outcome for outcome in found}
 

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from reprokit import paths
 from reprokit.engine import Engine
+from reprokit.errors import EngineError
 
 # A log past this size is put aside as NAME.log.1 when the next command starts.
 _KEEP_BYTES = 64 << 20
@@ -48,8 +49,8 @@ class CommandLog:
         self._began = time.monotonic()
 
     def __enter__(self) -> CommandLog:
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, EngineError):
+            paths.private(self._path.parent)
             if self._path.exists() and self._path.stat().st_size > _KEEP_BYTES:
                 self._path.replace(self._path.with_suffix(".log.1"))
             # Output may hold what only its owner should read.

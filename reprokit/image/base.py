@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from filelock import FileLock
 
 from reprokit import paths
-from reprokit.engine import Engine
+from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import SourceError
-from reprokit.image import bootstrap, registries
+from reprokit.image import bootstrap, bootstraplock, registries
 from reprokit.image.bootstrap import name_of
-from reprokit.image.release import release_of
+from reprokit.image.release import Release, release_of
+from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from reprokit.supply.want import of_apt
 
 _REGISTRY_TIMEOUT_S = 20
 
@@ -76,7 +81,7 @@ def on_engine(engine: Engine, reference: str) -> Base | None:
 
 def carried_name(digest: str) -> str:
     """What a base is called that was carried here in an archive: the engine itself cannot know its digest then."""
-    return f"reprokit/base:{digest.replace(':', '-')}"
+    return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
 def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base | None:
@@ -113,11 +118,14 @@ def nobody_serves(reference: str, tried: list[str]) -> SourceError:
     )
 
 
-def once(name: str) -> FileLock:
-    """Held while the base of this name is made: two builds may want it at once."""
-    folder = paths.home() / "locks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return FileLock(folder / f"{name.replace('/', '-').replace(':', '-')}.lock")
+def made(engine: Engine, name: str, make: Callable[[], str]) -> dict[str, Any]:
+    """The image called `name`; where the engine has none, `make` makes it and returns its ID."""
+    folder = paths.private(paths.home() / "locks")
+    # Two builds may need it at once.
+    with FileLock(folder / f"{name.replace('/', '-').replace(':', '-')}.lock"):
+        image = engine.image(name) or engine.image(make())
+    assert image is not None
+    return image
 
 
 def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> Base:
@@ -133,12 +141,19 @@ def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callabl
         raise nobody_serves(reference, tried)
     say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name}")
     name = name_of(release)
-    with once(name):
-        if engine.image(name) is None:
-            bootstrap.bootstrap(engine, release, say)
-    image = engine.image(name)
-    assert image is not None
+    image = made(engine, name, lambda: _of_today(engine, release, name, say))
     return described(reference, name, image, "bootstrapped")
+
+
+def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], None]) -> str:
+    """Make the base of what its archive has now, as if it had just been locked; returns its ID."""
+    store = Store()
+    mirrors = Mirrors(store)
+    with store.in_use(say):
+        locked = bootstraplock.resolve(release, store, say)
+        wants = [of_apt(package, locked.as_of) for package in locked.packages]
+        fetch_all(wants, store, mirrors, say=say, settings=lambda: mirrors.settings)
+        return bootstrap.bootstrap(engine, name, release, locked, store, say)
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:

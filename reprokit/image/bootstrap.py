@@ -1,168 +1,141 @@
-"""Debian and Ubuntu bases made from the distribution's own packages, for a host that reaches no registry."""
+"""Debian and Ubuntu bases made from the distribution's own packages, for a host that reaches no registry.
+
+The host reads packages and never runs anything of them: they are configured in a container without a network.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import secrets
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from urllib.parse import urlsplit
 
 from reprokit import paths
-from reprokit.engine import LABEL, Engine
-from reprokit.errors import EngineError
-from reprokit.image.mmdebstrap import mmdebstrap
+from reprokit.engine import LABEL, OWN_IMAGES, Engine
+from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
+from reprokit.image.mmdebstrap import sources_of
 from reprokit.image.release import Release
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.lock.model import AptPackage, Bootstrap
-from reprokit.supply.offer import Offer, content_key
+from reprokit.image.rootfs import RootFileSystem
+from reprokit.image.stage import SCRIPT, Stage
+from reprokit.interrupts import held_back
+from reprokit.supply.lock.model import Bootstrap
+from reprokit.supply.offer import content_key
 from reprokit.supply.store import Store
 
 ARCHIVES = f"{LABEL}.bootstrap.archives"
-_SOURCES = "/etc/apt/sources.list"
-_HOOKS = (
-    # The host's resolver and name are copied in, and must not stay.
-    'rm -f "$1/etc/resolv.conf" "$1/etc/hostname"',
-    # No package starts a daemon while an image is built.
-    'printf "#!/bin/sh\\nexit 101\\n" >"$1/usr/sbin/policy-rc.d" && chmod 755 "$1/usr/sbin/policy-rc.d"',
-)
+_REPOSITORY = f"{OWN_IMAGES}/base"
+_STAGES = f"{OWN_IMAGES}/stage"
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_KEPT_OUTPUT = 8 << 10
 
 
 def name_of(release: Release, locked: Bootstrap | None = None) -> str:
     """What the engine calls the bootstrapped base; that of a lock carries the key of its packages."""
-    name = f"reprokit/base:{release.distribution}-{release.version}"
+    name = f"{_REPOSITORY}:{release.distribution}-{release.version}"
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
-def bootstrap(engine: Engine, release: Release, say: Callable[[str], None]) -> str:
-    """Make the base with mmdebstrap and give it to the engine; returns its name.
-
-    mmdebstrap itself chooses the distribution's public archive, which is what the image's own apt then asks. It goes
-    through a gateway, so that the host's mirrors and proxies are used and none of them stays in the image. Raises
-    EngineError where the host is not able, SourceError where the archive is not.
-    """
-    with scratch() as folder:
-        made = _Made(folder)
-        with Gateway(Store(), Offer(), archives=Everything()) as gateway:
-            arguments = [f"--components={release.components}", *made.arguments(release.codename)]
-            mmdebstrap(release, arguments, gateway.build_arguments(), say, made.tar)
-        labels = {"suite": release.codename, "date": datetime.now(timezone.utc).strftime("%Y-%m-%d")}
-        made.give(engine, name_of(release), {**labels, "archives": ",".join(sorted(gateway.hosts))}, say)
-    return name_of(release)
-
-
-def bootstrap_locked(
-    engine: Engine, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
+def bootstrap(
+    engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
 ) -> str:
-    """Make the base of exactly the locked packages, all of them in the store; returns its name.
+    """Make the base called `name` of exactly the locked packages, all of them in the store; returns its image ID.
 
-    No network is asked. The same packages give the same files, down to their dates. Raises EngineError where the host
-    is not able, SourceError where a package is not in the store.
+    The same packages give the same layer. Raises SourceError where a package is not in the store, UsageError where it
+    is no part of a base, WorkFailed where one cannot be configured, EngineError where the host is not able.
     """
-    offer = Offer(apt=locked.packages)
-    with scratch() as folder:
-        made = _Made(folder)
-        public = folder / "sources.list"
-        write_sources(release, public, say)
-        with Gateway(store, offer, policy=lambda method, name: f"{name} is not in the lock") as gateway:
-            # Without a suite mmdebstrap takes the essential and required packages of any archive.
-            archive = f"deb [trusted=yes] {offer.arguments()['REPROKIT_APT']} ./"
-            hook = f"--customize-hook=upload {public} {_SOURCES}"
-            date = _newest(locked.packages, store)
-            environment = {**gateway.build_arguments(), "SOURCE_DATE_EPOCH": str(date)}
-            mmdebstrap(release, [hook, *made.arguments(""), archive], environment, say, made.tar)
-        if difference := made.installed() ^ {(p.name, p.version) for p in locked.packages}:
-            raise EngineError(
+    stage = Stage.of(locked.packages, store)
+    sources = sources_of(release)
+    with TemporaryFile(dir=paths.private(paths.home() / "tmp")) as spool:
+        with _configured(engine, release, stage, sources, say) as container:
+            try:
+                made = RootFileSystem(engine.export(container), spool, release.name)
+            except (tarfile.TarError, EOFError) as error:
+                raise EngineError(f"the engine's export is damaged: {error}", release.name) from None
+        packages = made.installed()
+        if difference := packages ^ {(p.name, p.version) for p in locked.packages}:
+            raise UsageError(
                 f"{release.name} was not made of the locked packages: {sorted(difference)[0]} is in one of them only"
             )
-        hosts = {urlsplit(address).hostname or "" for address in re.findall(r"https?://\S+", public.read_text())}
-        labels = {"suite": release.codename, "date": datetime.fromtimestamp(date, timezone.utc).strftime("%Y-%m-%d")}
-        name = name_of(release, locked)
-        made.give(engine, name, {**labels, "archives": ",".join(sorted(hosts))}, say)
-    return name
-
-
-def write_sources(release: Release, path: Path, say: Callable[[str], None]) -> None:
-    """Write the apt sources that mmdebstrap gives an image of this release, which it knows without a network."""
-    path.touch()
-    path.chmod(0o666)
-    arguments = ["--variant=extract", "--format=null", "--skip=update", f"--components={release.components}"]
-    mmdebstrap(release, [*arguments, f"--extract-hook=download {_SOURCES} {path}", release.codename, "-"], {}, say)
-
-
-class Everything:
-    """All that mmdebstrap asks for is of the distribution's archive."""
-
-    def __contains__(self, host: object) -> bool:
-        return True
+        told = {
+            "suite": release.codename,
+            "date": datetime.fromtimestamp(stage.newest, timezone.utc).strftime("%Y-%m-%d"),
+            "archives": ",".join(sorted({urlsplit(url).hostname or "" for url in re.findall(r"http\S+", sources)})),
+            "packages": packages_hash(packages),
+        }
+        # With a shell as in Docker's own images, and what it was made of.
+        changes = ['CMD ["bash"]', f"ENV {_PATH}"]
+        changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in told.items() if value]
+        say(f"importing {spool.tell() / 1e6:.0f} MB as {name}")
+        repository, _, tag = name.rpartition(":")
+        return engine.import_image(made.tar(stage.newest), repository, tag, changes)
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder that mmdebstrap can write to as an ordinary user, who has mapped ids there."""
-    folder = paths.home() / "tmp"
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
+def _configured(
+    engine: Engine, release: Release, stage: Stage, sources: str, say: Callable[[str], None]
+) -> Iterator[str]:
+    """A container in which all packages have been configured; it and its image are gone afterwards."""
+    tag = secrets.token_hex(8)
+    name = f"reprokit-stage-{tag}"
+    try:
+        say(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
+        with held_back():  # the engine would finish it all the same
+            image = engine.import_image(stage.tar(sources), _STAGES, tag, [])
+        engine.create_container(name, _container(image, stage.newest))
+        say(f"{release.codename}: configuring {len(stage.packages)} packages in a container")
+        engine.start(name)
+        said = b""
+        for chunk in engine.logs(name, follow=True):
+            said = (said + chunk)[-_KEPT_OUTPUT:]
+        if code := engine.wait(name):
+            raise _failed(release, code, said.decode("utf-8", "replace").strip())
+        yield name
+    finally:
+        for remove, what in ((engine.remove, name), (engine.remove_image, f"{_STAGES}:{tag}")):
+            with suppress(ReprokitError):  # it may never have been
+                remove(what, force=True)
 
 
-@dataclass(frozen=True)
-class _Made:
-    """A root file system as mmdebstrap writes it below `folder`, and dpkg's status in it."""
-
-    folder: Path
-
-    @property
-    def tar(self) -> Path:
-        return self.folder / "base.tar"
-
-    def arguments(self, suite: str) -> list[str]:
-        """What makes a minimal system of the suite. Ubuntu does not require apt, and an image without it is no base."""
-        status = self.folder / "status"
-        status.touch()
-        status.chmod(0o666)
-        command = ["--variant=minbase", "--include=apt", "--format=tar"]
-        command += ['--aptopt=Acquire::Languages "none"', "--dpkgopt=force-unsafe-io"]
-        command += [f"--customize-hook={hook}" for hook in _HOOKS]
-        return [*command, f"--customize-hook=download /var/lib/dpkg/status {status}", suite, "-"]
-
-    def installed(self) -> set[tuple[str, str]]:
-        return installed((self.folder / "status").read_text(errors="replace"))
-
-    def give(self, engine: Engine, name: str, labels: Mapping[str, str], say: Callable[[str], None]) -> None:
-        """Give it to the engine, with a shell as in Docker's own images, and what it was made of."""
-        repository, _, tag = name.partition(":")
-        say(f"importing {self.tar.stat().st_size / 1e6:.0f} MB as {name}")
-        path = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        told = {**labels, "packages": packages_hash(self.installed())}
-        lines = [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in told.items() if value]
-        with self.tar.open("rb") as stream:
-            engine.import_image(stream, repository, tag, ['CMD ["bash"]', path, *lines])
-
-
-def installed(status: str) -> set[tuple[str, str]]:
-    """The packages of dpkg's status file as name and version."""
+def _container(image: str, newest: int) -> dict[str, object]:
+    """The container as the API takes it: without a network or anything of the host, as packages may be a stranger's."""
     return {
-        (match[1], match[2])
-        for entry in status.split("\n\n")
-        if (match := re.search(r"^Package: (\S+)$.*?^Version: (\S+)$", entry, re.MULTILINE | re.DOTALL))
+        "Image": image,
+        "User": "0:0",
+        "Entrypoint": [],
+        "Cmd": ["/bin/sh", f"/{SCRIPT}"],
+        "Env": [
+            _PATH,
+            "LC_ALL=C.UTF-8",
+            "DEBIAN_FRONTEND=noninteractive",
+            "DEBCONF_NONINTERACTIVE_SEEN=true",
+            f"SOURCE_DATE_EPOCH={newest}",
+        ],
+        "NetworkDisabled": True,
+        "HostConfig": {
+            "NetworkMode": "none",
+            "IpcMode": "private",
+            "SecurityOpt": ["no-new-privileges"],
+            # The engine keeps all that is printed.
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}},
+        },
     }
+
+
+def _failed(release: Release, code: int, said: str) -> WorkFailed:
+    lines = said.splitlines() or ["nothing was printed"]
+    first = next((line for line in lines if line.startswith("dpkg: error")), lines[-1])
+    last = "\n      ".join(lines[-10:])
+    return WorkFailed(
+        f"the packages of {release.name} could not be configured (exit code {code}): {first}",
+        hint=f"the last lines were:\n      {last}",
+    )
 
 
 def packages_hash(packages: set[tuple[str, str]]) -> str:
     """Names a set of packages by names and versions."""
     return hashlib.sha256("\n".join(sorted(f"{n}={v}" for n, v in packages)).encode()).hexdigest()
-
-
-def _newest(packages: Sequence[AptPackage], store: Store) -> int:
-    """When the newest of these was made, in seconds since 1970: the date of its first member (ar(5))."""
-    dates = [0]
-    for package in packages:
-        with store.path(package.sha256).open("rb") as file:
-            dates.append(int(file.read(36)[24:36].strip() or b"0"))
-    return max(dates)

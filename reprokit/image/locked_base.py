@@ -9,7 +9,7 @@ from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image import base as bases
 from reprokit.image import bootstraplock
-from reprokit.image.bootstrap import bootstrap_locked, name_of
+from reprokit.image.bootstrap import bootstrap, name_of
 from reprokit.image.release import Release, release_of
 from reprokit.supply.lock.drift import Drift, drifts, moved_packages
 from reprokit.supply.lock.model import Base, Bootstrap
@@ -89,13 +89,12 @@ def successor_base(engine: Engine, base: Base, store: Store, say: Say) -> tuple[
 def _made(engine: Engine, base: Base, locked: Bootstrap, store: Store, say: Say) -> bases.Base:
     release = _release(base)
     name = name_of(release, locked)
-    with bases.once(name):
-        if engine.image(name) is None:
-            say(f"bootstrapping {release.name} from {len(locked.packages)} locked packages")
-            bootstrap_locked(engine, release, locked, store, say)
-    image = engine.image(name)
-    assert image is not None
-    return bases.described(base.reference, name, image, "bootstrapped")
+
+    def make() -> str:
+        say(f"bootstrapping {release.name} from {len(locked.packages)} locked packages")
+        return bootstrap(engine, name, release, locked, store, say)
+
+    return bases.described(base.reference, name, bases.made(engine, name, make), "bootstrapped")
 
 
 def _release(base: Base) -> Release:

@@ -9,24 +9,27 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from pathlib import Path
+from contextlib import suppress
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.release import Release
 from reprokit.supply.redact import redact
 
+# Begins each line of a hook's output.
+_MARK = "reprokit: "
 
-def mmdebstrap(
+
+def asked(
     release: Release,
+    script: str,
     arguments: Sequence[str],
     environment: Mapping[str, str],
     say: Callable[[str], None],
-    tar: Path | None = None,
-) -> None:
-    """Run it with these arguments and variables added; `tar` is where a file system goes that it writes out.
+) -> str:
+    """What `script` prints where `$1` is an empty system with the release's apt sources, and APT_CONFIG that system's.
 
-    Raises EngineError where the host is not able, SourceError where the archive is not.
+    No package is downloaded or unpacked. Raises EngineError where the host is not able, SourceError where the archive
+    is not.
     """
     tool = shutil.which("mmdebstrap")
     if tool is None:
@@ -34,23 +37,31 @@ def mmdebstrap(
             f"{release.name} is to be bootstrapped, and mmdebstrap is not installed",
             hint="sudo apt-get install mmdebstrap, or pull the base image where a registry can be reached",
         )
+    # mmdebstrap writes the sources, runs the hook before it mounts anything, and is done. The hook may run as another
+    # user, who can write to no file of ours, and its output is kept back; so that goes to stderr.
+    hook = f"""set -e
+export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
+found=$(set -e; {script})
+printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
+    command = [tool, "--variant=extract", "--format=null", "--skip=update", f"--components={release.components}"]
     lines: deque[str] = deque(maxlen=60)
-    with (
-        tar.open("wb") if tar else nullcontext(subprocess.DEVNULL) as out,
-        subprocess.Popen(
-            [tool, *arguments],
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        ) as process,
-    ):
+    found: list[str] = []
+    with subprocess.Popen(
+        [*command, *arguments, f"--setup-hook={hook}", release.codename, "-"],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    ) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
+                if line.startswith(_MARK):
+                    found.append(line.removeprefix(_MARK))
+                    continue
                 lines.append(redact(line.rstrip()))
                 if line.startswith("I: ") and line.rstrip().endswith("...") and "skipping" not in line:
                     say(f"{release.codename}: {line[3:].rstrip()}")
@@ -62,6 +73,14 @@ def mmdebstrap(
             raise
     if process.returncode:
         raise explain(list(lines), release)
+    return "".join(found)
+
+
+def sources_of(release: Release) -> str:
+    """The apt sources that an image of this release has, which mmdebstrap knows without a network."""
+    text = asked(release, 'cat "$1/etc/apt/sources.list"', [], {}, lambda line: None)
+    # Where the host's own apt does not trust the release, mmdebstrap names the host's keyring.
+    return re.sub(r"^(deb) \[[^]\n]*\]", r"\1", text, flags=re.MULTILINE)
 
 
 def explain(lines: list[str], release: Release) -> ReprokitError:

@@ -20,9 +20,7 @@ class Log:
     def __init__(self, target: Target) -> None:
         self.started = datetime.now().astimezone()
         self.stem = f"{target.recipe.name}-{target.variant_name}-{self.started:%Y%m%dT%H%M%S}"
-        folder = paths.state() / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file, self.path = _new_file(folder, self.stem)
+        self.file, self.path = _new_file(paths.private(paths.state() / "logs"), self.stem)
 
     def line(self, text: str) -> None:
         self.file.write(f"{text}\n")
@@ -44,9 +42,7 @@ def _new_file(folder: Path, stem: str) -> tuple[IO[str], Path]:
 
 def write_record(target: Target, inputs: Inputs, gateway: Gateway, log: Log, result: dict[str, Any]) -> Path:
     """Keep what went into a build and what came of it, as JSON; returns the file."""
-    folder = paths.state() / "builds"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{log.path.stem}.json"
+    path = paths.private(paths.state() / "builds") / f"{log.path.stem}.json"
     record = {
         "target": target.label,
         "recipe_file": str(target.path),

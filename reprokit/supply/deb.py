@@ -1,69 +1,127 @@
-"""What a Debian package says of itself: its control file (deb(5), deb-control(5))."""
+"""What is in a Debian package: its control file and its data (deb(5), deb-control(5))."""
 
 from __future__ import annotations
 
+import gzip
 import io
 import lzma
 import re
 import tarfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import zstandard
 
 from reprokit.errors import SourceError
-from reprokit.untrusted.limits import CONTROL
+from reprokit.untrusted.limits import CONTROL, PACKAGE, Limit
 from reprokit.untrusted.tar import Stream, members
 
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60
-_XZ_MEMORY = 128 << 20  # `xz -9` needs 65 MB
-_BROKEN = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_BLOCK = 1 << 20
+_LARGEST_STANZA = 1 << 20
+# `xz -9` needs 65 MiB, and dpkg's zstd 8 MiB at its highest level.
+_DECOMPRESSION_MEMORY = 128 << 20
+_BROKEN = (
+    OSError,
+    ValueError,
+    EOFError,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    zstandard.ZstdError,
+)
 
 
 def control(path: Path) -> str:
     """The control file's stanza without the line break at its end.
 
-    Raises SourceError where this is no such package, UsageError where it is beyond a limit.
+    Raises SourceError where this is no such package, UsageError beyond a limit.
     """
+    with path.open("rb") as file:
+        return stanza(file, str(path))
+
+
+def stanza(file: IO[bytes], where: str) -> str:
+    """`control` of an open file, which errors call `where`."""
+    done = 0
+    for member, stream in _members(file, "control.tar", CONTROL, where):
+        done += member.size
+        CONTROL.check(done, "bytes in control.tar", where)
+        if member.name.removeprefix("./") == "control" and member.isreg() and member.size <= _LARGEST_STANZA:
+            return stream.read(member.size).decode("utf-8", "replace").strip("\n")
+    raise SourceError("not a Debian package: it has no control file", where)
+
+
+def data(file: IO[bytes], where: str) -> Iterator[tuple[tarfile.TarInfo, Stream]]:
+    """The entries of the package's file system, each with the stream to read its body from before the next.
+
+    Raises SourceError where this is no such package, UsageError beyond a limit.
+    """
+    return _members(file, "data.tar", PACKAGE, where)
+
+
+def _members(file: IO[bytes], prefix: str, most: Limit, where: str) -> Iterator[tuple[tarfile.TarInfo, Stream]]:
+    with _refused(where):
+        name, size = _part(file, prefix)
+        most.check(size, f"bytes in {prefix}", where)
+        stream = Stream(_unpacked(name, io.BytesIO(file.read(size)), where))
+        entries = members(stream, where)
+    while True:
+        with _refused(where):
+            member = next(entries, None)
+        if member is None:
+            return
+        yield member, stream
+
+
+@contextmanager
+def _refused(where: str) -> Iterator[None]:
     try:
-        with path.open("rb") as file:
-            name, packed = _control_member(file, str(path))
-        unpacked = _tar(name, packed)
-        CONTROL.check(len(unpacked), f"bytes in {name}, unpacked", str(path))
-        stream = Stream([unpacked])
-        for member in members(stream, str(path)):
-            if member.isreg() and member.name.removeprefix("./") == "control":
-                return stream.read(member.size).decode("utf-8", "replace").strip("\n")
-        raise ValueError("it has no control file")
+        yield
     except _BROKEN as error:
-        raise SourceError(f"not a Debian package: {error}", str(path)) from None
+        raise SourceError(f"not a Debian package: {error}", where) from None
 
 
-def _control_member(file: IO[bytes], where: str) -> tuple[str, bytes]:
-    """Name and content of the archive's member `control.tar.*`."""
+def _part(file: IO[bytes], prefix: str) -> tuple[str, int]:
+    """Name and size of the archive's member `prefix.*`, at whose beginning the file then is."""
+    file.seek(0)
     if file.read(len(_AR_MAGIC)) != _AR_MAGIC:
         raise ValueError("it is no ar archive")
     while len(header := file.read(_AR_HEADER)) == _AR_HEADER:
         if not re.fullmatch(rb"\d+ *", header[48:58]):
             raise ValueError("a member of it has no size")
         name, size = header[:16].decode("ascii").strip().rstrip("/"), int(header[48:58])
-        if name.startswith("control.tar"):
-            CONTROL.check(size, f"bytes in {name}", where)
-            return name, file.read(size)
+        if name.startswith(prefix):
+            return name, size
         file.seek(size + size % 2, io.SEEK_CUR)
-    raise ValueError("it has no control.tar")
+    raise ValueError(f"it has no {prefix}")
 
 
-def _tar(name: str, packed: bytes) -> bytes:
-    """At most one byte beyond the limit."""
-    most = CONTROL.most + 1
-    if name.endswith(".zst"):
-        with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
-            return reader.read(most)
-    if name.endswith(".gz"):
-        return zlib.decompressobj(wbits=31).decompress(packed, most)
-    if name.endswith(".xz"):
-        return lzma.LZMADecompressor(memlimit=_XZ_MEMORY).decompress(packed, most)
-    return packed
+def _unpacked(name: str, packed: IO[bytes], where: str) -> Iterator[bytes]:
+    """A part's tar in blocks, in one of the forms that dpkg-deb has packed with since Debian 8 and Ubuntu 14.04."""
+    with _refused(where):
+        if name.endswith(".tar.xz"):
+            yield from _xz(packed)
+            return
+        if name.endswith(".tar.gz"):
+            tar: Any = gzip.GzipFile(fileobj=packed)
+        elif name.endswith(".tar.zst"):
+            tar = zstandard.ZstdDecompressor(max_window_size=_DECOMPRESSION_MEMORY).stream_reader(packed)
+        elif name.endswith(".tar"):
+            tar = packed
+        else:
+            raise ValueError(f"{name} is packed in an unknown way")
+        yield from iter(lambda: tar.read(_BLOCK), b"")
+
+
+def _xz(packed: IO[bytes]) -> Iterator[bytes]:
+    decompressor = lzma.LZMADecompressor(memlimit=_DECOMPRESSION_MEMORY)
+    while not decompressor.eof:
+        block = packed.read(_BLOCK) if decompressor.needs_input else b""
+        if decompressor.needs_input and not block:
+            raise EOFError("it was cut")
+        yield decompressor.decompress(block, _BLOCK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -10,13 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from reprokit import paths
 from reprokit.errors import EngineError
 from reprokit.space import ran_out
 
 _BLOCK = 1 << 20
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def sha256_of(path: Path) -> str:
@@ -76,11 +78,17 @@ class Store:
             return None
 
     def remember(self, kind: str, key: str, value: Any) -> None:
+        """Keep plain data under this key; in a store that is only read, nothing is kept."""
         folder = self.root / "index" / kind
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
-            json.dump(value, file, indent=1, sort_keys=True)
-        Path(file.name).replace(folder / f"{key}.json")
+        try:
+            paths.private(self.root, shared=True)
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+                json.dump(value, file, indent=1, sort_keys=True)
+            Path(file.name).replace(folder / f"{key}.json")
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
 
     def used(self, lock: Path) -> None:
         """Remember that this lock is built from, wherever it lies: what it names is kept for as long as it exists."""
@@ -107,14 +115,23 @@ class Store:
     @contextmanager
     def _locked(self, how: int, waiting: str, say: Callable[[str], None]) -> Iterator[None]:
         # flock and not filelock, which has no shared locks; the kernel drops it with the process, however that dies.
-        self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / "lock").open("a+") as file:
+        with self._lock_file() as file:
             try:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except BlockingIOError:
                 say(waiting)
                 fcntl.flock(file, how)
             yield
+
+    def _lock_file(self) -> IO[str]:
+        path = paths.private(self.root, shared=True) / "lock"
+        try:
+            return path.open("a+")
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            # Another user's, who shares it; a file that is open for reading can be locked.
+            return path.open()
 
 
 def key_of(value: Any) -> str:

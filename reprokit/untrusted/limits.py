@@ -68,6 +68,11 @@ CONTROL = Limit("CONTROL", 32 << 20)
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
 # A container's passwd or group: a large site's are below 100 kB.
 ACCOUNTS = Limit("ACCOUNTS", 1 << 20)
+# A package of a base: the largest, a C library or Perl, have some 10 MB.
+PACKAGE = Limit("PACKAGE", 64 << 20)
+# The files of a base: Debian's and Ubuntu's minimal systems have 100 to 200 MB in 4000 to 9000 entries.
+BASE = Limit("BASE", 1 << 30)
+BASE_ENTRIES = Limit("BASE_ENTRIES", 100_000)
 # What compressed data may become beyond `UNPACKED_RATIO` times its own size. Layers and debs shrink to a third, text to
 # a tenth.
 UNPACKED = Limit("UNPACKED", 1 << 30)

@@ -11,9 +11,12 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.image import base as base_module
-from reprokit.image import bootstrap
+from reprokit.image import bootstrap, bootstraplock
 from reprokit.image.base import resolve_base
 from reprokit.image.release import Release
+from reprokit.supply.lock.model import AptPackage, Bootstrap
+from reprokit.supply.store import Store
+from reprokit.supply.want import Want
 from tests.support.builds import root_file_system
 from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
@@ -95,22 +98,31 @@ def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():
 
 def test_a_bootstrapped_base_is_used_again_and_still_called_so():
     engine = NoRegistry()
-    engine.images["reprokit/base:debian-12"] = {"Id": "sha256:1", "Architecture": "amd64"}
+    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1", "Architecture": "amd64"}
     found = resolve_base(engine, "debian:bookworm-slim")
-    assert (found.how, found.name, found.digest) == ("bootstrapped", "reprokit/base:debian-12", "")
+    assert (found.how, found.name, found.digest) == ("bootstrapped", "reprokit/own/base:debian-12", "")
     assert "not the vendor's image" in found.described
 
 
-def test_bootstrapping_says_why(monkeypatch, home):
+def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
     engine = NoRegistry()
+    package = AptPackage(
+        name="dpkg", version="1", architecture="amd64", archive="ubuntu", path="pool/d", sha256="0" * 64, size=1
+    )
+    locked = Bootstrap(distribution="ubuntu", suite="focal", architecture="amd64", as_of="now", packages=(package,))
+    fetched: list[Want] = []
 
-    def made(_engine: object, release: Release, say) -> str:
-        engine.images["reprokit/base:ubuntu-20.04"] = {"Id": "sha256:2"}
-        return bootstrap.name_of(release)
+    def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, say) -> str:
+        assert packages is locked and [want.sha256 for want in fetched] == ["0" * 64]
+        engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
+        return "sha256:2"
 
+    monkeypatch.setattr(bootstraplock, "resolve", lambda release, store, say: locked)
+    monkeypatch.setattr(base_module, "fetch_all", lambda wants, *more, **options: fetched.extend(wants))
     monkeypatch.setattr(bootstrap, "bootstrap", made)
     said: list[str] = []
-    assert resolve_base(engine, "ubuntu:20.04", said.append).how == "bootstrapped"
+    found = resolve_base(engine, "ubuntu:20.04", said.append)
+    assert (found.how, found.name, found.image_id) == ("bootstrapped", "reprokit/own/base:ubuntu-20.04", "sha256:2")
     assert said == ["no registry serves ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal)"]
 
 

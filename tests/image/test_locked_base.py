@@ -12,7 +12,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.image import base as base_module
 from reprokit.image import bootstraplock
 from reprokit.image import locked_base as module
-from reprokit.image.bootstrap import bootstrap_locked, name_of
+from reprokit.image.bootstrap import bootstrap as make_base
 from reprokit.image.locked_base import lock_base, locked_base, moved_base, successor_base
 from reprokit.image.release import Release
 from reprokit.supply.lock.drift import Drift
@@ -108,7 +108,7 @@ def test_what_nobody_serves_and_nobody_can_make(store):
 
 def test_a_debian_by_digest_is_never_the_bootstrapped_one(store):
     engine = NoRegistry()
-    engine.images["reprokit/base:debian-12"] = {"Id": "sha256:1"}
+    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1"}
     with pytest.raises(SourceError, match="nobody serves"):
         locked_base(engine, Base(reference="debian:12", digest=f"sha256:{'0' * 64}"), store, lambda line: None)
 
@@ -116,15 +116,17 @@ def test_a_debian_by_digest_is_never_the_bootstrapped_one(store):
 def test_two_locks_have_two_images(store, monkeypatch):
     engine = NoRegistry()
 
-    def make(_engine, release, locked, _store, say):
-        engine.images[name_of(release, locked)] = {"Id": f"sha256:{len(engine.images)}", "Architecture": "amd64"}
+    def make(_engine, name, release, locked, _store, say):
+        image = {"Id": f"sha256:{len(engine.images)}", "Architecture": "amd64"}
+        engine.images[name] = engine.images[image["Id"]] = image
+        return image["Id"]
 
-    monkeypatch.setattr(module, "bootstrap_locked", make)
+    monkeypatch.setattr(module, "bootstrap", make)
     one = Base(reference="debian:bookworm-slim", bootstrap=bootstrap(package("liba")))
     two = Base(reference="debian:12", bootstrap=bootstrap(package("liba", "2")))
     first, second = (locked_base(engine, lock, store, lambda line: None) for lock in (one, two))
     assert first.name != second.name and first.image_id != second.image_id
-    assert first.name.startswith("reprokit/base:debian-12-") and first.how == "bootstrapped"
+    assert first.name.startswith("reprokit/own/base:debian-12-") and first.how == "bootstrapped"
     assert locked_base(engine, one, store, pytest.fail) == first
 
 
@@ -172,8 +174,8 @@ def test_the_locked_base_is_what_an_unlocked_bootstrap_makes(engine, bookworm, i
     assert all(host in sources for host in labels["reprokit.bootstrap.archives"].split(","))
     assert inside(bookworm.base.name, "ls /var/lib/apt/lists /var/cache/apt/archives /tmp").split("\n\n") == [
         "/tmp:",
-        "/var/cache/apt/archives:\nlock\npartial",
-        "/var/lib/apt/lists:\nlock\npartial\n",
+        "/var/cache/apt/archives:\npartial",
+        "/var/lib/apt/lists:\npartial\n",
     ]
 
 
@@ -195,7 +197,7 @@ def test_the_locked_base_is_as_old_as_its_packages(engine, bookworm):
 
 def test_a_package_that_is_not_in_the_store(store, engine):
     with pytest.raises(SourceError, match="liba 1 is not in the store"):
-        bootstrap_locked(engine, BOOKWORM, bootstrap(package("liba")), store, lambda line: None)
+        make_base(engine, "reprokit/own/base:none", BOOKWORM, bootstrap(package("liba")), store, lambda line: None)
 
 
 def test_a_base_by_digest_is_left_where_it_is(store):

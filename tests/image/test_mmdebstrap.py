@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import EngineError, SourceError
-from reprokit.image.mmdebstrap import explain, mmdebstrap
+from reprokit.image.mmdebstrap import asked, explain, sources_of
 from reprokit.image.release import Release
 from tests.support.processes import sleeping
 
@@ -51,24 +51,21 @@ def test_why_a_bootstrap_failed(lines: list[str], kind: type, words: str):
 def test_without_mmdebstrap(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
-        mmdebstrap(Release("debian", "12", "bookworm"), [], {}, pytest.fail)
+        asked(Release("debian", "12", "bookworm"), "true", [], {}, pytest.fail)
     assert "apt-get install mmdebstrap" in error.value.hint
 
 
 def test_an_interrupt_ends_it_at_once_and_leaves_nothing(tmp_path: Path):
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed")
-    scratch, tar = tmp_path / "scratch", tmp_path / "base.tar"
+    scratch = tmp_path / "scratch"
     scratch.mkdir()
-    scratch.chmod(0o777)
     seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
-    arguments = ["--variant=minbase", "--format=tar", f"--setup-hook=sleep {seconds}", "bookworm", "-"]
     driver = f"""
-from pathlib import Path
-from reprokit.image.mmdebstrap import mmdebstrap
+from reprokit.image.mmdebstrap import asked
 from reprokit.image.release import Release
 release = Release("debian", "12", "bookworm")
-mmdebstrap(release, {arguments!r}, {{"TMPDIR": {str(scratch)!r}}}, print, Path({str(tar)!r}))
+asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
 """
     process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -79,3 +76,21 @@ mmdebstrap(release, {arguments!r}, {{"TMPDIR": {str(scratch)!r}}}, print, Path({
     _, said = process.communicate(timeout=60)
     assert said.splitlines()[-1] == "KeyboardInterrupt"
     assert not sleeping(seconds) and not any(scratch.iterdir())
+
+
+def test_output_of_a_script_and_its_failure(monkeypatch):
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+    release = Release("debian", "12", "bookworm")
+    said: list[str] = []
+    assert asked(release, "echo 'a  b'; echo c", [], {}, said.append) == "a  b\nc\n"
+    assert "a  b" not in "".join(said)
+    with pytest.raises(SourceError):
+        asked(release, "false; echo never", [], {}, said.append)
+
+
+def test_sources_name_no_file_of_this_machine(monkeypatch):
+    text = 'deb [signed-by="/host.gpg"] http://archive.test/debian x main\ndeb http://archive.test/s x-security main\n'
+    monkeypatch.setattr("reprokit.image.mmdebstrap.asked", lambda *arguments: text)
+    lines = sources_of(Release("debian", "12", "bookworm")).splitlines()
+    assert lines == ["deb http://archive.test/debian x main", "deb http://archive.test/s x-security main"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import shutil
 import subprocess
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
+from tests.support.builds import root_file_system
 
 
 def make_deb(
@@ -31,6 +35,72 @@ def make_deb(
     )
     shutil.rmtree(tree)
     return file
+
+
+def entry(name: str, content: bytes = b"", mode: int = 0o644, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+    """An entry of a package: a file unless `fields` of TarInfo say another `type`."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info, content
+
+
+def packed_deb(
+    file: Path,
+    control: str,
+    data: Iterable[tuple[tarfile.TarInfo, bytes]],
+    scripts: Mapping[str, str] = {},
+    pack: Callable[[bytes], bytes] | None = None,
+) -> Path:
+    """A package of any entries, such as dpkg-deb would not pack; `pack` is gzip's or none."""
+    text = f"{control}\nMaintainer: T <t@example.org>\nDescription: made by a test\n"
+    parts = [entry("./control", text.encode()), *(entry(f"./{k}", v.encode(), 0o755) for k, v in scripts.items())]
+    packed = {"data.tar.gz": pack(_tar(data))} if pack else {"data.tar": _tar(data)}
+    members = {"debian-binary": b"2.0\n", "control.tar": _tar(parts), **packed}
+    with file.open("wb") as out:
+        out.write(b"!<arch>\n")
+        for name, content in members.items():
+            out.write(f"{name:<16}{1_700_000_000:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode())
+            out.write(content + b"\n" * (len(content) % 2))
+    return file
+
+
+def _tar(entries: Iterable[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for info, content in entries:
+            tar.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def small_system(folder: Path, mark: str) -> Path:
+    """The package `dpkg` of a distribution that has nothing else: this machine's dpkg, a shell, and what they load.
+
+    `mark` makes it differ from those of other tests.
+    """
+    tools = (
+        "sh",
+        "rm",
+        "tar",
+        "dpkg",
+        "dpkg-deb",
+        "dpkg-query",
+        "diff",
+        "dpkg-split",
+        "ldconfig",
+        "start-stop-daemon",
+        "cat",
+        "ls",
+        "mkdir",
+    )
+    with tarfile.open(fileobj=io.BytesIO(root_file_system(tools))) as tar:
+        entries = [(m, file.read() if (file := tar.extractfile(m)) else b"") for m in tar]
+    folders = [f"./var/lib/dpkg/{name}" for name in ("info", "updates", "triggers", "alternatives")]
+    entries += [entry(name, mode=0o755, type=tarfile.DIRTYPE) for name in ("./proc", "./sys", "./dev", *folders)]
+    entries.append(entry("./etc/mark", mark.encode()))
+    control = "Package: dpkg\nVersion: 1\nArchitecture: all\nEssential: yes"
+    return packed_deb(folder / "dpkg_1_all.deb", control, entries)
 
 
 def locked(file: Path, store: Store) -> AptPackage:

@@ -7,6 +7,7 @@ import copy
 import functools
 import os
 import re
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -203,13 +204,14 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 class Watch:
     """Refuses what a parser must not do, while `bounded` runs: take memory or time, raise, write outside `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, refs: int) -> None:
         self._folder = str(folder)
+        self._refs = refs
         self._writing: list[str] = []
 
     def __call__(self, parse: Callable[[], object]) -> None:
         """Whatever the input, the parser ends in a value or an error of ours, soon."""
-        began = time.process_time()
+        began, before = time.process_time(), self._peak(anew=True)
         _watching.append(self)
         try:
             parse()
@@ -220,7 +222,13 @@ class Watch:
         took, wrote = time.process_time() - began, self._writing.copy()
         self._writing.clear()
         assert took < SECONDS, f"it took {took:.0f} s"
+        assert (taken := self._peak() - before) < MEMORY, f"it took {taken >> 20} MiB"
         assert not wrote
+
+    def _peak(self, anew: bool = False) -> int:
+        if anew:  # the process's peak becomes what it has now
+            os.write(self._refs, b"5")
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
     def saw(self, event: str, path: object) -> None:
         if isinstance(path, str | bytes | os.PathLike):
@@ -250,15 +258,10 @@ def _listen() -> None:
 
 @contextlib.contextmanager
 def watched(folder: Path) -> Iterator[Watch]:
-    """For all inputs of a test: the process takes less than `MEMORY` more than before."""
+    """Watches what is parsed in the block; only files below `folder` may be written."""
     _listen()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _status("VmRSS")
-    watch = Watch(folder)
-    yield watch
-    assert _status("VmHWM") - before < MEMORY
-
-
-def _status(field: str) -> int:
-    text = Path("/proc/self/status").read_text()
-    return int(re.search(rf"^{field}:\s+(\d+) kB", text, re.MULTILINE)[1]) << 10  # type: ignore[index]
+    refs = os.open("/proc/self/clear_refs", os.O_WRONLY)
+    try:
+        yield Watch(folder, refs)
+    finally:
+        os.close(refs)

@@ -1,0 +1,213 @@
+"""The file system in which a base's packages are configured: enough of them unpacked for dpkg to run, and all as files.
+
+A package is read here, never run and never unpacked: what comes out is one tar for the engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reprokit.errors import SourceError, UsageError
+from reprokit.supply import deb
+from reprokit.supply.lock.model import AptPackage
+from reprokit.supply.store import Store
+from reprokit.untrusted.limits import BASE, BASE_ENTRIES, PACKAGE
+
+# Holds packages and script; nothing of it stays in the base.
+FOLDER = ".reprokit"
+SCRIPT = f"{FOLDER}/configure"
+_SCRIPT = f"""\
+set -eu
+umask 022
+# Essential packages come first: the scripts of the others may use them. dpkg would refuse the order among them.
+for folder in essential others; do
+    set -- /{FOLDER}/$folder/*.deb
+    [ ! -e "$1" ] || dpkg --force-unsafe-io --force-depends --install "$@"
+done
+rm -rf /{FOLDER}
+"""
+_FILES = {
+    "etc/fstab": (0o644, "# UNCONFIGURED FSTAB FOR BASE SYSTEM\n"),
+    "etc/apt/apt.conf.d/99reprokit": (0o644, 'Acquire::Languages "none";\n'),
+    "etc/dpkg/dpkg.cfg.d/99reprokit": (0o644, "force-unsafe-io\n"),
+    # No package starts a daemon while an image is built.
+    "usr/sbin/policy-rc.d": (0o755, "#!/bin/sh\nexit 101\n"),
+    "var/lib/dpkg/status": (0o644, ""),
+    SCRIPT: (0o700, _SCRIPT),
+}
+# A date that everything here can write: the year 2242.
+_LATEST = 1 << 33
+# Either package says that a release has these folders in /usr.
+_MERGED = {"usrmerge", "usr-is-merged"}
+# What no script reads: half of the files. dpkg unpacks it in the end.
+_UNREAD = ("usr/share/doc/", "usr/share/info/", "usr/share/locale/", "usr/share/man/")
+_NEEDS = ("pre-depends", "depends")
+_MOVED = {"bin", "sbin", "lib", "lib32", "lib64", "libo32", "libx32"}
+_FIELD = re.compile(r"^([A-Za-z-]+):((?:.*\n?)(?:[ \t].*\n?)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`newest` is when the newest package was made, in seconds since 1970.
+
+    `unpacked` are the names of those in which dpkg runs, `essential` of those that are configured first.
+    """
+
+    packages: Sequence[AptPackage]
+    store: Store
+    unpacked: frozenset[str]
+    essential: frozenset[str]
+    newest: int
+
+    @classmethod
+    def of(cls, packages: Sequence[AptPackage], store: Store) -> Stage:
+        """Raises SourceError where a package is not in the store or none, UsageError where they are no base."""
+        stanzas, newest = [], 0
+        BASE.check(sum(package.size for package in packages), "bytes of packages in a base")
+        for package in packages:
+            file = _file(package, store)
+            stanzas.append(deb.stanza(file, package.name))
+            # The date of its first member (ar(5)).
+            date = file.getvalue()[24:36].strip()
+            newest = max(newest, min(int(date), _LATEST) if date.isdigit() else 0)
+        # An essential package works before its dependencies are there, but not before what it pre-depends on (Debian
+        # policy, 3.8 and 7.2).
+        unpacked = _needed(stanzas, ("pre-depends",))
+        if "dpkg" not in unpacked:
+            raise UsageError("the lock's base is not made of a distribution's essential packages: it has no dpkg")
+        # base-files first: it has the modes of the folders that several packages have.
+        ordered = sorted(packages, key=lambda p: (p.name != "base-files", p.name, p.version, p.sha256))
+        return cls(ordered, store, unpacked, _needed(stanzas, _NEEDS), newest)
+
+    def tar(self, sources: str) -> Iterator[bytes]:
+        """The tar in blocks, with apt's `sources`. Raises SourceError, UsageError naming the package at fault."""
+        merged = any(package.name in _MERGED for package in self.packages)
+        links: set[str] = set()
+        seen: set[str] = set()
+        size = 0
+        for number, package in enumerate(self.packages):
+            file = _file(package, self.store)
+            if package.name in self.unpacked:
+                for member, stream in deb.data(file, package.name):
+                    info = _checked(member, package.name, self.newest)
+                    if merged:
+                        links |= _into_usr(info)
+                    if not info.name or (info.isdir() and info.name in seen) or info.linkname == f"/{info.name}":
+                        continue
+                    if info.name.startswith(_UNREAD):
+                        continue
+                    seen.add(info.name)
+                    BASE_ENTRIES.check(len(seen), "files in a base", package.name)
+                    size += info.size
+                    BASE.check(size, "bytes in a base", package.name)
+                    yield _header(info)
+                    if info.isreg():
+                        yield from stream.body(info.size)
+                        yield _padding(info.size)
+            folder = "essential" if package.name in self.essential else "others"
+            yield from _member(f"{FOLDER}/{folder}/{number:04}.deb", 0o600, self.newest, file.getvalue())
+        for name in sorted(links):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname, link.mode, link.mtime = tarfile.SYMTYPE, f"usr/{name}", 0o777, self.newest
+            yield _header(link)
+        for name, (mode, text) in {**_FILES, "etc/apt/sources.list": (0o644, sources)}.items():
+            yield from _member(name, mode, self.newest, text.encode())
+        yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def path_of(name: str, where: str) -> str:
+    """An entry's path below the root, "" for the root. Raises UsageError where it leads out."""
+    parts = name.split("/")
+    if name.startswith("/") or ".." in parts:
+        raise UsageError(f"the entry {name[:200]!r} leads out of the file system", where)
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _checked(member: tarfile.TarInfo, package: str, newest: int) -> tarfile.TarInfo:
+    """What is kept of an entry of a package. Raises UsageError where a package of a base would not have it."""
+    info = tarfile.TarInfo(path_of(member.name, package))
+    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+        raise UsageError(f"the entry {member.name[:200]!r} is a device or a pipe", package)
+    info.type, info.mode, info.mtime = member.type, member.mode & 0o7777, min(max(int(member.mtime), 0), newest)
+    info.uid, info.gid = member.uid, member.gid
+    info.size = member.size if member.isreg() else 0
+    info.linkname = path_of(member.linkname, package) if member.islnk() else member.linkname
+    return info
+
+
+def _into_usr(info: tarfile.TarInfo) -> set[str]:
+    """Move an entry of /bin and the like to /usr; returns the folder that a link takes the place of."""
+    first = info.name.partition("/")[0]
+    if info.issym() and info.name == first:  # such a link itself: it came with base-files
+        return set()
+    if info.islnk():
+        info.linkname = _moved(info.linkname)
+    before, info.name = info.name, _moved(info.name)
+    return {first} if info.name != before else set()
+
+
+def _moved(path: str) -> str:
+    return f"usr/{path}" if path.partition("/")[0] in _MOVED else path
+
+
+def _needed(stanzas: Iterable[str], first: Iterable[str]) -> frozenset[str]:
+    """Names of the essential packages and of all that they need: by relations of these kinds, and what those need."""
+    packages = {fields["package"]: fields for fields in map(_fields, stanzas) if "package" in fields}
+    having: dict[str, set[str]] = {}
+    for name, fields in packages.items():
+        for each in (name, *_names(fields.get("provides", ""))):
+            having.setdefault(each, set()).add(name)
+    found = {name for name, fields in packages.items() if fields.get("essential") == "yes"}
+    left = [(name, first) for name in found]
+    while left:
+        name, kinds = left.pop()
+        for kind in kinds:
+            for needed in _names(packages[name].get(kind, "")):
+                new = having.get(needed, set()) - found
+                found |= new
+                left += [(each, _NEEDS) for each in new]
+    return frozenset(found)
+
+
+def _fields(stanza: str) -> Mapping[str, str]:
+    return {name.lower(): value.strip() for name, value in _FIELD.findall(stanza)}
+
+
+def _names(relations: str) -> list[str]:
+    """The packages of `a (>= 1), b:any | c`, alternatives included: no more than needed is in a base."""
+    return re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)", relations)
+
+
+def _file(package: AptPackage, store: Store) -> io.BytesIO:
+    """A package that has been verified: it is read once, so that nothing changes afterwards."""
+    PACKAGE.check(package.size, "bytes in a package of a base", package.name)
+    try:
+        with store.path(package.sha256).open("rb") as file:
+            content = file.read(package.size + 1)
+    except FileNotFoundError:
+        raise SourceError(f"{package.name} {package.version} is not in the store", hint="reprokit fetch") from None
+    if hashlib.sha256(content).hexdigest() != package.sha256:
+        path = str(store.path(package.sha256))
+        raise SourceError(f"{package.name} {package.version} is damaged", path, "reprokit store verify --repair")
+    return io.BytesIO(content)
+
+
+def _member(name: str, mode: int, mtime: int, content: bytes) -> Iterator[bytes]:
+    info = tarfile.TarInfo(name)
+    info.mode, info.mtime, info.size = mode, mtime, len(content)
+    yield _header(info)
+    yield content
+    yield _padding(len(content))
+
+
+def _header(info: tarfile.TarInfo) -> bytes:
+    return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _padding(size: int) -> bytes:
+    return bytes(-size % tarfile.BLOCKSIZE)

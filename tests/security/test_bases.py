@@ -1,0 +1,376 @@
+"""Packages of a base that are an attacker's: what they bring runs in a container without a network, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.image import bootstrap as bootstrap_module
+from reprokit.image.bootstrap import bootstrap, name_of
+from reprokit.image.labels import image_name
+from reprokit.image.locked_base import locked_base
+from reprokit.image.release import Release
+from reprokit.image.stage import Stage
+from reprokit.supply.lock.model import Base, Bootstrap
+from reprokit.supply.store import Store
+from tests.support.builds import root_file_system, target_of
+from tests.support.debs import entry, locked, packed_deb, small_system
+from tests.support.names import unique
+
+pytestmark = pytest.mark.xdist_group("bases")
+engine_test = pytest.mark.engine
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user, which takes root")
+RELEASE = Release("debian", "12", "bookworm")
+NOBODY = 65534
+Packages = Callable[..., Bootstrap]
+
+# Runs as root wherever it is run; `{marker}` is a path of the host.
+PAYLOAD = """#!/bin/sh
+mkdir -p {folder}
+echo {script} >>{folder}/marker
+[ {script} = postinst ] || exit 0
+{{
+    echo interfaces: $(cat /proc/net/dev | while read -r name rest; do echo "$name"; done)
+    echo process: $(cat /proc/1/comm)
+    while read -r name value; do [ "$name" != CapEff: ] || echo capabilities: "$value"; done </proc/self/status
+    echo mounts: $(while read -r what where rest; do echo "$where"; done </proc/mounts)
+    for socket in /run/*.sock /var/run/*.sock; do [ ! -e "$socket" ] || echo socket: "$socket"; done
+}} >/etc/report 2>&1
+"""
+
+
+# Run by dpkg itself, when it has written its status.
+HIDE = b"post-invoke=: >/var/lib/dpkg/status\n"
+
+
+@dataclass
+class Made:
+    base: Base
+    image: dict
+    store: Store
+    said: list[str]
+    outside: Path
+    beside: Path
+    seen: list[Path]
+
+    def read(self, engine: Engine, path: str) -> str:
+        """A file of the base."""
+        container = engine.create_container(unique("bases"), {"Image": self.image["Id"], "Cmd": ["sh"]})
+        try:
+            with tarfile.open(fileobj=io.BytesIO(engine.get_archive(container, path) or b"")) as tar:
+                return tar.extractfile(tar.getmembers()[0]).read().decode()
+        finally:
+            engine.remove(container, force=True)
+
+
+@pytest.fixture(scope="module")
+def made(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+    """A base of which one package is hostile, made in a home that others can enter, as earlier versions left it."""
+    root = tmp_path_factory.mktemp("bases")
+    home = root / "home"
+    # Not below /tmp, of which nothing stays in a base.
+    outside, beside = (Path("/var/tmp", unique(name)) for name in ("outside", "beside"))
+    beside.mkdir()
+    (home / "tmp").mkdir(parents=True)
+    (home / "tmp").chmod(0o777)
+    store = Store(home / "store")
+    files = [small_system(root, unique("system"))]
+    scripts = {s: PAYLOAD.format(folder=outside, script=s) for s in ("preinst", "postinst")}
+    hook = f'{{"mkdir -p {outside}; echo apt >>{outside}/marker"; }};\n'
+    data = [
+        entry("./etc/apt/apt.conf.d/00hook", f"APT::Update::Pre-Invoke {hook}DPkg::Pre-Invoke {hook}".encode()),
+        entry(
+            "./etc/dpkg/dpkg.cfg.d/00hook", f"pre-invoke=mkdir -p {outside}; echo dpkg >>{outside}/marker\n".encode()
+        ),
+        entry("./etc/host", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        entry(f".{beside}", mode=0o755, type=tarfile.DIRTYPE),
+        entry("./etc/above", type=tarfile.SYMTYPE, linkname=f"../../../../..{beside}"),
+        entry("./etc/above/through", b"a link"),
+    ]
+    control = "Package: hostile\nVersion: 1\nArchitecture: all\nEssential: yes\nPre-Depends: dpkg"
+    files.append(packed_deb(root / "hostile_1_all.deb", control, data, scripts))
+    lock = Base(reference="debian:12", bootstrap=a_lock(files, store))
+    said: list[str] = []
+    seen: list[Path] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line.startswith("bootstrapping"):  # nothing is made yet
+            return
+        seen.extend(path for path in (home / "tmp", home / "store") if path.stat().st_mode & 0o077)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REPROKIT_HOME", str(home))
+        with store.in_use():
+            base = locked_base(engine, lock, store, say)
+        assert base.name == name_of(RELEASE, lock.bootstrap)
+        yield Made(lock, engine.image(base.image_id), store, said, outside, beside, seen)
+    beside.rmdir()
+    engine.remove_image(base.name, force=True)
+
+
+def a_lock(files: list[Path], store: Store) -> Bootstrap:
+    packages = tuple(locked(file, store) for file in files)
+    return Bootstrap(distribution="debian", suite="bookworm", architecture="amd64", packages=packages)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def packages(tmp_path: Path, home: Path) -> Packages:
+    """`packages(*entries, **scripts)`: the small system and a package of these entries."""
+
+    def make(
+        *entries: tuple[tarfile.TarInfo, bytes], essential: bool = True, pack: Any = None, **scripts: str
+    ) -> Bootstrap:
+        control = "Package: hostile\nVersion: 1\nArchitecture: all" + ("\nEssential: yes" if essential else "")
+        files = [small_system(tmp_path, unique("system"))]
+        files.append(packed_deb(tmp_path / "hostile_1_all.deb", control, entries, scripts, pack))
+        return a_lock(files, Store())
+
+    return make
+
+
+@engine_test
+def test_scripts_and_hooks_of_a_package_run_inside_and_nothing_outside(engine, made: Made):
+    assert not made.outside.exists()
+    ran = made.read(engine, f"{made.outside}/marker").split()
+    assert {"preinst", "postinst", "dpkg"} <= set(ran)  # so the payload works, where it is harmless
+
+
+@engine_test
+def test_scripts_see_no_network_and_nothing_of_the_host(engine, made: Made):
+    report = dict(line.split(": ", 1) for line in made.read(engine, "/etc/report").splitlines() if ": " in line)
+    assert set(report["interfaces"].split()) == {"Inter-|", "face", "lo:"}
+    assert report["process"] == "sh" and "socket" not in report
+    # Neither CAP_SYS_ADMIN nor CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_PTRACE.
+    assert not int(report["capabilities"], 16) & (1 << 21 | 1 << 16 | 1 << 17 | 1 << 19)
+    inside = {"/", "/proc", "/dev", "/sys", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
+    assert not {
+        m for m in report["mounts"].split() if m not in inside and not m.startswith(("/proc/", "/dev/", "/sys/"))
+    }
+
+
+@engine_test
+def test_links_in_a_package_lead_nowhere_outside(engine, made: Made):
+    container = engine.create_container(unique("bases"), {"Image": made.image["Id"], "Cmd": ["sh"]})
+    try:
+        with tarfile.open(fileobj=io.BytesIO(b"".join(engine.export(container)))) as tar:
+            assert tar.getmember("etc/host").linkname == "/etc/passwd"
+            assert tar.getmember(f"{made.beside}/through".lstrip("/")).isreg()
+    finally:
+        engine.remove(container, force=True)
+    assert list(made.beside.iterdir()) == []
+
+
+@engine_test
+def test_nobody_else_enters_what_a_base_is_made_in(made: Made):
+    assert made.said and made.seen == []
+
+
+@engine_test
+def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
+    key = name_of(RELEASE, made.base.bootstrap).rpartition(":")[2]
+    attack = image_name(target_of("base"))
+    assert attack.startswith("reprokit/base:")
+    planted = engine.import_image(io.BytesIO(root_file_system()), attack.partition(":")[0], key, [])
+    try:
+        found = locked_base(engine, made.base, made.store, pytest.fail)
+        assert found.image_id == made.image["Id"] != planted
+        with pytest.raises(ReprokitError):
+            target_of("own/base")
+    finally:
+        engine.remove_image(f"reprokit/base:{key}", force=True)
+
+
+@engine_test
+def test_equal_packages_give_equal_layers(engine, made: Made, home: Path):
+    name = f"reprokit/own/base:{unique('again')}"
+    again = bootstrap(engine, name, RELEASE, made.base.bootstrap, made.store, lambda line: None)
+    try:
+        image = engine.image(name)
+        assert image["Id"] == again and image["RootFS"]["Layers"] == made.image["RootFS"]["Layers"]
+    finally:
+        engine.remove_image(name, force=True)
+    assert not list((home / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (entry("./../../etc/cron.d/x", b"x"), "leads out"),
+        (entry("/etc/cron.d/x", b"x"), "leads out"),
+        (entry("./usr/../../x", b"x"), "leads out"),
+        (entry("./x", type=tarfile.LNKTYPE, linkname="../../../etc/shadow"), "leads out"),
+        (entry("./x", type=tarfile.LNKTYPE, linkname="/etc/shadow"), "leads out"),
+        (entry("./dev/sda", type=tarfile.BLKTYPE, devmajor=8, devminor=0), "device"),
+        (entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1), "device"),
+        (entry("./pipe", type=tarfile.FIFOTYPE), "device or a pipe"),
+        (entry("./" + "x" * (2 << 20)), "header"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0].name[:30],
+)
+def test_entries_that_no_package_of_a_base_has_are_refused(packages: Packages, bad, words):
+    good = entry("./etc/fine", b"x")
+    assert b"etc/fine" in b"".join(Stage.of(packages(good).packages, Store()).tar(""))
+    hostile = Stage.of(packages(good, bad).packages, Store())
+    with pytest.raises(UsageError, match=words):
+        for _ in hostile.tar(""):
+            pass
+
+
+def test_a_package_that_unpacks_to_too_much(packages: Packages, monkeypatch):
+    monkeypatch.setenv("REPROKIT_LIMIT_BASE", str(20 << 20))
+    stage = Stage.of(packages(entry("./zeros", bytes(20 << 20)), pack=gzip.compress).packages, Store())
+    with pytest.raises(UsageError, match="more than 20971520 bytes in a base") as error:
+        for _ in stage.tar(""):
+            pass
+    assert "REPROKIT_LIMIT_BASE=" in error.value.hint
+
+
+def test_packages_that_changed_in_the_store_or_are_no_base(packages: Packages, tmp_path: Path):
+    lock = packages()
+    path = Store().path(lock.packages[0].sha256)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(SourceError, match="dpkg 1 is damaged"):
+        Stage.of(lock.packages, Store())
+    with pytest.raises(UsageError, match="has no dpkg"):
+        Stage.of(lock.packages[1:], Store())
+
+
+@engine_test
+@pytest.mark.parametrize(
+    ("entries", "scripts", "kind", "words"),
+    [
+        ([], {"postinst": "#!/bin/sh\necho the reason\nexit 7\n"}, WorkFailed, "dpkg: error"),
+        ([entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1)], {}, UsageError, "'mem', a device or a pipe"),
+        ([entry("./etc/dpkg/dpkg.cfg.d/x", HIDE)], {}, UsageError, "not made of the locked packages"),
+    ],
+    ids=["fails", "device", "hides"],
+)
+def test_what_goes_wrong_inside_is_one_error_and_leaves_nothing(
+    engine, packages: Packages, monkeypatch, entries, scripts, kind, words
+):
+    tag = watched(monkeypatch)
+    name = f"reprokit/own/base:{unique('bad')}"
+    lock = packages(*entries, essential=kind is UsageError and HIDE in [content for _, content in entries], **scripts)
+    with pytest.raises(kind, match=words):
+        bootstrap(engine, name, RELEASE, lock, Store(), lambda line: None)
+    assert gone(engine, tag) and engine.image(name) is None
+
+
+@engine_test
+@pytest.mark.parametrize("moment", ["unpacking", "configuring", "importing"])
+def test_an_interrupt_leaves_nothing(engine, packages: Packages, monkeypatch, moment):
+    tag = watched(monkeypatch)
+    name = f"reprokit/own/base:{unique('stopped')}"
+
+    def say(line: str) -> None:
+        if moment in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bootstrap(engine, name, RELEASE, packages(), Store(), say)
+    assert gone(engine, tag) and engine.image(name) is None
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The tag that the next stage gets."""
+    tag = unique("stage")
+    monkeypatch.setattr(bootstrap_module.secrets, "token_hex", lambda size: tag)
+    return tag
+
+
+def gone(engine: Engine, tag: str) -> bool:
+    return engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
+
+
+def test_folders_are_private(home: Path):
+    home.mkdir()
+    for folder in (paths.state() / "logs", home / "tmp", home / "locks"):
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o777)
+        assert paths.private(folder).stat().st_mode & 0o777 == 0o700
+    assert paths.state().stat().st_mode & 0o777 == 0o700
+    assert paths.private(home / "new").stat().st_mode & 0o777 == 0o700
+    for mode, left in ((0o755, 0o700), (0o777, 0o700), (0o770, 0o750), (0o750, 0o750), (0o2750, 0o2750)):
+        (home / "store").mkdir(exist_ok=True)
+        (home / "store").chmod(mode)
+        with Store().in_use():
+            assert (home / "store").stat().st_mode & 0o7777 == left
+
+
+@as_root
+def test_folders_of_another_user_are_refused(home: Path):
+    home.mkdir()
+    for folder, shared in ((home / "tmp", False), (home / "store", True)):
+        folder.mkdir()
+        folder.chmod(0o777)
+        os.chown(folder, NOBODY, NOBODY)
+        with pytest.raises(EngineError, match="belongs to another user"):
+            paths.private(folder, shared)
+    (home / "store").chmod(0o755)
+    assert paths.private(home / "store", shared=True)
+
+
+USE = """
+from pathlib import Path
+from reprokit.supply.store import Store
+store = Store(Path({store!r}))
+with store.in_use(print):
+    print(store.path({sha256!r}).read_text(), store.remembered("kind", "key"))
+    store.remember("kind", "key", 2)
+"""
+
+
+@as_root
+def test_another_user_reads_a_store_only_where_its_group_may(short_folder: Path):
+    store = Store(short_folder / "store")
+    with store.in_use(), store.scratch() as scratch:
+        (Path(scratch) / "file").write_text("content")
+        sha256 = store.add(Path(scratch) / "file")
+    store.remember("kind", "key", 1)
+    script = USE.format(store=str(store.root), sha256=sha256)
+    folders = [str(Path(__file__).parents[2]), *(path for path in sys.path if "site-packages" in path)]
+    command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "/usr/bin/python3", "-c", script]
+    environment = {"PYTHONPATH": ":".join(folders), "HOME": str(short_folder), "PATH": os.environ["PATH"]}
+
+    def use() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, capture_output=True, text=True, env=environment, cwd="/")
+
+    assert "Permission denied" in use().stderr
+    os.chown(store.root, 0, NOBODY)
+    for folder, _, files in os.walk(store.root):
+        os.chown(folder, 0, NOBODY)
+        for file in files:
+            os.chown(Path(folder) / file, 0, NOBODY)
+    store.root.chmod(0o750)
+    assert use().stdout == "content None\n", use().stderr
+    assert store.remembered("kind", "key") == 1
+
+
+@pytest.fixture
+def short_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that other users reach."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
