@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ from typer.main import get_command
 
 from reprokit import __version__
 from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.untrusted.text import document, echo, escaped
 
 # Verb: its one line of help, which is the first line of the command's docstring (a test compares them). Help and
 # completion read this table, so that no command's module is imported before it is called.
@@ -113,7 +115,7 @@ app = typer.Typer(cls=_LazyGroup, invoke_without_command=True, rich_markup_mode=
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"reprokit {__version__}")
+        echo(f"reprokit {__version__}")
         raise typer.Exit
 
 
@@ -125,18 +127,20 @@ def _root(
 ) -> None:
     """Reproduction environments for GPU systems papers: check, build, run, benchmark."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        document(context.get_help())
 
 
 def main() -> NoReturn:
     """Run the command line and exit with the code of `errors`; 130 where interrupted."""
     # A stop by the system unwinds like Ctrl-C, so that builds, containers and partial files are tidied up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # For --debug: what a traceback quotes may be a stranger's too.
+    sys.excepthook = lambda *error: document("".join(traceback.format_exception(*error)), err=True)
     try:
         code = app(standalone_mode=False)
     except ReprokitError as error:
         _debug_raise()
-        where = f" ({error.where})" if error.where else ""
+        where = f" ({escaped(error.where)})" if error.where else ""
         _say(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "")
         code = error.exit_code
     except _ClickException as error:
@@ -176,7 +180,7 @@ def _unforeseen(error: Exception) -> int:
 def _say(*lines: str) -> None:
     for line in lines:
         if line:
-            typer.echo(line, err=True)
+            echo(line, err=True)
 
 
 def _debug_raise() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
 from reprokit.errors import UsageError
+from reprokit.untrusted.text import confirm
 
 
 def require(what: str, option: str, given: bool, where: str = "") -> None:
     """Go on if the `option` was `given` or the user agrees to `what`. Raises UsageError."""
     if given:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(f"{what}. Go on?", err=True):
+    if sys.stdin.isatty() and sys.stderr.isatty() and confirm(f"{what}. Go on?"):
         return
     raise UsageError(what, where, f"nothing was changed; {option} allows it")

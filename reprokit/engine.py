@@ -208,7 +208,8 @@ class Engine:
         """Build with the classic builder from a tar; yields its events, an `error` event among them if it fails. Where
         another image that vanished meanwhile stops it, it starts again, and so do the events.
 
-        `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). Closing the
+        `options` are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). The proxies of
+        Docker's configuration, which may hold a password, stay out of the build. Closing the
         iterator makes the engine stop the build.
         """
         answers: list[requests.Response] = []
@@ -218,7 +219,9 @@ class Engine:
             for attempt in reversed(range(_BUILD_ATTEMPTS)):
                 context.seek(0)
                 with _translated():
-                    for event in self.api.build(fileobj=context, custom_context=True, decode=True, **options):
+                    for event in self.api.build(
+                        fileobj=context, custom_context=True, decode=True, use_config_proxy=False, **options
+                    ):
                         if attempt and _VANISHED.match(event.get("error", "")):
                             break
                         yield event

@@ -29,7 +29,7 @@ from tests.support.shared import shared
 pytest_plugins = ["tests.support.suite"]
 
 # The mirrors of whoever runs the tests have no part in them, nor in what they start.
-os.environ["REPROKIT_CONFIG"] = os.devnull
+os.environ["REPROKIT_CONFIG"] = str(Path(__file__).parent / "support" / "hosts.yaml")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -102,7 +102,8 @@ def bookworm(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         # A name of its own: the user's engine may have this base already.
         release = Release("debian", unique("bookworm"), "bookworm")
         lock = Base(reference="debian:12", bootstrap=resolve(release, store, lambda line: None))
-        fetch_all(of_base(lock), store, Mirrors(store))
+        mirrors = Mirrors(store)
+        fetch_all(of_base(lock), store, mirrors, settings=mirrors.settings)
         assert lock.bootstrap is not None
         with pytest.MonkeyPatch.context() as patch:
             for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):

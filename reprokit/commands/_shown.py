@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import typer
+from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
@@ -22,7 +22,7 @@ _LINE_EVERY_S = 5.0
 
 def say(*lines: str) -> None:
     for line in lines:
-        typer.echo(line, err=True)
+        echo(line, err=True)
 
 
 @contextmanager
@@ -41,11 +41,10 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
         yield line
         return
     from rich import progress as rich
-    from rich.console import Console
 
     columns = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn(), rich.DownloadColumn())
     rate = (rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
-    with rich.Progress(*columns, *rate, console=Console(stderr=True), transient=True) as shown:
+    with rich.Progress(*columns, *rate, console=console(sys.stderr), transient=True) as shown:
         task = shown.add_task(text, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
@@ -57,10 +56,9 @@ def status(text: str) -> Iterator[None]:
         say(text)
         yield
         return
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    with Console(stderr=True).status(escape(text)):
+    with console(sys.stderr).status(Text(text)):
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -22,6 +21,7 @@ from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Claim
 from reprokit.turns import turn
+from reprokit.untrusted.text import console, dump, escaped
 
 if TYPE_CHECKING:
     from reprokit.bench.record import Record
@@ -192,21 +192,19 @@ def _nothing_runs(target: Target, count: int) -> EngineError:
 def _show(records: Sequence[Record], claims: Sequence[Claim], as_json: bool, more: Mapping[str, object]) -> None:
     if as_json:
         data = {"ok": not more.get("failed"), "records": [json.loads(r.to_json()) for r in records], **more}
-        typer.echo(json.dumps(data, indent=2))
+        dump(data)
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # Without a terminal rich assumes 80 columns and cuts what is wider.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    screen = console(width=200)
     for section in sections(records, claims):
         table = Table(box=None, pad_edge=False, title=Text(section.title, "bold"), title_justify="left")
         for column in section.columns:
-            table.add_column(Text(column), justify="right", no_wrap=True)
+            table.add_column(escaped(column), justify="right", no_wrap=True)
         for row in section.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        console.print(table)
+            table.add_row(*map(escaped, row))
+        screen.print(table)
         for line in (section.conditions, *section.notes):
-            console.print(Text(line, "dim"))
-        console.print()
+            screen.print(Text(line, "dim"))
+        screen.print()

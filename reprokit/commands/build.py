@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
@@ -39,7 +40,7 @@ def build(
     from reprokit.recipe.find import target as find_target
 
     target = find_target(name)
-    forced = errors_of(target, force, lambda line: typer.echo(line, err=True))
+    forced = errors_of(target, force, lambda line: echo(line, err=True))
     engine = Engine.connect()
     with display(sys.stderr) as shown:
         # What a cached step once asked for cannot be heard.
@@ -49,15 +50,15 @@ def build(
     if record:
         _print_undeclared(target, result.undeclared)
     if result.built:
-        typer.echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]})")
+        echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]})")
     else:
-        typer.echo(f"{result.name} is up to date ({result.image_id[:19]})")
+        echo(f"{result.name} is up to date ({result.image_id[:19]})")
 
 
 def _print_undeclared(target: Target, asked: Sequence[str]) -> None:
     if not asked:
-        typer.echo(f"{target.label} asks for nothing that its lock does not name")
+        echo(f"{target.label} asks for nothing that its lock does not name")
         return
-    typer.echo(f"{target.label} asked for what its recipe does not declare:")
+    echo(f"{target.label} asked for what its recipe does not declare:")
     for line in asked:
-        typer.echo(f"  {line}")
+        echo(f"  {line}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
-import os
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import console, dump, echo
 
 if TYPE_CHECKING:
     from reprokit.compat.facts import Facts
@@ -48,7 +47,7 @@ def check(
     stacks = _stacks(facts, names or [], pins, gpu or [], driver, purpose)
     results = [Checked(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
     if json:
-        typer.echo(json_format.dumps(as_json(facts, results), indent=2))
+        dump(as_json(facts, results))
     else:
         _print(facts, results)
     if not all(result.ok for result in results):
@@ -148,24 +147,27 @@ def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[Gpu, ...], bool]:
 
 
 def _print(facts: Facts, results: list[Checked]) -> None:
-    colour = False if os.environ.get("NO_COLOR") else None
+    from rich.text import Text
+
+    screen = console()
     times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
     for label, counts, findings in results:
         for finding in findings:
-            head = typer.style(f"{finding.severity:8}", fg=_COLOURS[finding.severity], bold=True)
-            typer.echo(f"{head} {times.join(finding.subjects)}", color=colour)
-            typer.echo(_indented(finding.reason))
+            head = Text(f"{finding.severity:8}", f"bold {_COLOURS[finding.severity]}")
+            screen.print(Text.assemble(head, f" {times.join(finding.subjects)}"), soft_wrap=True)
+            _indented(finding.reason)
             if finding.nearest:
-                typer.echo(_indented(f"nearest: {', or '.join(finding.nearest)}"))
+                _indented(f"nearest: {', or '.join(finding.nearest)}")
             for source in finding.sources if finding.severity != "info" else ():
-                typer.echo(_indented(f"source: {facts.cite(source)}"))
-        typer.echo(f"{label or 'stack'}: {_summary(findings)}{'' if counts else ' (historic: not counted)'}")
+                _indented(f"source: {facts.cite(source)}")
+        echo(f"{label or 'stack'}: {_summary(findings)}{'' if counts else ' (historic: not counted)'}")
 
 
-def _indented(text: str) -> str:
-    return textwrap.fill(
+def _indented(text: str) -> None:
+    for line in textwrap.wrap(
         text, 110, initial_indent=" " * 9, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False
-    )
+    ):
+        echo(line)
 
 
 def _summary(findings: list[Finding]) -> str:

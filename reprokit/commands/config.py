@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.effective import Line
@@ -66,7 +67,7 @@ def _init() -> None:
         raise UsageError("the configuration is already there", str(path), "edit it") from None
     except OSError as error:
         raise UsageError(f"cannot write the configuration: {error.strerror}", str(path)) from None
-    typer.echo(f"wrote {path}; next: edit it, then reprokit config --check")
+    echo(f"wrote {path}; next: edit it, then reprokit config --check")
 
 
 def _as_json(line: Line) -> dict[str, Any]:
@@ -93,10 +94,10 @@ def _said(answer: Answer) -> str:
 
 
 def _print_json(rows: Sequence[dict[str, Any]]) -> None:
-    typer.echo(json_format.dumps(rows, indent=2))
+    dump(rows)
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> None:
     widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
     for kind, value, source in rows:
-        typer.echo(f"{kind:{widths[0]}}  {value:{widths[1]}}  {source}".rstrip())
+        echo(f"{kind:{widths[0]}}  {value:{widths[1]}}  {source}".rstrip())

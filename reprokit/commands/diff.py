@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.model import Image
@@ -28,9 +29,7 @@ def diff(
     with opened(before) as one, opened(after) as other:
         found = [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
     if as_json:
-        import json
-
-        typer.echo(json.dumps(found, indent=2))
+        dump(found)
     else:
         for each in found:
             _print(each)
@@ -59,16 +58,16 @@ def _of(name: str, one: Bundle, other: Bundle, left: Image | None, right: Image 
 def _print(found: dict[str, Any]) -> None:
     from reprokit.figures import size
 
-    typer.echo(f"{found['image']}: {'the same' if found['same'] else 'differs'}")
+    echo(f"{found['image']}: {'the same' if found['same'] else 'differs'}")
     before, after = found["size"]
     if before != after:
-        typer.echo(f"  unpacked {size(before)} -> {size(after)}")
+        echo(f"  unpacked {size(before)} -> {size(after)}")
     for sign, layers in (("-", found["removed"]), ("+", found["added"])):
         for layer in layers:
             amount = "left out" if layer["packed"] is None else size(layer["packed"])
-            typer.echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
+            echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
     for kind in ("pins", "settings", "packages"):
         for name, old, new in found[kind]:
-            typer.echo(f"  {kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
+            echo(f"  {kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
     if found["unknown"]:
-        typer.echo(f"  packages of {found['unknown']} layers are not known: neither file has them")
+        echo(f"  packages of {found['unknown']} layers are not known: neither file has them")

@@ -12,6 +12,7 @@ def exec(
     command: options.Command,
     env: options.Env = [],  # noqa: B006 - typer's own style; it is only read
     user: options.User = None,
+    tty: options.Tty = False,
 ) -> None:
     """Run a command in a container that is running.
 
@@ -30,4 +31,4 @@ def exec(
     found = names.find(names.known_containers(engine), name, os.getuid())
     if not found.running:
         raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
-    raise typer.Exit(in_container(engine, found.name, command, given, who))
+    raise typer.Exit(in_container(engine, found.name, command, given, who, tty=tty))

@@ -9,6 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands._shown import progress, say
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.request import Request, Result
@@ -74,9 +75,7 @@ def export(
     with progress(f"writing {out.name}") as watch:
         result = run(Engine.connect(), request, out, say, watch)
     if as_json:
-        import json
-
-        typer.echo(json.dumps(_json(out, result), indent=2))
+        dump(_json(out, result))
     else:
         _print(out, request, result)
 
@@ -101,8 +100,6 @@ def _print(out: Path, request: Request, result: Result) -> None:
     if result.files_left_out:
         say(f"left out: {result.files_left_out} files of package caches and --exclude, {size(result.bytes_left_out)}")
     unpacked = sum(image.size for image in result.images)
-    typer.echo(
-        f"{out}: {', '.join(image.name for image in result.images)}: {size(result.size)} ({size(unpacked)} unpacked)"
-    )
+    echo(f"{out}: {', '.join(image.name for image in result.images)}: {size(result.size)} ({size(unpacked)} unpacked)")
     if result.absent:
-        typer.echo(f"{len(result.absent)} layers are not in it: only where they are can it be loaded")
+        echo(f"{len(result.absent)} layers are not in it: only where they are can it be loaded")

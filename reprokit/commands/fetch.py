@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 
 def fetch(
@@ -64,7 +65,7 @@ def fetch(
                 supplier.base(engine, lock)
     if engine is None and any(lock.base.digest for lock in locks):
         say(f"base images stay where they are: {absent}")
-    typer.echo(
+    echo(
         f"{size(found.bytes)} from outside ({found.files} files, {commits} git commits); "
         f"{size(found.stored_bytes)} were in the store ({found.stored_files} files)"
     )

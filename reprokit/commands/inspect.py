@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle
@@ -27,9 +28,7 @@ def inspect(
     with opened(file) as bundle:
         found = _described(bundle, signer(bundle, None))
     if as_json:
-        import json
-
-        typer.echo(json.dumps(found, indent=2))
+        dump(found)
     else:
         _print(found)
 
@@ -65,24 +64,24 @@ def _print(found: dict[str, Any]) -> None:
     from reprokit.figures import size
 
     signed = f", signed by {found['signed_by']}" if found["signed_by"] else ", not signed"
-    typer.echo(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
+    echo(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
     for image in found["images"]:
-        typer.echo(
-            f"\n{image['name']}: {size(image['packed'])} here, {size(image['size'])} unpacked  {image['id'][:19]}"
-        )
+        echo()
+        echo(f"{image['name']}: {size(image['packed'])} here, {size(image['size'])} unpacked  {image['id'][:19]}")
         if image["recipe"]:
             carried = [what for what in ("recipe", "lock") if image[f"has_{what}"]]
-            typer.echo(f"  recipe   {image['recipe']}:{image['variant']} ({' and '.join(carried) or 'no text'} in it)")
+            echo(f"  recipe   {image['recipe']}:{image['variant']} ({' and '.join(carried) or 'no text'} in it)")
         if image["pins"]:
-            typer.echo(f"  pins     {' '.join(f'{name}={value}' for name, value in sorted(image['pins'].items()))}")
+            echo(f"  pins     {' '.join(f'{name}={value}' for name, value in sorted(image['pins'].items()))}")
         needs = [f"driver {image['min_driver']} or newer"] if image["min_driver"] else []
         needs += (
             [f"compute capability {', '.join(image['compute_capabilities'])}"] if image["compute_capabilities"] else []
         )
         if needs:
-            typer.echo(f"  needs    {'; '.join(needs)}")
+            echo(f"  needs    {'; '.join(needs)}")
         for layer in image["layers"]:
             amount = "left out" if layer["packed"] is None else size(layer["packed"])
-            typer.echo(f"  {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:80]}".rstrip())
+            echo(f"  {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:80]}".rstrip())
     for part in found["parts"]:
-        typer.echo(f"\n{part['kind']} {part['name']}: {size(part['size'])}")
+        echo()
+        echo(f"{part['kind']} {part['name']}: {size(part['size'])}")

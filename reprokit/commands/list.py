@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
+
+from reprokit.untrusted.text import console, dump, echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe
@@ -39,22 +39,21 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
             }
             for recipe, path in recipes
         ]
-        typer.echo(json_format.dumps(rows, indent=2))
+        dump(rows)
     elif recipes:
         _print([r for r, _ in recipes])
     if broken:
         # The recipes that can be read are listed all the same.
         for other in broken[1:]:
-            typer.echo(f"error: {other.message} ({other.where})", err=True)
+            echo(f"error: {other.message} ({other.where})", err=True)
         raise broken[0]
 
 
 def _print(recipes: Sequence[Recipe]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("recipe", "variants", "paper", "venue", box=None, pad_edge=False, header_style="bold")
     for recipe in recipes:
         variants = ", ".join(f"{n} (historic)" if v.historic else n for n, v in recipe.variants.items())
         table.add_row(recipe.name, variants, recipe.paper.title, f"{recipe.paper.venue} {recipe.paper.year}")
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160).print(table)
+    console(width=160).print(table)

@@ -9,6 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands._shown import progress, say
+from reprokit.untrusted.text import echo
 
 
 def load(
@@ -54,6 +55,6 @@ def load(
             say(*recipes.put(text), *put())
             brought.inputs(bundle, Store(), Engine.connect, say)
     for name in loaded.new:
-        typer.echo(f"loaded {name}")
+        echo(f"loaded {name}")
     for name in loaded.there:
-        typer.echo(f"{name} is here already")
+        echo(f"{name} is here already")

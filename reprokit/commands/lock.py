@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
@@ -53,11 +54,11 @@ def _check(wanted: list[Target], named: bool) -> None:
         locked = variant_lock(target)
         if locked is None:
             if named or recipe_lock(target).variants:
-                typer.echo(f"{target.label}: no lock")
+                echo(f"{target.label}: no lock")
                 bad |= named
             continue
         changed = stale(target, render(target), locked)
-        typer.echo(f"{target.label}: " + (f"stale: {', '.join(changed)}" if changed else "up to date"))
+        echo(f"{target.label}: " + (f"stale: {', '.join(changed)}" if changed else "up to date"))
         bad |= bool(changed)
     if bad:
         raise typer.Exit(1)
@@ -95,7 +96,7 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
         order = {name: variants[name] for name in target.recipe.variants if name in variants}
         path = lock_path(target.path)
         write(path, whole.model_copy(update={"variants": order, "data": files}))
-        typer.echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")
+        echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")
     if failed:
         _, first = failed[0]
         first.message = f"{len(failed)} of {len(wanted)} variants could not be locked; the first: {first.message}"

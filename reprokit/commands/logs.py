@@ -7,6 +7,7 @@ from typing import Optional
 import typer
 
 from reprokit.container import options
+from reprokit.untrusted.text import Output
 
 
 def logs(
@@ -19,12 +20,11 @@ def logs(
     Of `run`, `exec`, `notebook`, `smoke` and `bench`; terminals that `shell` opened are not recorded.
     """
     import os
-    import sys
 
     from reprokit.container import log, names
     from reprokit.engine import Engine
 
     found = names.find(names.known_containers(Engine.connect()), container, os.getuid())
+    out = Output(1)
     for block in log.read(found.name, follow, tail):
-        sys.stdout.buffer.write(block)
-        sys.stdout.buffer.flush()
+        out.write(block)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from reprokit.untrusted.text import echo
+
 
 def new(name: str = typer.Argument(metavar="NAME", help="Lower-case letters, digits, `.`, `_` and `-`.")) -> None:
     """Write a commented starting recipe."""
@@ -22,4 +24,4 @@ def new(name: str = typer.Argument(metavar="NAME", help="Lower-case letters, dig
         raise UsageError(f"the recipe {name} is already there", str(path), "choose another name, or edit it") from None
     except OSError as error:
         raise UsageError(f"cannot write the recipe: {error.strerror}", str(path)) from None
-    typer.echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")
+    echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")

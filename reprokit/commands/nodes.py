@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import console, dump
 
 if TYPE_CHECKING:
     from reprokit.nodes.survey import Answer
@@ -45,7 +44,7 @@ def nodes(
     with status(f"asking {len(chosen)} node{'s' if len(chosen) > 1 else ''}"):
         answers = list(survey.survey(chosen, timeout))
     if as_json:
-        typer.echo(json.dumps([survey.as_json(answer) for answer in answers], indent=2))
+        dump([survey.as_json(answer) for answer in answers])
     else:
         _show(answers)
     if not any(answer.seen for answer in answers):
@@ -53,7 +52,6 @@ def nodes(
 
 
 def _show(answers: Sequence[Answer]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -61,7 +59,7 @@ def _show(answers: Sequence[Answer]) -> None:
         table.add_column(column, overflow="fold")
     for answer in answers:
         table.add_row(*_row(answer))
-    Console(markup=False, highlight=False, width=None if os.isatty(1) else 200).print(table)
+    console(width=200).print(table)
 
 
 def _row(answer: Answer) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Optional
 import typer
 
 from reprokit.container import options
+from reprokit.untrusted.text import Output, echo
 
 
 def notebook(
@@ -25,7 +26,6 @@ def notebook(
     Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Where the image
     has no Jupyter it is added to the container, behind the image's own packages.
     """
-    import sys
 
     from reprokit.container.notebook import INSIDE, serve
     from reprokit.container.session import tell
@@ -35,8 +35,4 @@ def notebook(
     ports = [f"{publish}:{INSIDE}"] if publish else []
     chosen = options.choices(container, gpus, volume, ports, shm_size, network)
 
-    def write(data: bytes) -> None:
-        sys.stderr.buffer.write(data)
-        sys.stderr.buffer.flush()
-
-    raise typer.Exit(serve(Engine.connect(), target(name), chosen, tell, typer.echo, write))
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, tell, echo, Output(2).write))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_format
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.supply.lock.moved import Moved
@@ -46,7 +46,7 @@ def outdated(
         moved[target.label], failed = find_moved(engine, target, lock, store, mirrors, say)
         errors += failed
     if json:
-        typer.echo(json_format.dumps({label: [asdict(m) for m in found] for label, found in moved.items()}, indent=2))
+        dump({label: [asdict(m) for m in found] for label, found in moved.items()})
     else:
         for label, found in moved.items():
             _print(label, found)
@@ -58,10 +58,10 @@ def outdated(
 
 def _print(label: str, found: list[Moved]) -> None:
     if not found:
-        typer.echo(f"{label}: all is upstream as it was locked")
+        echo(f"{label}: all is upstream as it was locked")
     for m in found:
         upstream = f", upstream has {m.upstream[:_SHORT]}" if m.upstream else ""
-        typer.echo(f"{label}: {m.kind}: {m.name} {m.locked[:_SHORT]} {_WORDS[m.what]}{upstream}")
+        echo(f"{label}: {m.kind}: {m.name} {m.locked[:_SHORT]} {_WORDS[m.what]}{upstream}")
 
 
 _WORDS = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from reprokit.untrusted.text import dump, echo
+
 
 def ps(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """List reprokit's containers."""
@@ -12,10 +14,8 @@ def ps(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> Non
 
     rows = listing.rows(Engine.connect())
     if as_json:
-        import json
-
-        typer.echo(json.dumps(rows, indent=2))
+        dump(rows)
     elif not rows:
-        typer.echo("no containers; `reprokit run NAME -- CMD` makes one", err=True)
+        echo("no containers; `reprokit run NAME -- CMD` makes one", err=True)
     else:
         listing.show(rows)

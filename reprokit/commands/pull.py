@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 
 def pull(
@@ -24,4 +25,4 @@ def pull(
     wanted, target = published.of_recipe(image)
     engine = Engine.connect()
     moved = registry.pull(engine, wanted, target, replace, say, lambda: progress(f"pulling {image}"))
-    typer.echo(f"{moved.name} is here ({moved.digest}{', ' if moved.said else ': it was already'}{moved.said})")
+    echo(f"{moved.name} is here ({moved.digest}{', ' if moved.said else ': it was already'}{moved.said})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 
 def push(
@@ -24,4 +25,4 @@ def push(
     with progress(f"pushing {wanted.named}") as watch:
         moved = registry.push(engine, wanted, target, say, watch)
     say(f"{moved.name}: {moved.said}")
-    typer.echo(f"{wanted.repository}@{moved.digest}")
+    echo(f"{wanted.repository}@{moved.digest}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import document, echo
 
 
 def render(
@@ -24,11 +25,11 @@ def render(
     chosen = target(name)
     text = rendered(chosen).dockerfile
     if output is None:
-        typer.echo(text, nl=False)
+        document(text)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
         (output / "Dockerfile").write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write the Dockerfile: {error.strerror}", str(output)) from None
-    typer.echo(f"wrote {output / 'Dockerfile'}; build it with: docker build -t {chosen.label} {output}", err=True)
+    echo(f"wrote {output / 'Dockerfile'}; build it with: docker build -t {chosen.label} {output}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from reprokit.container import options
+from reprokit.untrusted.text import echo
 
 
 def rm(
@@ -29,4 +30,4 @@ def rm(
         raise UsageError(f"{', '.join(running)} runs", hint="`reprokit stop` it first, or use --force")
     for one in dict.fromkeys(found):
         lifecycle.remove(engine, one.name)
-        typer.echo(f"removed {one.name}")
+        echo(f"removed {one.name}")

@@ -18,6 +18,7 @@ def run(
     user: options.User = None,
     container: options.Name = None,
     network: options.Network = None,
+    tty: options.Tty = False,
     on: options.On = None,
 ) -> None:
     """Run a command in a recipe's container.
@@ -30,4 +31,4 @@ def run(
     from reprokit.container.session import in_recipe
 
     chosen = options.choices(container, gpus, volume, publish, shm_size, network, on)
-    raise typer.Exit(in_recipe(name, command, chosen, env, user, on=on))
+    raise typer.Exit(in_recipe(name, command, chosen, env, user, on=on, tty=tty))

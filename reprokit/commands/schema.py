@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-import typer
+from reprokit.untrusted.text import dump
 
 
 def schema() -> None:
     """Print the JSON Schema of recipes, for editors."""
     from reprokit.recipe.schema import schema as of_recipes
 
-    typer.echo(json.dumps(of_recipes(), indent=2))
+    dump(of_recipes())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
     from reprokit.nodes.address import Node
@@ -60,9 +61,9 @@ def send(
     outcomes = [*(done | (bring(agreed, True) if agreed else {})).values()]
     for outcome in outcomes:
         if outcome.error and len(outcomes) > 1:
-            typer.echo(f"{outcome.node}: failed: {outcome.error.message}", err=True)
+            echo(f"{outcome.node}: failed: {outcome.error.message}", err=True)
             if outcome.error.hint:
-                typer.echo(f"  {outcome.error.hint}", err=True)
+                echo(f"  {outcome.error.hint}", err=True)
         elif not outcome.error:
-            typer.echo(f"{outcome.node}: {'has them already' if outcome.had else f'done, {size(outcome.sent)} sent'}")
+            echo(f"{outcome.node}: {'has them already' if outcome.had else f'done, {size(outcome.sent)} sent'}")
     sending.raise_for(outcomes)

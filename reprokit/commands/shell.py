@@ -33,4 +33,4 @@ def shell(
     argv = ["sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"]
     if failed:
         raise typer.Exit(in_failed_build(name, argv, chosen, env))
-    raise typer.Exit(in_recipe(name, argv, chosen, env, user, logged=False))
+    raise typer.Exit(in_recipe(name, argv, chosen, env, user, logged=False, tty=True))

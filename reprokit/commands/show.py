@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_format
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import console, dump
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
@@ -27,7 +26,7 @@ def show(
 
     found = targets(name)
     if json:
-        typer.echo(json_format.dumps(as_json(found), indent=2))
+        dump(as_json(found))
         return
     _print([("recipe", [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
 
@@ -96,18 +95,17 @@ def _one_line(command: str) -> str:
 
 
 def _print(sections: list[tuple[str, list[Row]]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
+    screen = console(width=160)
     for number, (title, rows) in enumerate(sections):
         if number:
-            console.print()
-        console.print(Text(title, style="bold"))
+            screen.print()
+        screen.print(Text(title, style="bold"))
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
         for row in rows:
             table.add_row(*row)
-        console.print(table)
+        screen.print(table)

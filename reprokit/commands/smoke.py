@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,6 +20,7 @@ from reprokit.recipe.find import Target
 from reprokit.smoke import result
 from reprokit.smoke.junit import report
 from reprokit.smoke.result import Result, Step
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bench.hardware import Execute
@@ -55,13 +55,13 @@ def smoke(
             results.append(found)
             _write(junit, results)
             if not as_json:
-                typer.echo(found.line())
+                echo(found.line())
             for step in found.steps:
                 if step.status == "fail" and step.output != step.reason:
                     say(*(f"    {line}" for line in step.output.splitlines()[-20:]))
     if as_json:
         ok = all(r.status != "fail" for r in results)
-        typer.echo(json.dumps({"ok": ok, "results": [r.to_json() for r in results]}, indent=2))
+        dump({"ok": ok, "results": [r.to_json() for r in results]})
     if code := result.exit_code(results):
         raise typer.Exit(code)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from reprokit.container import options
+from reprokit.untrusted.text import echo
 
 
 def stop(container: options.ContainerNames) -> None:
@@ -20,6 +19,6 @@ def stop(container: options.ContainerNames) -> None:
     for found in [names.find(known, name, os.getuid()) for name in container]:
         if found.state in ("running", "paused", "restarting"):
             lifecycle.stop(engine, found.name)
-            typer.echo(f"stopped {found.name}")
+            echo(f"stopped {found.name}")
         else:
-            typer.echo(f"{found.name} was not running")
+            echo(f"{found.name} was not running")

@@ -10,6 +10,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands._shown import progress, say
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.supply.upkeep.collect import Plan
@@ -74,8 +75,8 @@ def verify(
         _print_json({"files": found.files, "repositories": found.repositories, "bytes": found.size, "bad": bad})
     else:
         for each in found.bad:
-            typer.echo(f"bad: {each.what}: {each.why} ({each.path})")
-        typer.echo(
+            echo(f"bad: {each.what}: {each.why} ({each.path})")
+        echo(
             f"{found.files} files and {found.repositories} repositories, {size(found.size)}: "
             + (f"{len(found.bad)} bad" + (", removed" if repair else "") if found.bad else "all good")
         )
@@ -126,7 +127,7 @@ def export(
     held = Store()
     with held.in_use(say), progress(f"writing {out.name}") as watch:
         manifest = write(names, out, held, Engine.connect, say, watch)
-    typer.echo(f"{out}: {', '.join(manifest.targets)}: {len(manifest.entries)} entries, {size(out.stat().st_size)}")
+    echo(f"{out}: {', '.join(manifest.targets)}: {len(manifest.entries)} entries, {size(out.stat().st_size)}")
 
 
 @store.command("import")
@@ -144,7 +145,7 @@ def import_(
     held = Store()
     with held.in_use(say), progress(f"reading {archive.name}") as watch:
         found = take_in(archive, held, Engine.connect, recipes, say, watch)
-    typer.echo(
+    echo(
         f"{', '.join(found.manifest.targets)}: new are {found.files} files, "
         f"{found.repositories} repositories, {found.images} base images"
     )
@@ -160,7 +161,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
     for row in rows:
         locks = ", ".join(row.locks) or "no lock"
         amount = size(row.size) if row.here else "missing"
-        typer.echo(f"{row.kind:<7} {row.name:<{width}} {amount:>8}  {row.key[:12]}  {locks}")
+        echo(f"{row.kind:<7} {row.name:<{width}} {amount:>8}  {row.key[:12]}  {locks}")
     for kind, (count, total) in totals(rows).items():
         say(f"{kind}: {count}, {size(total)}")
     if missing := sum(not row.here for row in rows):
@@ -175,17 +176,16 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
     if dry_run:
         for each in plan.goes:
             what = each.key if isinstance(each.key, str) else f"{each.key.name} at {each.key.commit}"
-            typer.echo(f"{size(each.size):>8}  {what}")
+            echo(f"{size(each.size):>8}  {what}")
         for leftover in plan.leftovers:
-            typer.echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
+            echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
     say(f"kept, as locks name them: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
     if plan.young:
         say(f"kept, as they are young: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
     verb = "would go" if dry_run else "freed"
-    typer.echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
+    echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
 
 
 def _print_json(value: Any) -> None:
-    import json
 
-    typer.echo(json.dumps(value, indent=2))
+    dump(value)

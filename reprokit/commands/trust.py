@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reprokit import completion
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
@@ -48,11 +48,11 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
             }
         )
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        dump(rows)
         return
     for row in rows:
         how = f"  {row['time']} by {row['how']}" if row["how"] else ""
-        typer.echo(f"{row['state']:<10}  {row['id'][7:19]}  {' '.join(row['names']) or '(no name)'}{how}")
+        echo(f"{row['state']:<10}  {row['id'][7:19]}  {' '.join(row['names']) or '(no name)'}{how}")
 
 
 @trust.command()
@@ -71,7 +71,7 @@ def add(images: Annotated[list[str], _IMAGES]) -> None:
         if image_id is None:
             raise UsageError("the engine has no such image", name, "`reprokit trust list` shows those of recipes")
         known.record(engine, image_id, "trusted", "trust add", "" if engine.image(image_id) else "a node")
-        typer.echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
+        echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
 
 
 @trust.command()
@@ -87,7 +87,7 @@ def revoke(images: Annotated[list[str], _IMAGES]) -> None:
     for name, image_id in found.items():
         if image_id not in gone:
             raise UsageError("the image was neither built here nor trusted", name, "see `reprokit trust list`")
-        typer.echo(f"{name} is unverified ({image_id[:19]})")
+        echo(f"{name} is unverified ({image_id[:19]})")
 
 
 def _id(engine: Engine, name: str) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from reprokit.container import names
 from reprokit.engine import Engine
+from reprokit.untrusted.text import console
 
 
 def rows(engine: Engine) -> list[dict[str, Any]]:
@@ -43,7 +44,6 @@ def rows(engine: Engine) -> list[dict[str, Any]]:
 
 def show(found: list[dict[str, Any]]) -> None:
     """A table on standard output, as wide as the terminal."""
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -60,7 +60,7 @@ def show(found: list[dict[str, Any]]) -> None:
             "\n".join(row["mounts"]),
             _age(row["created"]),
         )
-    Console(markup=False, highlight=False, width=None if os.isatty(1) else 200).print(table)
+    console(width=200).print(table)
 
 
 def _age(created: str) -> str:

@@ -53,6 +53,10 @@ User = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(metavar="USER", help="Who runs this command (default: you; `root` installs packages)."),
 ]
+Tty = Annotated[
+    bool,
+    typer.Option("-t", "--tty", help="Give the command a terminal; else its control characters are shown as text."),
+]
 Name = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--name", metavar="CONTAINER", help="Another container than the recipe's own."),

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import typer
-
 from reprokit.container import names, parse
 from reprokit.container.environment import from_caller
 from reprokit.container.lifecycle import ensure_running
@@ -21,11 +19,12 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image import trust
 from reprokit.recipe.find import target
+from reprokit.untrusted.text import echo
 
 
 def tell(line: str) -> None:
     """A notice beside the command's own output."""
-    typer.echo(line, err=True)
+    echo(line, err=True)
 
 
 def in_recipe(
@@ -36,14 +35,18 @@ def in_recipe(
     user: str | None,
     logged: bool = True,
     on: str | None = None,
+    tty: bool = False,
 ) -> int:
-    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code. `on` is a node."""
+    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code. `on` is a node.
+
+    `tty` asks for a terminal of the command's own, whose output reaches ours as it is.
+    """
     wanted = target(recipe)
     given = parse.environment(env, os.environ)
     who = parse.user(user) if user else None
     with engine_on(on) as engine:
         container = ensure_running(engine, wanted, replace(chosen, root=who is not None and is_root(who)), tell)
-        return in_container(engine, container, argv, given, who, logged)
+        return in_container(engine, container, argv, given, who, logged, tty)
 
 
 @contextlib.contextmanager
@@ -65,6 +68,7 @@ def in_container(
     env: dict[str, str],
     user: str | None,
     logged: bool = True,
+    tty: bool = False,
 ) -> int:
     """Run `argv` in a running container; its exit code."""
     described = engine.container(container) or {}
@@ -76,11 +80,14 @@ def in_container(
     if node := engine.host.name:
         for port in settings.ports:
             tell(f"port {port.host} is {node}'s own; ssh -L {port.host}:127.0.0.1:{port.host} leads it here")
-    passed, unreachable = from_caller(engine.host.environment(), settings.network, at_terminal())
-    if unreachable and not set(unreachable) & set(env):
-        tell(f"{', '.join(unreachable)}: a proxy on the host's loopback is left out; --network host reaches it")
+    tty = tty and at_terminal()
+    passed = from_caller(engine.host.environment(), settings.network, tty)
+    if passed.unreachable and not set(passed.unreachable) & set(env):
+        tell(f"{', '.join(passed.unreachable)}: a proxy on the host's loopback is left out; --network host reaches it")
+    if bare := [name for name in passed.bare if name not in env]:
+        tell(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes it whole")
     user = _numbers(engine, container, described, user) if user else None
-    return interact(engine, container, argv, env=passed | env, user=user, logged=logged)
+    return interact(engine, container, argv, env=passed.variables | env, user=user, logged=logged, tty=tty)
 
 
 def _numbers(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
 import termios
@@ -18,6 +17,7 @@ from reprokit.container.execute import NOT_STARTED, refusal
 from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
+from reprokit.untrusted.text import Output
 
 # A command that was just started may have no terminal yet: the engine refuses its size for some milliseconds.
 _RESIZE_TRIES = 50
@@ -39,16 +39,17 @@ def interact(
     env: Mapping[str, str] | None = None,
     user: str | None = None,
     logged: bool = True,
+    tty: bool = False,
 ) -> int:
     """Run `argv` on our own standard input, output and error; returns its exit code.
 
-    At a terminal the command gets one too, of its size and its kind, and Ctrl-C goes to the command. Elsewhere
-    input is passed on if it is not a terminal, and an interrupt ends the command. Raises WorkFailed with the
-    shell's exit code, 126 or 127, where the command could not be started; EngineError.
+    With `tty`, for callers that are `at_terminal`, the command gets a terminal of our size and kind, and Ctrl-C. Else
+    an interrupt ends it, and no control character of its output reaches a terminal. Raises WorkFailed with the shell's
+    exit code, 126 or 127, where the command could not be started; EngineError.
     """
-    terminal = at_terminal()
-    stdin = 0 if terminal or not _is_terminal(0) else None
-    how = Attached(env=env, user=user, tty=terminal, stdin=stdin)
+    stdin = 0 if at_terminal() or not _is_terminal(0) else None
+    how = Attached(env=env, user=user, tty=tty, stdin=stdin)
+    outputs = Output(1, raw=tty), Output(2)
     note: list[bytes] = []
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(CommandLog(key(engine, container), argv)) if logged else None
@@ -59,12 +60,12 @@ def interact(
                 return
             if log:
                 log.write(data)
-            _write(2 if is_stderr else 1, data)
+            outputs[is_stderr].write(data)
 
         stack.enter_context(_hangup_ends())
-        if terminal:
+        if tty:
             stack.enter_context(_raw(0))
-        code = attach(engine, container, argv, how, sink, _sized(engine, stack) if terminal else _nothing)
+        code = attach(engine, container, argv, how, sink, _sized(engine, stack) if tty else _nothing)
         if log:
             log.exited(code)
     text = b"".join(note)
@@ -72,7 +73,7 @@ def interact(
         failed = WorkFailed(f"cannot run it: {reason[1]}", container)
         failed.exit_code = reason[0]
         raise failed
-    _write(1, text)
+    outputs[0].write(text)
     return code
 
 
@@ -85,14 +86,6 @@ def _is_terminal(descriptor: int) -> bool:
         return os.isatty(descriptor)
     except OSError:
         return True
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # someone who shares the terminal made it non-blocking
-            select.select([], [descriptor], [])
 
 
 def _sized(engine: Engine, stack: contextlib.ExitStack) -> Callable[[str], None]:

@@ -48,4 +48,4 @@ def in_failed_build(recipe: str, argv: Sequence[str], chosen: RunOptions, env: l
     settings = merge(Settings(shm=wanted.variant.shm, root=True), replace(chosen, name=None))
     launch(engine, start, settings, False, tell)
     with removed_at_end(engine, name):
-        return in_container(engine, name, argv, given, "0:0", logged=False)
+        return in_container(engine, name, argv, given, "0:0", logged=False, tty=True)

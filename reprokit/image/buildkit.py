@@ -75,6 +75,9 @@ class BuildKit:
             command += ["--build-arg", f"{name}={value}"]
         for name in plan.proxies:  # without their values, which the CLI takes from its environment: `ps` shows commands
             command += ["--build-arg", name]
+        # The CLI would add those of Docker's configuration, with their passwords.
+        for name in ("ftp_proxy", "FTP_PROXY", "all_proxy", "ALL_PROXY"):
+            command += ["--build-arg", f"{name}="]
         for name, value in plan.labels.items():
             command += ["--label", f"{name}={value}"]
         return [*command, *(["--no-cache"] if plan.no_cache else []), str(folder)]

@@ -51,7 +51,7 @@ def outdated(
         lambda: moved_base(engine, lock.base, store, say),
         apt,
         wheels,
-        lambda: moved_git(variant.sources, lock.git, say),
+        lambda: moved_git(variant.sources, lock.git, mirrors, say),
         lambda: moved_files(lock.files, mirrors.settings, say),
     ):
         try:

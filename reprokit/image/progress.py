@@ -12,6 +12,7 @@ from reprokit.supply.fetch.display import Plain as PlainDownloads
 from reprokit.supply.fetch.display import summary
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.gateway import Gateway
+from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -60,18 +61,16 @@ class Plain:
         pass
 
     def _line(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
-        self.stream.flush()
+        echo(text, file=self.stream)
 
 
 class Live:
     """Steps that are done scroll by with their times; the running one stands below with its last line of output."""
 
     def __init__(self, stream: IO[str]) -> None:
-        from rich.console import Console
         from rich.live import Live as RichLive
 
-        self.console = Console(file=stream, highlight=False)
+        self.console = console(stream)
         self.started = self.step_started = time.monotonic()
         self.step: Step | None = None
         self.cached = False
@@ -90,7 +89,7 @@ class Live:
     def watch(self, event: Event) -> None:
         if isinstance(event, Note):
             self.last = event.text
-            self.console.print(event.text, markup=False)
+            self.console.print(event.text)
         elif isinstance(event, Step):
             self._done()
             self.step, self.cached, self.last = event, False, ""
@@ -112,7 +111,7 @@ class Live:
         if self.step:
             took = "cached" if self.cached else f"{time.monotonic() - self.step_started:.1f} s"
             line = f"{title(self.step, self._width - len(took) - 2)}  {took}"
-            self.console.print(line, markup=False, style="dim" if self.cached else None)
+            self.console.print(line, style="dim" if self.cached else None)
 
     @property
     def _width(self) -> int:

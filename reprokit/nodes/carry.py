@@ -89,10 +89,10 @@ def _fill(connection: Connection, parent: str, target: Target, say: Say) -> None
         except OSError as error:
             raise UsageError(f"the workspace cannot be read: {error.strerror}", str(error.filename or folder)) from None
         process.stdin = None
-        _, errors = process.communicate()
+        _, errors = connection.answer(process)
     except BaseException:
         process.kill()
-        process.communicate()
+        process.wait()
         raise
     if process.returncode:
         raise _failed(connection, process.returncode, errors, parent)

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from reprokit.figures import Meter, clock, size
 from reprokit.nodes.delivery import Progress
+from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -59,18 +60,16 @@ class Plain:
             if doing == before and now - when < self.every_s:
                 return
             self._told[name] = (doing, now)
-            self.stream.write(f"{name}: {line}\n")
-            self.stream.flush()
+            echo(f"{name}: {line}", file=self.stream)
 
 
 class Live:
     """A line each, drawn again and again."""
 
     def __init__(self, stream: IO[str]) -> None:
-        from rich.console import Console
         from rich.live import Live as RichLive
 
-        self._console = Console(file=stream, highlight=False)
+        self._console = console(stream)
         self._nodes: Sequence[Progress] = ()
         self._packed = ""
         self._meters: dict[str, Meter] = {}

@@ -107,11 +107,11 @@ class Incoming:
                     process.stdin.flush()
                     done += len(block)
                     watch(done)
-            _, err = process.communicate()
+            _, err = self.connection.answer(process)
         finally:
             if process.poll() is None:
                 process.kill()
-                process.communicate()
+                process.wait()
         if process.returncode == 0:
             self.free -= size - start
             self.files[f"{blob.name}.blob"] = size

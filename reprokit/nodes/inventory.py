@@ -98,7 +98,7 @@ def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
         raise no_engine(connection, answer.stderr)
     try:
         return parse(answer.stdout)
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise EngineError(f"the node's answer makes no sense: {error}", connection.node.name) from None
 
 

@@ -20,6 +20,7 @@ from reprokit.nodes.published import Published
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
+from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, LAYERS
 
@@ -51,7 +52,7 @@ class Seen:
 def peek(engine: Engine, wanted: Published, digest: str) -> Seen | None:
     """The image of this digest for the engine's machine, None where the registry does not tell."""
     try:
-        with Client(Settings(connect_s=_PATIENCE_S, stall_s=_PATIENCE_S)) as client:
+        with Client(Settings(connect_s=_PATIENCE_S, stall_s=_PATIENCE_S, own=Own.of([wanted.host]))) as client:
             asked = _Asked(client, engine, wanted)
             manifest = asked.json("manifests", digest)
             if "manifests" in manifest:

@@ -16,10 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, cast
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.address import Node
+from reprokit.untrusted.limits import NODE_ANSWER, NODE_LOGIN
 
 CONNECT_S = 10
 _LOOK_S = 0.2
@@ -49,6 +50,7 @@ _HINTS = (
     ("could not resolve", "is the name right? `ssh -G NAME` shows what ssh makes of it"),
     ("", "is it on, and does `ssh` reach it?"),
 )
+_FLOOD = "log in with `ssh` and see what it prints; a node's answers are not trusted"
 
 
 class Lost(SourceError):
@@ -73,9 +75,8 @@ class Connection:
         _tidy(Path(folder))
         self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
         try:
-            with tempfile.TemporaryFile() as errors:
-                self._master = self._start_master(errors)
-                self._wait(self._master, errors)
+            self._master = self._start_master()
+            self._wait(self._master)
         except BaseException:
             self.close()
             raise
@@ -98,21 +99,35 @@ class Connection:
     def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
         """Run a script to its end. Its exit code is for the caller to look at; texts are decoded leniently.
 
-        Raises Lost where the connection breaks or `limit_s` seconds pass.
+        Raises Lost where the connection breaks or `limit_s` seconds pass, and as `answer` does.
         """
-        process = self.popen(script)
+        out, err = self.answer(process := self.popen(script), stdin, limit_s)
+        if process.returncode == LOST:
+            raise self.lost(last_line(err))
+        words = (out.decode(errors="replace"), err.decode(errors="replace"))
+        return subprocess.CompletedProcess(script, process.returncode, *words)
+
+    def answer(
+        self, process: subprocess.Popen[bytes], stdin: bytes = b"", limit_s: float | None = None
+    ) -> tuple[bytes, bytes]:
+        """What a process of `popen` writes until it ends, at most `NODE_ANSWER` bytes of each stream.
+
+        Raises SourceError where there is more, Lost where `limit_s` seconds pass; the process is ended then.
+        """
         try:
-            out, err = process.communicate(stdin, limit_s)
+            return _exchanged(process, stdin, limit_s)
+        except _Flood:
+            raise SourceError(f"it answers with more than {NODE_ANSWER >> 20} MiB", self.node.name, _FLOOD) from None
         except subprocess.TimeoutExpired:
             raise self.lost(f"no answer within {limit_s:g} s") from None
         finally:
             if process.poll() is None:
                 process.kill()
-                process.communicate()
-        if process.returncode == LOST:
-            raise self.lost(last_line(err))
-        words = (out.decode(errors="replace"), err.decode(errors="replace"))
-        return subprocess.CompletedProcess(script, process.returncode, *words)
+                process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
 
     def popen(self, script: str) -> subprocess.Popen[bytes]:
         """Start a script with pipes for its three streams. An exit code of 255 means that the connection broke."""
@@ -148,36 +163,89 @@ class Connection:
             except subprocess.TimeoutExpired:
                 master.kill()
                 master.wait()
-        for stream in (master.stdin, master.stdout):
+        for stream in (master.stdin, master.stdout, master.stderr):
             if stream is not None:
                 stream.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _start_master(self, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start_master(self) -> subprocess.Popen[bytes]:
         # The remote command holds the connection until our end of its input is closed.
         hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
         options = ["-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes"]
         ssh, *rest = self.control
-        return _start([ssh, *options, *rest, hold], errors)
+        return _start([ssh, *options, *rest, hold], subprocess.PIPE)
 
-    def _wait(self, master: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-        """Until the master is ready. What login scripts print before that is passed over."""
-        deadline, said = time.monotonic() + self._patience_s, b""
-        assert master.stdout is not None
-        out = master.stdout.fileno()
+    def _wait(self, master: subprocess.Popen[bytes]) -> None:
+        """Until the master is ready. What login scripts print before that is passed over.
+
+        What comes later stays unread: ssh holds the node back when its pipes are full.
+        """
+        deadline = time.monotonic() + self._patience_s
+        out, err = cast(IO[bytes], master.stdout), cast(IO[bytes], master.stderr)
+        said = {out: b"", err: b""}
         with selectors.DefaultSelector() as selector:
-            selector.register(out, selectors.EVENT_READ)
-            while _READY not in said:
-                if not selector.select(_LOOK_S):
-                    if self._closed or time.monotonic() > deadline:
-                        raise self.lost(f"no login within {self._patience_s:g} s")
+            for stream in said:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(_LOOK_S)
+                if self._closed or time.monotonic() > deadline:
+                    raise self.lost(f"no login within {self._patience_s:g} s")
+                if not ready and master.poll() is not None:  # a jump host's ssh may keep the pipe a little longer
+                    break
+                for stream in [cast(IO[bytes], key.fileobj) for key, _ in ready]:
+                    block = os.read(stream.fileno(), 1 << 16)
+                    if not block:
+                        selector.unregister(stream)
+                    said[stream] += block
+                    if _READY in said[out]:
+                        return
+                    if len(said[stream]) > NODE_LOGIN:
+                        raise SourceError(
+                            f"it prints more than {NODE_LOGIN >> 10} KiB at the login", self.node.name, _FLOOD
+                        )
+        raise self.lost(last_line(said[err]) or last_line(said[out]))
+
+
+class _Flood(Exception):
+    pass
+
+
+def _exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | None) -> tuple[bytes, bytes]:
+    """As `Popen.communicate`, which has no bound on what it keeps."""
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    out, err = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stderr)
+    kept, left = {out: bytearray(), err: bytearray()}, memoryview(stdin)
+    with selectors.DefaultSelector() as selector:
+        for stream in kept:
+            selector.register(stream, selectors.EVENT_READ)
+        if process.stdin is not None and not process.stdin.closed:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            ready = selector.select(_LOOK_S)
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(process.args, limit_s or 0)
+            for stream in [cast(IO[bytes], key.fileobj) for key, _ in ready]:
+                if stream is process.stdin:
+                    try:
+                        left = left[os.write(stream.fileno(), left[: 1 << 16]) :]
+                    except BlockingIOError:
+                        pass
+                    except BrokenPipeError:
+                        left = left[:0]
+                    if not left:
+                        selector.unregister(stream)
+                        with contextlib.suppress(BrokenPipeError):
+                            stream.close()
                     continue
-                block = os.read(out, 1 << 16)
+                block = os.read(stream.fileno(), 1 << 16)
                 if not block:
-                    master.wait()
-                    errors.seek(0)
-                    raise self.lost(last_line(errors.read()) or last_line(said))
-                said += block
+                    selector.unregister(stream)
+                kept[stream] += block
+                if len(kept[stream]) > NODE_ANSWER:
+                    raise _Flood
+    process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    return bytes(kept[out]), bytes(kept[err])
 
 
 def _tidy(folder: Path) -> None:

@@ -65,7 +65,7 @@ def ask(connection: Connection, limit_s: float) -> Answer:
         return Answer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
     try:
         return Answer(node, seen, inventory.parse(done.stdout), "nvidia-smi does not answer" if seen.hung else "")
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return Answer(node, seen, error=f"the engine's answer makes no sense: {error}")
 
 

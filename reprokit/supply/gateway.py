@@ -110,6 +110,10 @@ class Gateway:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()
         return hmac.compare_digest((authorization or "").encode(), expected.encode())
 
+    def named(self, host: str, port: int) -> bool:
+        """Whether the user's configuration names this server, which then need not be a public one."""
+        return self.mirrors.own.names(host, port)
+
     def mirrored(self, address: SplitResult) -> list[SplitResult]:
         """Where this file of a distribution's archive is asked for first: the user's mirrors, then the host's own."""
         return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]

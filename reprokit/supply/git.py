@@ -9,10 +9,13 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from reprokit.errors import UsageError
 from reprokit.supply.gitcommand import GitFailed, git
 from reprokit.supply.store import Store
+
+REPOSITORIES = "repositories"
 
 
 @dataclass(frozen=True, order=True)
@@ -29,7 +32,8 @@ class Commit:
 
 
 def folder_of(commit: Commit, store: Store) -> Path:
-    return store.root / "git" / commit.name / f"{commit.commit}.git"
+    """Where the store has the commit. The address is one quoted name, so that none lies inside another's repository."""
+    return store.root / REPOSITORIES / quote(commit.name, safe="") / f"{commit.commit}.git"
 
 
 def has_commit(folder: Path, commit: str) -> bool:

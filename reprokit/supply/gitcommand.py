@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -46,8 +46,8 @@ class GitFailed(Exception):
         return any(words in str(self) for words in _REFUSED)
 
 
-def environment() -> dict[str, str]:
-    """This process's environment without what would point git at another repository or let it ask."""
+def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """`base`, or this process's environment, without what would point git at another repository or let it ask."""
     place = (
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -55,13 +55,13 @@ def environment() -> dict[str, str]:
         "GIT_OBJECT_DIRECTORY",
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     )
-    kept = {k: v for k, v in os.environ.items() if k not in place}
+    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in place}
     # LFS content is not part of a commit; its filter would fetch it at a checkout that never happens here.
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
-def git(*arguments: str, folder: Path | None = None) -> str:
-    """Run git and return its standard output.
+def git(*arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """Run git and return its standard output. `environ` is as `guard.git_environment` gives it.
 
     Raises GitFailed, OSError where git found the disk full, or SourceError where git is not installed.
     """
@@ -73,7 +73,7 @@ def git(*arguments: str, folder: Path | None = None) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            env=environment(),
+            env=environment(environ),
         )
     except FileNotFoundError:
         raise _no_git() from None
@@ -113,6 +113,7 @@ def git_with_progress(
     arguments: list[str],
     say: Callable[[str], None],
     begun: Callable[[subprocess.Popen[str]], None] = lambda process: None,
+    environ: Mapping[str, str] | None = None,
 ) -> None:
     """Run git and pass its progress on, one line a tenth. Raises GitFailed, and OSError where git found the disk full.
 
@@ -128,7 +129,7 @@ def git_with_progress(
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env=environment(),
+        env=environment(environ),
         start_new_session=True,  # Ctrl-C is ours to handle: git's helpers would print their own deaths
     ) as process:
         try:

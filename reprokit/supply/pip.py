@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -36,14 +36,19 @@ def default_index() -> str:
     return _run("-c", _DEFAULT_INDEX, str(_package().parent)).stdout.strip()
 
 
-def versions(requirement: str, platform: Platform, indexes: Sequence[str]) -> list[str]:
-    """The versions of the package for which some wheel fits, newest first; none where no index could say."""
+def versions(
+    requirement: str, platform: Platform, indexes: Sequence[str], variables: Mapping[str, str] = {}
+) -> list[str]:
+    """The versions of the package for which some wheel fits, newest first; none where no index could say.
+
+    `variables` are added to pip's environment.
+    """
     command = [str(_package()), "--disable-pip-version-check", "--no-input", "index", "versions"]
     command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={platform.python}"]
     command += [f"--platform={tag}" for tag in platform.tags()]
     command += [f"--extra-index-url={index}" for index in indexes]
     command += ["--", re.split(r"[=<>!~\[; ]", requirement, maxsplit=1)[0]]
-    found = re.search(r"^Available versions: (.*)$", _run(*command).stdout, re.MULTILINE)
+    found = re.search(r"^Available versions: (.*)$", _run(*command, variables=variables).stdout, re.MULTILINE)
     return found[1].split(", ") if found else []
 
 
@@ -56,8 +61,8 @@ def _package() -> Path:
     return Path(spec.origin).parent
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ)
+def _run(*arguments: str, variables: Mapping[str, str] = {}) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
     if file := environment.get("PIP_CONFIG_FILE"):
         environment["PIP_CONFIG_FILE"] = str(Path(file).absolute())
     return subprocess.run(

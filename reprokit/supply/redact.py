@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_USERINFO = re.compile(r"(?<=://)[^/\s@'\"]+@")
+_USERINFO = re.compile(r"(?<=://)[^/?#\s'\"]+@")
 
 
 def redact(text: str) -> str:

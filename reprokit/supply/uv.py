@@ -68,12 +68,13 @@ def resolve(
     indexes: Sequence[str] = (),
     sdists: Mapping[str, Sequence[str]] = {},
     preferred: Mapping[str, str] = {},
+    variables: Mapping[str, str] = {},
 ) -> list[Package]:
     """Versions that meet all requirements, newest first, those `preferred` (by name) wherever they do too.
 
     `sdists` says for exact requirements (`NAME==VERSION`) what they need: of these packages an sdist is taken, unread.
-    Indexes stand together as pip has them: the best version of all wins. Raises Unsatisfied in uv's words, Unreachable
-    for the first index that fails.
+    Indexes stand together as pip has them: the best version of all wins. `variables` are added to uv's environment.
+    Raises Unsatisfied in uv's words, Unreachable for the first index that fails.
     """
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
         wanted, config, output = (Path(folder) / name for name in ("wanted.in", "uv.toml", "pylock.toml"))
@@ -93,7 +94,7 @@ def resolve(
             capture_output=True,
             text=True,
             errors="replace",
-            env=environment(os.environ, settings),
+            env=environment({**os.environ, **variables}, settings),
             cwd=folder,
         )
         if done.returncode:

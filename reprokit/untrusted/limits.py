@@ -11,6 +11,9 @@ from reprokit.errors import UsageError
 COMMAND_OUTPUT = 64 << 20
 # Of RE2's program and caches for one pattern.
 PATTERN_MEMORY = 8 << 20
+# Of each stream of a node before its login is done, and of the answer to one script, whose JSON takes 20 times that.
+NODE_LOGIN = 1 << 20
+NODE_ANSWER = 8 << 20
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000

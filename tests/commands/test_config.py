@@ -88,11 +88,12 @@ def test_init_writes_a_file_that_says_nothing_yet_and_never_over_another(call, f
 
 def test_what_the_starting_file_explains_is_valid(file: Path):
     text = configuration.starting_text()
-    examples_begin = ("# presets", "# mirr", "# fetch", "# workspace", "# nodes", "#  ")
+    examples_begin = ("# presets", "# mirr", "# hosts", "# fetch", "# workspace", "# nodes", "#  ")
     examples = "\n".join(line[2:] for line in text.splitlines() if line.startswith(examples_begin))
     write(file, examples)
     found = configuration.load()
     assert {entry.kind for entry in found.entries} == set(configuration.KINDS)
     assert set(yaml.read(examples, "x").data) == set(configuration.File.model_fields)
+    assert found.hosts == ("artifacts.example.org", "10.0.0.7:8081")
     assert found.fetch == configuration.Fetch()  # the defaults, as they are
     assert [node.name for node in found.nodes] == ["lab1", "lab2", "lab3"]

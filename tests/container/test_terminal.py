@@ -111,10 +111,35 @@ def test_ctrl_p_goes_to_the_shell(terminal, made):
 
 
 def test_run_gives_a_terminal_and_ctrl_c_to_the_command(terminal, made):
-    run = terminal("run", made.recipe.name, "--", "sh", "-c", 'trap "exit 9" INT; tty; while :; do sleep 0.1; done')
+    script = 'trap "exit 9" INT; tty; while :; do sleep 0.1; done'
+    run = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", script)
     run.expect("/dev/pts/")
     run.send("\x03")
     assert run.wait() == 9
+
+
+def test_without_being_asked_for_a_terminal_no_control_character_reaches_ours(terminal, made, call):
+    script = "printf '\\033]0;owned\\007\\033[2Jx\\rhidden\\n'; printf '\\033[2J' >&2; [ -t 1 ] || echo no terminal"
+    run = terminal("run", made.recipe.name, "--", "sh", "-c", script)
+    run.expect(r"no terminal")
+    assert run.wait() == 0
+    logs = terminal("logs", "-n", "5", made.recipe.name)
+    logs.expect(r"\\x1b\]0;owned\\x07\\x1b\[2Jx\r\nhidden")
+    assert logs.wait() == 0 and "\x1b" not in run.text + logs.text
+    piped = call("run", made.recipe.name, "--", "sh", "-c", script)
+    assert "\x1b]0;owned\x07\x1b[2Jx" in piped.stdout and "\x1b[2J" in piped.stderr
+    asked = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", script)
+    asked.expect(r"\x1b\]0;owned\x07\x1b\[2Jx")
+    assert asked.wait() == 0
+
+
+def test_a_command_gets_the_callers_proxy_without_its_password(made, call, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://me:secret@proxy.test:3128")
+    done = call("run", made.recipe.name, "--", "env")
+    assert "https_proxy=http://proxy.test:3128\n" in done.stdout and "secret" not in done.stdout + done.stderr
+    assert "https_proxy: passed without the proxy's password" in done.stderr
+    asked = call("run", "-e", "https_proxy", made.recipe.name, "--", "env")
+    assert "https_proxy=http://me:secret@proxy.test:3128\n" in asked.stdout
 
 
 def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, processes, made):

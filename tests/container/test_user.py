@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.container.environment import from_caller
+from reprokit.container.environment import Passed, from_caller
 from reprokit.container.user import Caller, Identity, identity, is_root, named_groups, resolved, with_account
 from reprokit.errors import UsageError
 
@@ -90,10 +90,8 @@ def test_a_group_that_is_called_by_a_number():
 def test_proxies_go_along_unless_they_are_on_this_hosts_loopback():
     caller = {"http_proxy": "http://proxy:3128", "HTTPS_PROXY": "http://127.0.0.1:7890", "no_proxy": "x", "PATH": "/x"}
     caller["all_proxy"] = "localhost:1080"
-    assert from_caller(caller, "bridge", False) == (
-        {"http_proxy": "http://proxy:3128", "no_proxy": "x"},
-        ["HTTPS_PROXY", "all_proxy"],
-    )
-    assert from_caller(caller, "host", False)[1] == []
-    assert from_caller({"TERM": "vt100"}, "bridge", True) == ({"TERM": "vt100"}, [])
-    assert from_caller({}, "bridge", True) == ({"TERM": "xterm"}, [])
+    passed = from_caller(caller, "bridge", False)
+    assert passed == Passed({"http_proxy": "http://proxy:3128", "no_proxy": "x"}, ["HTTPS_PROXY", "all_proxy"])
+    assert from_caller(caller, "host", False).unreachable == []
+    assert from_caller({"TERM": "vt100"}, "bridge", True) == Passed({"TERM": "vt100"})
+    assert from_caller({}, "bridge", True) == Passed({"TERM": "xterm"})

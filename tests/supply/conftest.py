@@ -74,7 +74,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch):
 def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder of recipes, in which the user stands; `$REPROKIT_HOME` is the test's own."""
     for name in list(os.environ):
-        if name.startswith("REPROKIT_"):
+        if name.startswith("REPROKIT_") and name != "REPROKIT_CONFIG":
             monkeypatch.delenv(name)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
     monkeypatch.setattr("reprokit.paths.data_root", lambda: tmp_path / "none")

@@ -24,6 +24,7 @@ from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.wheels import Platform
 from tests.support.asking import ask, authorization, connect, environment
+from tests.support.fetching import HOSTS
 from tests.support.repositories import Repositories
 from tests.support.upstream import Upstream
 from tests.support.wheels import make_wheel
@@ -145,7 +146,7 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
 def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))
     make_wheel(index, "low", "2.0")
-    mirrors = Mirrors(store, Configuration())
+    mirrors = Mirrors(store, Configuration(hosts=HOSTS))
     wheels = resolve_wheels(["top-level==1.0"], (), Platform("3.11"), (), mirrors, store)
     fetch_wheels(wheels, mirrors, store)
     with Gateway(store, Offer(wheels)) as gateway:
@@ -173,7 +174,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
 def commits_of(name: str, commit: str, store: Store) -> tuple[Commit, ...]:
     """The commit and its submodules, in the store."""
     source = Source(name="top", git=f"https://forge.test/{name}", commit=commit, path="/top", submodules=True)
-    locked = lock_git(source, store, lambda line: None, Mirrors(store, Configuration()))
+    locked = lock_git(source, store, lambda line: None, Mirrors(store, Configuration(hosts=HOSTS)))
     return tuple(Commit(c.url, c.commit) for c in locked)
 
 

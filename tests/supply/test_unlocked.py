@@ -10,6 +10,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.wheels import Platform
+from tests.support.fetching import HOSTS
 from tests.support.wheels import make_wheel
 
 PYTHON_311 = Platform("3.11", "2.36")
@@ -17,7 +18,7 @@ PYTHON_311 = Platform("3.11", "2.36")
 
 @pytest.fixture
 def mirrors(store: Store) -> Mirrors:
-    return Mirrors(store, Configuration())
+    return Mirrors(store, Configuration(hosts=HOSTS))
 
 
 def test_the_same_question_asks_no_index(index: Path, store: Store, mirrors: Mirrors):

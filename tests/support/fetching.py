@@ -11,9 +11,14 @@ from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
+from reprokit.untrusted.addresses import Own
 
 # Impatient, so that tests are quick; what waits longer waits for an answer that does not come.
-QUICK = Settings(stall_s=0.5, slow_window_s=0.5, slow_rate=1000, backoff_s=0.01, longest_wait_s=0.05, attempts=3)
+HOSTS = ("127.0.0.1", "localhost")
+LOCAL = Own.of(HOSTS)
+QUICK = Settings(
+    stall_s=0.5, slow_window_s=0.5, slow_rate=1000, backoff_s=0.01, longest_wait_s=0.05, attempts=3, own=LOCAL
+)
 
 
 def content(size: int, seed: int = 0) -> bytes:

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from reprokit.figures import clock, size
 from reprokit.supply.fetch.progress import Progress
+from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -42,8 +43,7 @@ class Plain:
         pass
 
     def say(self, line: str) -> None:
-        self.stream.write(f"{line}\n")
-        self.stream.flush()
+        echo(line, file=self.stream)
 
     def watch(self, progress: Progress) -> None:
         if time.monotonic() >= self.next:
@@ -55,10 +55,9 @@ class Live:
     """What is said scrolls by; below it stand the figures and the files under way."""
 
     def __init__(self, stream: IO[str]) -> None:
-        from rich.console import Console
         from rich.live import Live as RichLive
 
-        self.console = Console(file=stream, highlight=False)
+        self.console = console(stream)
         self.progress: Progress | None = None
         self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
@@ -70,7 +69,7 @@ class Live:
         self.live.stop()
 
     def say(self, line: str) -> None:
-        self.console.print(line, markup=False)
+        self.console.print(line)
 
     def watch(self, progress: Progress) -> None:
         self.progress = progress

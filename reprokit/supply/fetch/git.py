@@ -10,9 +10,9 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +49,10 @@ class GitPlaces(Protocol):
 
     def git(self, url: str) -> Iterable[str]:
         """Addresses for the repository at this https:// address, in the order to try."""
+        ...
+
+    def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
+        """The environment of a git that talks to this address, None for the user's own."""
         ...
 
     def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
@@ -160,7 +164,8 @@ def _try(fetch: _Fetch, addresses: list[str], places: GitPlaces, running: _Runni
         for address in tuple(addresses):
             started = time.monotonic()
             try:
-                fetch.fetch(address)
+                with places.reach(address) as fetch.environ:
+                    fetch.fetch(address)
             except GitFailed as error:
                 places.report(address, 0, time.monotonic() - started, str(error))
                 if any(words in str(error) for words in _FOR_GOOD):
@@ -187,6 +192,7 @@ class _Fetch:
         self, commit: Commit, folder: Path, pieces: Path, say: Say, begun: Callable[[subprocess.Popen[str]], None]
     ) -> None:
         self.commit, self.folder, self.pieces, self.say, self.begun = commit, folder, pieces, say, begun
+        self.environ: Mapping[str, str] | None = None
 
     def fetch(self, address: str) -> None:
         """Raises GitFailed, and OSError where the disk is full."""
@@ -195,6 +201,7 @@ class _Fetch:
             self.pieces.mkdir(parents=True)  # found by whoever comes after a fetch that was cut off
             self._whole(address)
         elif self._in_pieces(address):
+            self.environ = None  # the rest is done here
             with self._kept():
                 self._whole(str(self.pieces))
         else:
@@ -264,7 +271,7 @@ class _Fetch:
         def say(step: str) -> None:
             self.say(f"{self.commit.name}: {step}")
 
-        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.begun)
+        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.begun, self.environ)
 
 
 def _trusting(address: str) -> list[str]:

@@ -1,9 +1,13 @@
-"""GET requests as downloads make them: pooled, through the host's proxies, with the host's certificates and netrc."""
+"""GET requests as downloads make them: pooled, through the host's proxies, with the host's certificates.
+
+What an address leads to is judged by `reprokit.untrusted.addresses`; netrc is for hosts of the user's configuration.
+"""
 
 from __future__ import annotations
 
 import netrc
 import os
+import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -21,6 +25,7 @@ from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.redact import redact
+from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect
 
 _BLOCK = 1 << 18  # measured: 64 KiB and 1 MiB are no faster
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -66,7 +71,7 @@ class Client:
         self._connections = connections
         self._pools: dict[tuple[str, bool, bool], urllib3.PoolManager] = {}
         self._lock = threading.Lock()
-        self._netrc = _netrc()
+        self._netrc = read_netrc()
 
     def __enter__(self) -> Client:
         return self
@@ -106,6 +111,9 @@ class Client:
     def _ask(self, address: SplitResult, headers: Mapping[str, str], method: str) -> Answer:
         bare = address._replace(netloc=address.netloc.rpartition("@")[2], fragment="").geturl()
         with _refusals():
+            if self.settings.proxy(address):
+                port = address.port or _PORTS[address.scheme]
+                check_for_proxy(address.hostname or "", port, self.settings.own.names)
             response = self._pool(address).request(
                 method,
                 bare,
@@ -136,7 +144,7 @@ class Client:
             "ssl_context": context,
         }
         if proxy is None:
-            return urllib3.PoolManager(**options)
+            return _direct(self.settings.own, options)
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
         headers = urllib3.make_headers(proxy_basic_auth=login)
         bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
@@ -145,11 +153,48 @@ class Client:
     def _authorization(self, address: SplitResult) -> dict[str, str]:
         if address.username is not None:
             login = f"{unquote(address.username)}:{unquote(address.password or '')}"
-        elif self._netrc and (found := self._netrc.authenticators(address.hostname or "")):
+        elif found := self._found_in_netrc(address):
             login = f"{found[0]}:{found[2]}"
         else:
             return {}
         return dict(urllib3.make_headers(basic_auth=login))
+
+    def _found_in_netrc(self, address: SplitResult) -> tuple[str, str | None, str | None] | None:
+        known = self._netrc if self.settings.own.trusts(address) else None
+        return known.authenticators(address.hostname or "") if known else None
+
+
+def _direct(own: Own, options: dict[str, Any]) -> urllib3.PoolManager:
+    """A pool whose connections lead to public addresses only, or to what the user names."""
+
+    class Checked:
+        def _new_conn(self: Any) -> socket.socket:  # urllib3's own place for it
+            try:
+                return connect(self._dns_host, self.port, self.timeout, own.names)
+            except socket.gaierror as error:
+                raise urllib3.exceptions.NameResolutionError(self.host, self, error) from error
+            except NotPublic:
+                raise
+            except TimeoutError as error:
+                raise urllib3.exceptions.ConnectTimeoutError(self, str(error)) from error
+            except OSError as error:
+                raise urllib3.exceptions.NewConnectionError(self, str(error)) from error
+
+    class Http(Checked, urllib3.connection.HTTPConnection):
+        pass
+
+    class Https(Checked, urllib3.connection.HTTPSConnection):
+        pass
+
+    class HttpPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Http
+
+    class HttpsPool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Https
+
+    pool = urllib3.PoolManager(**options)
+    pool.pool_classes_by_scheme = {"http": HttpPool, "https": HttpsPool}
+    return pool
 
 
 def _address(url: str, base: str = "") -> SplitResult:
@@ -194,7 +239,8 @@ def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
     return context
 
 
-def _netrc() -> netrc.netrc | None:
+def read_netrc() -> netrc.netrc | None:
+    """The user's netrc file, None where there is none that can be read."""
     file = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
     try:
         return netrc.netrc(file)
@@ -219,13 +265,18 @@ def _refusals() -> Iterator[None]:
     except (urllib3.exceptions.LocationValueError, urllib3.exceptions.URLSchemeUnknown) as error:
         raise Refusal(f"not an address: {redact(str(error))}") from None
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        raise Refusal(_cause(error), again=True) from None
+        raise Refusal(_cause(error), again=not isinstance(_innermost(error), NotPublic)) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return error
 
 
 def _cause(error: BaseException) -> str:
     """The innermost reason, which is the system's own: `Connection refused`."""
-    while (inner := error.__cause__ or error.__context__) is not None:
-        error = inner
+    error = _innermost(error)
     if isinstance(error, IncompleteRead):
         return f"the connection ended {error.expected} bytes early"
     return redact(getattr(error, "strerror", None) or str(error) or type(error).__name__)

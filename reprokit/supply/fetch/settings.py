@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult
 
 from reprokit.supply.serve.forward import host_proxy
+from reprokit.untrusted.addresses import Own
 
 
 def environment_proxy(address: SplitResult) -> SplitResult | None:
@@ -28,4 +29,5 @@ class Settings:
     ca_file: str | None = None  # else SSL_CERT_FILE and its kin, else the system's
     client_cert: str | None = None
     trusted_hosts: frozenset[str] = field(default_factory=frozenset)  # certificates unchecked, as pip's trusted-host
+    own: Own = field(default_factory=Own)  # where credentials may go, and what need not be public
     proxy: Callable[[SplitResult], SplitResult | None] = environment_proxy

@@ -42,7 +42,7 @@ class Transfer:
         partial file cannot be written, and Stopped.
         """
         scheme = urlsplit(self.url).scheme
-        if scheme == "file":
+        if scheme == "file" and self.client.settings.own.holds(self.url):
             self._copy(Path(unquote(urlsplit(self.url).path)))
         elif scheme not in ("http", "https"):
             raise Refusal(f"not an address of a file: {redact(self.url)}")

@@ -52,7 +52,10 @@ def _locked(commit: Commit, store: Store) -> GitCommit:
 
 
 def moved_git(
-    sources: Sequence[Source], locked: Sequence[GitCommit], say: Callable[[str], None] = lambda line: None
+    sources: Sequence[Source],
+    locked: Sequence[GitCommit],
+    places: GitPlaces,
+    say: Callable[[str], None] = lambda line: None,
 ) -> list[Moved]:
     """Commits that their repositories no longer have, and refs of the recipe that lead elsewhere now, sorted.
 
@@ -66,8 +69,8 @@ def moved_git(
             say(f"git: {error}")
             return None
 
-    questions = [lambda source=source: _moved_ref(source) for source in sources if source.ref.strip()]
-    questions += [lambda commit=commit: _vanished(commit) for commit in _each(locked)]
+    questions = [lambda source=source: _moved_ref(source, places) for source in sources if source.ref.strip()]
+    questions += [lambda commit=commit: _vanished(commit, places) for commit in _each(locked)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return sorted(moved for moved in pool.map(asked, questions) if moved)
 
@@ -76,10 +79,11 @@ def _each(locked: Iterable[GitCommit]) -> list[GitCommit]:
     return list({(commit.url, commit.commit): commit for commit in locked}.values())
 
 
-def _moved_ref(source: Source) -> Moved | None:
+def _moved_ref(source: Source, places: GitPlaces) -> Moved | None:
     """What became of the branch or tag that the recipe says its commit was."""
     branch, tag = f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"
-    lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}").splitlines()
+    with places.reach(source.git) as environ:
+        lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}", environ=environ).splitlines()
     refs = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     now = refs.get(f"{tag}^{{}}", refs.get(tag, refs.get(branch, "")))
     if now == source.commit:
@@ -89,13 +93,13 @@ def _moved_ref(source: Source) -> Moved | None:
     return Moved("git", f"{source.name} {source.ref}", source.commit, now, "changed" if tag in refs else "newer")
 
 
-def _vanished(locked: GitCommit) -> Moved | None:
+def _vanished(locked: GitCommit, places: GitPlaces) -> Moved | None:
     """Whether the repository still gives the commit, asked for without what it holds."""
-    with TemporaryDirectory(prefix="reprokit-git-") as folder:
+    with TemporaryDirectory(prefix="reprokit-git-") as folder, places.reach(locked.url) as environ:
         git("init", "--quiet", "--bare", folder)
         try:
             options = ("--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=tree:0")
-            git("fetch", "--quiet", *options, locked.url, locked.commit, folder=Path(folder))
+            git("fetch", "--quiet", *options, locked.url, locked.commit, folder=Path(folder), environ=environ)
         except GitFailed as error:
             if "not our ref" not in str(error):
                 raise GitFailed(f"{locked.url}: {error}") from None

@@ -53,6 +53,8 @@ class Measure:
         """What the address says of the file's size, None where it says nothing of use."""
         if url.startswith("file:"):
             path = Path(unquote(urlsplit(url).path))
+            if not self.settings.own.holds(url):
+                return None
             return path.stat().st_size if path.is_file() else None
         try:
             with self._client.ask(url, method="HEAD") as answer:

@@ -53,7 +53,7 @@ def lock_wheels(
     freed = {canonicalize_name(name) for name in update}
     kept = {wheel.name: wheel for wheel in keep if wheel.name not in freed}
     question = _Question(requirements, sdists, platform, {name: wheel.version for name, wheel in kept.items()}, say)
-    packages = question.answered(mirrors.pip, indexes)
+    packages = question.answered(mirrors, indexes)
     tags = supported(platform)
     with Measure(store, mirrors.settings, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
 
@@ -86,8 +86,8 @@ def moved_wheels(
     found: set[Moved] = set()
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
-        same = _Question(requirements, sdists, platform, kept, say).answered(mirrors.pip, indexes)
-        fresh = _Question(requirements, sdists, platform, {}, say).answered(mirrors.pip, indexes)
+        same = _Question(requirements, sdists, platform, kept, say).answered(mirrors, indexes)
+        fresh = _Question(requirements, sdists, platform, {}, say).answered(mirrors, indexes)
     except uv.Unsatisfied as error:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
@@ -126,31 +126,34 @@ class _Question:
         self.sdists = {sdist.package: sdist.requires for sdist in sdists}
         self.platform, self.preferred, self.say = platform, preferred, say
 
-    def answered(self, settings: PipSettings, indexes: Sequence[str]) -> list[uv.Package]:
+    def answered(self, mirrors: Mirrors, indexes: Sequence[str]) -> list[uv.Package]:
         try:
-            return self._asked(settings, ())
+            return self._asked(mirrors.pip, (), {})
         except uv.Unsatisfied as error:
             if not indexes:
-                raise _with_neighbours(error, self.platform, indexes) from None
+                raise _with_neighbours(error, self.platform, indexes, {}) from None
             self.say(f"{error.message}; asking the recipe's own indexes too")
             lacking = error.message
-        try:
-            return self._asked(settings, indexes)
-        except uv.Unsatisfied as error:
-            raise _with_neighbours(error, self.platform, indexes) from None
-        except uv.Unreachable as error:
-            for index in indexes:
-                if _belongs(error.where, index):
-                    why = error.message.removeprefix("a package index ")
-                    raise SourceError(f"{lacking}, and the recipe's own index {why}", index) from None
-            raise
+        with mirrors.guarded() as variables:
+            try:
+                return self._asked(mirrors.pip, indexes, variables)
+            except uv.Unsatisfied as error:
+                raise _with_neighbours(error, self.platform, indexes, variables) from None
+            except uv.Unreachable as error:
+                for index in indexes:
+                    if _belongs(error.where, index):
+                        why = error.message.removeprefix("a package index ")
+                        raise SourceError(f"{lacking}, and the recipe's own index {why}", index) from None
+                raise
 
-    def _asked(self, settings: PipSettings, indexes: Sequence[str]) -> list[uv.Package]:
+    def _asked(self, settings: PipSettings, indexes: Sequence[str], variables: Mapping[str, str]) -> list[uv.Package]:
         """As pip does, without those of the user's indexes that cannot be reached, if it can be."""
         skipped: uv.Unreachable | None = None
         while True:
             try:
-                return uv.resolve(self.requirements, self.platform, settings, indexes, self.sdists, self.preferred)
+                return uv.resolve(
+                    self.requirements, self.platform, settings, indexes, self.sdists, self.preferred, variables
+                )
             except uv.Unsatisfied:
                 if skipped:
                     raise skipped from None
@@ -174,10 +177,12 @@ def _belongs(address: str, index: str) -> bool:
     return f"{address.rstrip('/')}/".startswith(f"{redact(index).rstrip('/')}/")
 
 
-def _with_neighbours(error: uv.Unsatisfied, platform: Platform, indexes: Sequence[str]) -> uv.Unsatisfied:
+def _with_neighbours(
+    error: uv.Unsatisfied, platform: Platform, indexes: Sequence[str], variables: Mapping[str, str]
+) -> uv.Unsatisfied:
     """The error with the versions that exist around the one asked for."""
     if error.where and not error.hint:
-        near = nearest_versions(error.where, versions(error.where, platform, indexes))
+        near = nearest_versions(error.where, versions(error.where, platform, indexes, variables))
         if near:
             error.hint = f"nearest versions that exist: {', '.join(near)}"
     return error

@@ -70,6 +70,7 @@ class File(_Model):
     fetch: Fetch = Fetch()
     nodes: WrittenNodes = Field(default_factory=dict)
     workspace_roots: tuple[Annotated[Path, BeforeValidator(_absolute)], ...] = ()
+    hosts: tuple[templates.Host, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Configuration:
-    """All mirrors in the order to try: those of variables, of the file, of its presets."""
+    """All mirrors in the order to try: those of variables, of the file, of its presets.
+
+    `hosts` (`HOST[:PORT]`) may be on the user's own network, and get the user's credentials over https.
+    """
 
     entries: tuple[Entry, ...] = ()
     fetch: Fetch = field(default_factory=Fetch)
     nodes: tuple[Node, ...] = ()
     workspace_roots: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def of(self, kind: str) -> tuple[str, ...]:
         """The mirrors of one of `KINDS`, each once."""
@@ -114,7 +119,7 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
         wrong = explained(error, document, File, _PAGE)
         raise UsageError(redact(wrong.message), wrong.where, wrong.hint or _PAGE) from None
     entries = (*_variables(environment), *_entries(written, document))
-    return Configuration(entries, written.fetch, nodes_of(written.nodes), written.workspace_roots)
+    return Configuration(entries, written.fetch, nodes_of(written.nodes), written.workspace_roots, written.hosts)
 
 
 def workspace_roots() -> list[Path]:

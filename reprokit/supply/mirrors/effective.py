@@ -16,7 +16,7 @@ from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
 PUBLIC = "public"
-WAYS = ("proxy", "certificates", "fetch")
+WAYS = ("proxy", "certificates", "hosts", "fetch")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
@@ -80,6 +80,8 @@ def _ways(mirrors: Mirrors) -> Iterator[Line]:
         yield Line("proxy", proxy, f"apt, for {host or 'packages'}")
     if mirrors.own_pip.cert:
         yield Line("certificates", mirrors.own_pip.cert, "pip")
+    for host in mirrors.configuration.hosts:
+        yield Line("hosts", host, str(paths.config_file()))
     fetch = mirrors.configuration.fetch
     text = f"{fetch.parallel} at once, {fetch.stall:g} s without a byte at most, {fetch.slowest} bytes/s at least"
     yield Line("fetch", text, "default" if fetch == Fetch() else str(paths.config_file()))

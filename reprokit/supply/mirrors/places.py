@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from urllib.parse import SplitResult, urlsplit
@@ -19,9 +20,11 @@ from reprokit.supply.mirrors.configuration import Configuration, load
 from reprokit.supply.mirrors.lookup import is_folder_of_files, is_page
 from reprokit.supply.mirrors.measured import Measures
 from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.mirrors.templates import split_archive
 from reprokit.supply.mirrors.wheels import WheelPlaces
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
+from reprokit.untrusted.addresses import Own
 
 # The place works, and has not this file.
 _NOT_AT_FAULT = re.compile(
@@ -97,6 +100,17 @@ class Mirrors:
         return dict(self._wheels.failures) if want.kind == "wheels" else {}
 
     @cached_property
+    def own(self) -> Own:
+        """What the user's configuration, pip's and apt's name."""
+        configured = self.configuration
+        places = [split_archive(entry.value)[1] for entry in configured.entries]
+        pip = self.own_pip
+        # A simple index in a folder often has its files beside it (`simple/`, `files/`).
+        beside = [f"{index.rstrip('/')}/.." for index in pip.indexes if re.match(r"file:///[^/]+/[^/]", index)]
+        places += [*configured.hosts, *pip.indexes, *beside, *pip.find_links, *self.apt.mirrors.values()]
+        return Own.of(places)
+
+    @cached_property
     def settings(self) -> Settings:
         """How downloads reach these places: certificates and proxies of the environment, of pip, of apt."""
         fetch = self.configuration.fetch
@@ -106,12 +120,25 @@ class Mirrors:
             ca_file=self.pip.cert or None,
             client_cert=self.pip.client_cert or None,
             trusted_hosts=frozenset(self.pip.trusted_hosts),
+            own=self.own,
             proxy=self._proxy,
         )
 
     def git(self, url: str) -> list[str]:
         """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""
         return self._measures.order(kinds.git_urls(self.configuration.of("git"), url))
+
+    def guarded(self) -> AbstractContextManager[dict[str, str]]:
+        """The variables of a program that asks a stranger's addresses, see `guard.guarded`."""
+        from reprokit.supply.guard import guarded  # its gateway has mirrors itself
+
+        return guarded(self._store, self.own)
+
+    def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
+        """The environment of a git that talks to this address, see `guard.git_environment`."""
+        from reprokit.supply.guard import git_environment
+
+        return git_environment(address, self._store, self.own)
 
     def channels(self, channel: str) -> list[str]:
         """Addresses of a conda channel."""

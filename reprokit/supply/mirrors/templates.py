@@ -95,6 +95,13 @@ def file_fields(urls: tuple[str, ...]) -> Iterator[dict[str, str]]:
         yield {"host": address.netloc.rpartition("@")[2], "path": address.path.lstrip("/") + query}
 
 
+def _host(text: str) -> str:
+    if not re.fullmatch(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", text):
+        raise ValueError(f"{text!r} is no host; write HOST or HOST:PORT")
+    return text
+
+
+Host = Annotated[str, AfterValidator(_host)]
 Registry = Annotated[str, AfterValidator(_registry)]
 Apt = Annotated[str, BeforeValidator(_apt)]
 Wheels = Annotated[str, AfterValidator(partial(check, "wheels"))]

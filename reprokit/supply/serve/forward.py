@@ -7,10 +7,11 @@ import http.client
 import urllib.request
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from reprokit.supply.redact import redact
+from reprokit.untrusted.addresses import Named, check_for_proxy, connect
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
@@ -81,9 +82,11 @@ def _ask(handler: Handler, address: SplitResult) -> Iterator[http.client.HTTPRes
     host = address.hostname or ""
     proxy = host_proxy(address.scheme, host) or handler.gateway.apt_proxy(address)
     bare = address._replace(netloc=address.netloc.rpartition("@")[2])
-    upstream, target, extra = _connection(bare, proxy)
+    upstream, target, extra = _connection(bare, proxy, handler.gateway.named)
     try:
         try:
+            if proxy:
+                check_for_proxy(host, address.port or upstream.default_port, handler.gateway.named)
             upstream.putrequest(handler.command, target, skip_host=True, skip_accept_encoding=True)
             upstream.putheader("Host", bare.netloc)
             own = {**_authorization("Authorization", address), **extra}
@@ -107,14 +110,16 @@ def _ask(handler: Handler, address: SplitResult) -> Iterator[http.client.HTTPRes
 
 
 def _connection(
-    address: SplitResult, proxy: SplitResult | None
+    address: SplitResult, proxy: SplitResult | None, named: Named
 ) -> tuple[http.client.HTTPConnection, str, dict[str, str]]:
     """A connection for this address, what is asked for on it, and the headers that the proxy wants."""
     path = address._replace(scheme="", netloc="").geturl() or "/"
     host, secure = address.hostname or "", address.scheme == "https"
     kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     if proxy is None:
-        return kind(host, address.port, timeout=_TIMEOUT_S), path, {}
+        direct: Any = kind(host, address.port, timeout=_TIMEOUT_S)
+        direct._create_connection = lambda at, timeout, _: connect(at[0], at[1], timeout, named)
+        return direct, path, {}
     upstream = kind(proxy.hostname or "", proxy.port or 80, timeout=_TIMEOUT_S)
     if not secure:
         return upstream, address.geturl(), proxy_authorization(proxy)

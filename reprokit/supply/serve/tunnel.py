@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from reprokit.supply.redact import redact
 from reprokit.supply.serve.forward import host_proxy, proxy_authorization
+from reprokit.untrusted.addresses import Named, check_for_proxy, connect
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
@@ -27,7 +28,7 @@ def open_tunnel(handler: Handler, name: str) -> None:
         handler.refuse(400, f"not host:port: {name}")
         return
     try:
-        upstream = _connect(host, int(port))
+        upstream = _connect(host, int(port), handler.gateway.named)
     except OSError as error:
         handler.refuse(502, f"cannot reach {name}: {error}")
         return
@@ -38,10 +39,11 @@ def open_tunnel(handler: Handler, name: str) -> None:
             _carry(handler, upstream)
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def _connect(host: str, port: int, named: Named) -> socket.socket:
     proxy = host_proxy("https", host)
     if proxy is None:
-        return socket.create_connection((host, port), _CONNECT_TIMEOUT_S)
+        return connect(host, port, _CONNECT_TIMEOUT_S, named)
+    check_for_proxy(host, port, named)
     upstream = socket.create_connection((proxy.hostname, proxy.port or 80), _CONNECT_TIMEOUT_S)
     headers = "".join(f"{k}: {v}\r\n" for k, v in proxy_authorization(proxy).items())
     upstream.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{headers}\r\n".encode())

@@ -45,6 +45,7 @@ def plan(store: Store, everything: bool = False, now: float | None = None) -> Pl
     now = time.time() if now is None else now
     names = names_of(all_locks(store))
     leftovers = [
+        *inventory.old_repositories(store),
         *inventory.scratch(store),  # whoever works in scratch holds the store
         *_before(math.inf if everything else now - PARTIAL_S, inventory.partials(store)),
         *_before(now - _DAY_S, inventory.half_written_answers(store)),

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
-from reprokit.supply.git import Commit
+from reprokit.supply.git import REPOSITORIES, Commit
 from reprokit.supply.store import Store
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -56,15 +57,18 @@ def strays(store: Store) -> list[Path]:
 
 def repositories(store: Store) -> list[Stored]:
     """Every repository, sorted by address and commit."""
-    root = store.root / "git"
     found = []
-    for folder, names, _ in os.walk(root):
-        for name in [n for n in names if _REPOSITORY.fullmatch(n)]:
-            names.remove(name)  # nothing below a repository is one
-            path = Path(folder, name)
-            commit = Commit(f"https://{path.parent.relative_to(root).as_posix()}", name.removesuffix(".git"))
+    for path in sorted((store.root / REPOSITORIES).glob("*/*.git")):
+        if _REPOSITORY.fullmatch(path.name):
+            commit = Commit(f"https://{unquote(path.parent.name)}", path.stem)
             found.append(Stored(commit, path, size_below(path), path.lstat().st_ctime))
-    return sorted(found, key=lambda repository: repository.path)
+    return found
+
+
+def old_repositories(store: Store) -> list[Leftover]:
+    """Repositories as reprokit kept them before, one below another where addresses said so; nothing reads them."""
+    old = store.root / "git"
+    return [_leftover((old,))] if old.is_dir() else []
 
 
 def partials(store: Store) -> list[Leftover]:

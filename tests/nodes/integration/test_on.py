@@ -229,7 +229,7 @@ def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
 
 def test_a_terminal_is_the_commands(nodes: Cluster, name: str):
     ours, theirs = pty.openpty()
-    words = command(*on(nodes["node1"], name, "--network", "none", "--", "sh"))
+    words = command(*on(nodes["node1"], name, "-t", "--network", "none", "--", "sh"))
     running = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
     os.close(theirs)
     seen = b""

@@ -39,7 +39,7 @@ FILE = plain(b"content", "f.bin")
 TEXTS = (stores.RECIPE.format(name="x").encode(), lock_file.text_of(a_lock("x", [FILE])).encode())
 BASE = tar_of(
     {
-        "manifest.json": b'[{"RepoTags": ["reprokit/base:sha256-%s"]}]' % (b"1" * 64),
+        "manifest.json": b'[{"RepoTags": ["reprokit/own/base:sha256-%s"]}]' % (b"1" * 64),
         "repositories": b"{}",
         "index.json": b'{"manifests": []}',
     }

@@ -76,7 +76,7 @@ def read_bundle(path: Path, content: bytes) -> None:
             layers.rows(image, sizes)
             layers.settings(image.config)
             packages.packages(image, [bundle])
-        with workspaces(bundle, lambda line: None):
+        with workspaces(bundle, True, lambda line: None):
             pass
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from reprokit.bundle.model import Image, digest_of
 from reprokit.untrusted import limits
-from tests.support.bombs import GIB, TARS, a_bundle, entry, frame, refused
+from tests.support.bombs import GIB, TARS, a_bundle, frame, refused
 from tests.support.made import Made, tar
 
 Run = Callable[..., str]

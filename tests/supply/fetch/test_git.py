@@ -252,7 +252,7 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
     other = Commit("https://forge.test/team/gone", "1" * 40)
     fetch, begun = fetch_git_module.git_with_progress, time.monotonic()
 
-    def slow(folder: Path, arguments: list[str], say: object, started) -> None:
+    def slow(folder: Path, arguments: list[str], say: object, started, environ=None) -> None:
         if TOOL in arguments:
             process = subprocess.Popen(["sleep", "600"])
             started(process)

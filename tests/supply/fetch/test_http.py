@@ -16,7 +16,8 @@ from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client, same_server
 from reprokit.supply.fetch.settings import Settings
-from tests.support.fetching import QUICK, Fetch, content, want
+from reprokit.untrusted.addresses import Own
+from tests.support.fetching import LOCAL, QUICK, Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, whole
 
 DATA = content(100_000)
@@ -98,7 +99,7 @@ def test_a_redirect_never_leaves_tls(secure: Server, server: Server, authority: 
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     url = secure.url("/f", leads_to(server.url("/f", whole(DATA))))
     with pytest.raises(Refusal, match="from https:// to http://"):
-        ask(url, Settings(ca_file=str(tmp_path / "ca.pem")))
+        ask(url, Settings(own=LOCAL, ca_file=str(tmp_path / "ca.pem")))
 
 
 @pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", None])
@@ -115,24 +116,25 @@ def test_certificates_are_judged_as_the_host_says(
     authority.cert_pem.write_to_path(file)
     if variable:
         monkeypatch.setenv(variable, str(file))
-    assert ask(url, Settings(ca_file=None if variable else str(file)))
+    assert ask(url, Settings(own=LOCAL, ca_file=None if variable else str(file)))
 
 
 def test_a_trusted_host_is_asked_for_no_certificate(secure: Server):
-    assert ask(secure.url("/f", whole(DATA)), Settings(trusted_hosts=frozenset({"localhost"})))
+    assert ask(secure.url("/f", whole(DATA)), Settings(own=LOCAL, trusted_hosts=frozenset({"localhost"})))
 
 
 def test_certificates_that_cannot_be_read_are_named(secure: Server):
     with pytest.raises(SourceError, match="the certificates cannot be read") as caught:
-        ask(secure.url("/f"), Settings(ca_file="/nowhere.pem"))
+        ask(secure.url("/f"), Settings(own=LOCAL, ca_file="/nowhere.pem"))
     assert caught.value.where == "/nowhere.pem"
 
 
 def test_netrc_is_honoured(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    ask(server.url("/f", whole(DATA)))
-    ask(server.url("/g", whole(DATA)).replace("127.0.0.1", "localhost"))
+    own = Own.of([server.url("/"), "localhost"])
+    ask(server.url("/f", whole(DATA)), Settings(own=own))
+    ask(server.url("/g", whole(DATA)).replace("127.0.0.1", "localhost"), Settings(own=own))
     assert server.requests["/f"][0].headers["authorization"] == basic("me:secret")
     assert "authorization" not in server.requests["/g"][0].headers
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.learn import learn
+from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
+from reprokit.untrusted.addresses import Own
 from tests.support.fetching import QUICK, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
@@ -20,9 +23,9 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def learned(store: Store, *urls: str) -> bool:
+def learned(store: Store, *urls: str, settings: Settings = QUICK) -> bool:
     """Whether that is the file."""
-    sha256, size = learn(urls, store, QUICK)
+    sha256, size = learn(urls, store, settings)
     assert hashlib.sha256(store.path(sha256).read_bytes()).hexdigest() == sha256
     assert not any((store.root / "tmp").iterdir())
     return (sha256, size) == (want(DATA).sha256, len(DATA))
@@ -39,7 +42,8 @@ def test_a_file_tells_its_checksum(store: Store, server: Server, behaviour: Beha
 
 def test_a_local_file_tells_its_checksum(store: Store, tmp_path: Path):
     (tmp_path / "a file").write_bytes(DATA)
-    assert learned(store, (tmp_path / "a file").as_uri())
+    settings = replace(QUICK, own=Own.of([tmp_path.as_uri()]))
+    assert learned(store, (tmp_path / "a file").as_uri(), settings=settings)
 
 
 def test_a_cut_is_gone_on_with_where_an_etag_vouches_for_it(store: Store, server: Server):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,9 @@ from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
+from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.want import Want
+from reprokit.untrusted.addresses import Own
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
 from tests.support.paths import ROOT
@@ -81,10 +84,15 @@ def test_a_damaged_file_of_the_store_is_fetched_again(fetch: Fetch, server: Serv
     assert fetch.has(DATA)
 
 
+def of_folder(folder: Path) -> Settings:
+    """Of a user whose configuration names it."""
+    return replace(QUICK, own=Own.of([folder.as_uri()]))
+
+
 def test_files_of_a_folder_are_copied(fetch: Fetch, tmp_path: Path):
     (tmp_path / "a file").write_bytes(DATA)
     fetch.partial(DATA[:1000], of=DATA)
-    fetch(want(DATA, (tmp_path / "gone").as_uri(), (tmp_path / "a file").as_uri()))
+    fetch(want(DATA, (tmp_path / "gone").as_uri(), (tmp_path / "a file").as_uri()), settings=of_folder(tmp_path))
     assert fetch.has(DATA) and (tmp_path / "a file").read_bytes() == DATA
     assert fetch.places.reports[0][2] == "No such file or directory" and fetch.places.reports[1][1] == len(DATA) - 1000
 
@@ -92,7 +100,7 @@ def test_files_of_a_folder_are_copied(fetch: Fetch, tmp_path: Path):
 def test_a_folder_with_another_file_is_refused(fetch: Fetch, tmp_path: Path):
     (tmp_path / "f").write_bytes(DATA[:-1] + b"!")
     with pytest.raises(SourceError, match="has changed upstream"):
-        fetch(want(DATA, (tmp_path / "f").as_uri()))
+        fetch(want(DATA, (tmp_path / "f").as_uri()), settings=of_folder(tmp_path))
 
 
 def test_what_is_missing_must_fit(fetch: Fetch, server: Server):
@@ -170,8 +178,8 @@ from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
-from tests.support.fetching import Fetch, Here, content, want
-Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings())
+from tests.support.fetching import LOCAL, Fetch, Here, content, want
+Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(own=LOCAL))
 """
     command = [sys.executable, "-c", code, str(fetch.store.root), url]
     with subprocess.Popen(command, cwd=ROOT) as other:
@@ -181,7 +189,7 @@ Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), setting
             assert "another process fetches it" in line
             go_on.set()
 
-        done = fetch_all([want(DATA, url)], fetch.store, fetch.places, say=told)
+        done = fetch_all([want(DATA, url)], fetch.store, fetch.places, say=told, settings=QUICK)
     assert other.returncode == 0 and len(server.requests["/f"]) == 1
     assert (done.bytes, done.stored_bytes) == (0, len(DATA))
     assert fetch.has(DATA) and fetch.left_over() == []
@@ -217,10 +225,10 @@ from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
-from tests.support.fetching import Fetch, Here, content, want
+from tests.support.fetching import LOCAL, Fetch, Here, content, want
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 try:
-    Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(stall_s=3600))
+    Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(stall_s=3600, own=LOCAL))
 except KeyboardInterrupt:
     sys.exit(130)
 """

@@ -94,7 +94,8 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
     assert next(p.version for p in packages if p.name == "lib") == "1:1.5+b1"
     archive.publish(LATE)
     assert lock_apt(engine, base, installs, store, quiet) == (packages, "20261120T021241Z")
-    assert fetch_all([of_apt(p) for p in packages], store, Mirrors(store)).files == len(packages)
+    mirrors = Mirrors(store)
+    assert fetch_all([of_apt(p) for p in packages], store, mirrors, settings=mirrors.settings).files == len(packages)
 
 
 def test_components_are_asked_for_from_their_block_on(engine, base, archive, store):
@@ -181,7 +182,8 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
     install = AptInstall("base", ("ca-certificates",))
     packages, as_of = lock_apt(engine, bookworm.base, [install], bookworm.store, quiet)
     assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
-    fetch_all([of_apt(p, as_of) for p in packages], bookworm.store, Mirrors(bookworm.store))
+    mirrors = Mirrors(bookworm.store)
+    fetch_all([of_apt(p, as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     offer = Offer(apt=packages)
     with Gateway(bookworm.store, offer, refusing("debian:12")) as gateway:

@@ -13,6 +13,7 @@ from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
+from tests.support.fetching import HOSTS
 from tests.support.upstream import Upstream
 
 BYTES = b"a model"
@@ -20,7 +21,7 @@ SHA256 = hashlib.sha256(BYTES).hexdigest()
 
 
 def lock(file: File | Data, store: Store, configuration: Configuration | None = None) -> PlainFile:
-    return lock_file(file, store, Mirrors(store, configuration or Configuration()), lambda line: None)
+    return lock_file(file, store, Mirrors(store, configuration or Configuration(hosts=HOSTS)), lambda line: None)
 
 
 def wanted(upstream: Upstream, sha256: str | None = None, path: str = "/a/model.bin") -> File:
@@ -85,7 +86,7 @@ def test_a_file_that_nobody_has(upstream: Upstream, store: Store):
 
 def test_the_users_mirrors_come_first(upstream: Upstream, store: Store, tmp_path: Path):
     (tmp_path / "model.bin").write_bytes(BYTES)
-    mirror = Configuration((Entry("files", f"file://{tmp_path}/{{name}}", "test"),))
+    mirror = Configuration((Entry("files", f"file://{tmp_path}/{{name}}", "test"),), hosts=HOSTS)
     assert lock(wanted(upstream), store, mirror).sha256 == SHA256
     assert lock(wanted(upstream, SHA256), store, mirror).size == len(BYTES)
     assert methods(upstream) == []
@@ -95,7 +96,7 @@ def test_what_moved(upstream: Upstream, store: Store):
     for path in ("/same", "/grown", "/gone"):
         upstream.answers[path] = (200, {}, BYTES)
     locked = [lock(wanted(upstream, path=p).model_copy(update={"name": p[1:]}), store) for p in upstream.answers]
-    settings = Mirrors(store, Configuration()).settings
+    settings = Mirrors(store, Configuration(hosts=HOSTS)).settings
     assert moved_files(locked, settings) == []
     upstream.answers["/grown"] = (200, {}, BYTES + b"!")
     del upstream.answers["/gone"]
@@ -110,5 +111,5 @@ def test_an_address_that_does_not_answer_says_nothing_of_its_file(upstream: Upst
     locked = lock(wanted(upstream), store)
     upstream.answers["/a/model.bin"] = (503, {}, b"")
     said: list[str] = []
-    assert moved_files([locked], Mirrors(store, Configuration()).settings, said.append) == []
+    assert moved_files([locked], Mirrors(store, Configuration(hosts=HOSTS)).settings, said.append) == []
     assert said == [f"model.bin: {locked.urls[0]}: HTTP 503"]

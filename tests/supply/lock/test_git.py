@@ -10,7 +10,12 @@ from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
+from tests.support.fetching import HOSTS
 from tests.support.repositories import Repositories
+
+
+def places(store: Store) -> Mirrors:
+    return Mirrors(store, Configuration(hosts=HOSTS))
 
 
 def source(name: str, commit: str, submodules: bool = True, ref: str = "") -> Source:
@@ -18,7 +23,7 @@ def source(name: str, commit: str, submodules: bool = True, ref: str = "") -> So
 
 
 def lock(wanted: Source, store: Store) -> tuple[GitCommit, ...]:
-    return lock_git(wanted, store, lambda line: None, Mirrors(store, Configuration()))
+    return lock_git(wanted, store, lambda line: None, places(store))
 
 
 def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, store: Store):
@@ -59,11 +64,11 @@ def test_what_moved(repositories: Repositories, store: Store):
     repositories.git("team/tool", "tag", "v2")
     named = [source("team/tool", one, ref=ref) for ref in ("main", "v1", "v2", "")]
     locked = lock(named[0], store)
-    assert moved_git(named, locked) == []
+    assert moved_git(named, locked, places(store)) == []
     two = repositories.commit("team/tool", {"a": "2"})
     repositories.git("team/tool", "tag", "-f", "v1")
     repositories.git("team/tool", "tag", "-d", "v2")
-    assert moved_git(named, locked) == [
+    assert moved_git(named, locked, places(store)) == [
         Moved("git", "s main", one, two, "newer"),
         Moved("git", "s v1", one, two, "changed"),
         Moved("git", "s v2", one, "", "vanished"),
@@ -78,7 +83,7 @@ def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, st
     )
     repositories.git("team/tool", "reflog", "expire", "--expire=now", "--all")
     repositories.git("team/tool", "gc", "-q", "--prune=now")
-    assert moved_git([], locked) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
+    assert moved_git([], locked, places(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
 
 
 def test_a_repository_that_does_not_answer_is_told_of(repositories: Repositories, store: Store):
@@ -86,5 +91,5 @@ def test_a_repository_that_does_not_answer_is_told_of(repositories: Repositories
     locked = lock(source("team/tool", head), store)
     (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
     said: list[str] = []
-    assert moved_git([source("team/tool", head, ref="main")], locked, said.append) == []
+    assert moved_git([source("team/tool", head, ref="main")], locked, places(store), said.append) == []
     assert len(said) == 2 and all("tool" in line for line in said)

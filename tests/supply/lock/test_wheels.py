@@ -18,6 +18,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from reprokit.supply.uv import IndexFile, Package
 from reprokit.supply.wheels import Platform
+from tests.support.fetching import HOSTS
 from tests.support.upstream import Upstream
 from tests.support.wheels import make_wheel
 
@@ -32,7 +33,7 @@ def lock(store: Store) -> Lock:
         platform: Platform = PYTHON_311,
         sdists: tuple[Sdist, ...] = (),
         indexes: tuple[str, ...] = (),
-        configuration: Configuration = Configuration(),  # noqa: B008
+        configuration: Configuration = Configuration(hosts=HOSTS),  # noqa: B008
         **more: object,
     ) -> tuple[Distribution, ...]:
         mirrors = Mirrors(store, configuration, indexes=indexes)
@@ -250,7 +251,7 @@ def test_an_index_with_a_password(index: Path, lock: Lock, upstream: Upstream, m
 
 def test_the_users_mirror_is_asked(index: Path, lock: Lock, upstream: Upstream):
     wheel = make_wheel(index.parent / "elsewhere", "top", "1.0")
-    mirror = Configuration((Entry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test"),))
+    mirror = Configuration((Entry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test"),), hosts=HOSTS)
     assert names(lock(["top==1.0"], configuration=mirror)) == ["top==1.0"]
 
 
@@ -310,7 +311,7 @@ def test_what_moved(index: Path, lock: Lock, store: Store, upstream: Upstream, m
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_INDEX_URL", serve(upstream, "mine", *wheels, hashes=True))
     monkeypatch.setenv("UV_CACHE_DIR", str(index.parent / "cache"))
-    mirrors = Mirrors(store, Configuration())
+    mirrors = Mirrors(store, Configuration(hosts=HOSTS))
     locked = lock(names)
     assert moved_wheels(locked, names, (), PYTHON_311, (), mirrors) == []
 

@@ -18,6 +18,7 @@ from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.want import Want
+from tests.support.fetching import HOSTS
 from tests.support.upstream import Upstream
 
 A = "a" * 64
@@ -33,7 +34,7 @@ class Host:
 
     def __call__(self, *indexes: str, **lists: list[str]) -> Mirrors:
         entries = tuple(Entry(kind, value, "test") for kind, values in lists.items() for value in values)
-        return Mirrors(self.store, Configuration(entries), indexes, self.pip, self.apt)
+        return Mirrors(self.store, Configuration(entries, hosts=HOSTS), indexes, self.pip, self.apt)
 
 
 @pytest.fixture

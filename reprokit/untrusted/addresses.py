@@ -1,0 +1,118 @@
+"""Where a stranger's address may lead: to public hosts, and to those that the user's own configuration names.
+
+The address that is connected to is the one that was checked, so that a name cannot lead elsewhere in between. Through
+a proxy names are the proxy's to resolve; of those only numbers and `localhost` can be judged here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import SplitResult, unquote, urlsplit
+
+_PORTS = {"http": 80, "https": 443}
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_V4_COMPATIBLE = ipaddress.ip_network("::/96")
+
+
+class NotPublic(OSError):
+    """A host of a stranger's address is on this machine or its network."""
+
+    def __init__(self, host: str, address: str) -> None:
+        at = "" if host == address else f" is at {address}, which"
+        super().__init__(f"{host}{at} is not public: only `hosts:` of your configuration can allow it")
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the user's configuration names: servers as (scheme, host, port), hosts at any port (0), `file://` folders.
+
+    Made by `of`. Only these may be on this machine or its network, and get the user's credentials.
+    """
+
+    servers: frozenset[tuple[str, str, int]] = frozenset()
+    folders: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, places: Iterable[str]) -> Own:
+        """`places` are addresses, templates of them, or `HOST[:PORT]`, which stands for https."""
+        servers, folders = set(), set()
+        for place in places:
+            fixed = place.partition("{")[0]
+            address = urlsplit(fixed if "://" in fixed else f"https://{fixed}")
+            if address.scheme == "file":
+                path = unquote(address.path)
+                whole = fixed == place and not path.endswith((".html", ".htm"))
+                folders.add(os.path.normpath(path if whole else path.rpartition("/")[0] or "/"))
+            elif address.hostname and (address.path or fixed == place):  # else the host itself is a placeholder
+                port = address.port or (_PORTS[address.scheme] if "://" in fixed else 0)
+                servers.add((address.scheme, address.hostname, port))
+        return cls(frozenset(servers), frozenset(folders))
+
+    def names(self, host: str, port: int) -> bool:
+        return any((h, p) in ((host.lower(), port), (host.lower(), 0)) for _, h, p in self.servers)
+
+    def trusts(self, address: SplitResult) -> bool:
+        """Whether the user's credentials may go there: over https, or over http where exactly that is configured."""
+        host, port = address.hostname or "", address.port or _PORTS.get(address.scheme, 0)
+        return (address.scheme, host, port) in self.servers or (address.scheme == "https" and self.names(host, port))
+
+    def holds(self, url: str) -> bool:
+        """Whether a `file://` address is in a folder of the user's configuration."""
+        path = os.path.normpath(unquote(urlsplit(url).path))
+        return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in self.folders)
+
+
+Named = Callable[[str, int], bool]
+
+
+def connect(host: str, port: int, timeout: float | None, named: Named) -> socket.socket:
+    """A TCP connection to a public address of `host`, to any where it is `named`.
+
+    Raises NotPublic where it has no other, OSError as the system does.
+    """
+    last: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        if not is_public(str(address[0])) and not named(host, port):
+            last = NotPublic(host, str(address[0]))
+            continue
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(timeout)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.connect(address)
+            return connection
+        except OSError as error:
+            last = error
+            connection.close()
+    raise last
+
+
+def check_for_proxy(host: str, port: int, named: Named) -> None:
+    """Raises NotPublic where a host that a proxy is asked for is a number, or a name, of no public host."""
+    if host.lower().rstrip(".").endswith("localhost"):
+        found = "127.0.0.1"
+    else:
+        try:  # all spellings that the system takes for a number, such as 2130706433 and 0x7f.1
+            found = str(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)[0][4][0])
+        except OSError:
+            return
+    if not is_public(found) and not named(host, port):
+        raise NotPublic(host, found)
+
+
+def is_public(text: str) -> bool:
+    """Whether an IP address is one of the internet's: not loopback, private, link-local, multicast or reserved."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if inner is not None:
+            return is_public(str(inner))
+        if address in _V4_COMPATIBLE or address.is_site_local:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved)
