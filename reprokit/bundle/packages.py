@@ -13,52 +13,100 @@ from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Image, Layer
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.verify import Raw, blocks
+from reprokit.untrusted.limits import ENTRIES, PACKAGES, check_unpacked
 from reprokit.untrusted.tar import Stream, members
 
 _STATUS = re.compile(r"var/lib/dpkg/(?:status|status\.d/[^/]+)")
 _PYTHON = re.compile(r"(?:.*/)?([^/]+)-([^/-]+)\.(?:dist|egg)-info/(?:METADATA|PKG-INFO)")
 _WHITEOUT = ".wh."
-_MOST = 64 << 20
 
 
 def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
-    """`dpkg:NAME` and `python:NAME` with their versions, of those layers that one of the bundles has."""
-    status: dict[str, dict[str, str]] = {}
-    python: dict[str, tuple[str, str]] = {}
-    for layer in image.layers:
-        bundle = holder(layer, bundles)
-        for path, content in _files(bundle, bundle.layers[layer.diff_id]) if bundle else ():
-            folder, name = posixpath.split(path)
-            if name.startswith(_WHITEOUT):
-                gone = folder if name == f"{_WHITEOUT}{_WHITEOUT}.opq" else f"{folder}/{name.removeprefix(_WHITEOUT)}"
-                for known in (status, python):
-                    for key in [key for key in known if key == gone or key.startswith(f"{gone}/")]:
-                        del known[key]
-            elif _STATUS.fullmatch(path):
-                status[path] = dict(_dpkg(content))
-            elif match := _PYTHON.fullmatch(path):
-                python[path] = match[1].replace("_", "-").lower(), match[2]
-    found = {f"dpkg:{name}": version for each in status.values() for name, version in each.items()}
-    return found | {f"python:{name}": version for name, version in python.values()}
+    """`dpkg:NAME` and `python:NAME` with their versions, of those layers that one of the bundles has.
+
+    Raises UsageError where a layer is no tar, or together they are beyond a limit.
+    """
+    removed: dict[str, int] = {}
+    found: dict[str, tuple[int, bytes]] = {}
+    for number, path, content in _Layers(image, bundles).files():
+        if gone := _removed(path):
+            removed[gone] = number
+        else:
+            found[path] = number, content
+    versions: dict[str, str] = {}
+    for path, (number, content) in found.items():
+        if any(removed.get(folder, number) > number for folder in _above(path)):
+            continue
+        if match := _PYTHON.fullmatch(path):
+            versions[f"python:{match[1].replace('_', '-').lower()}"] = match[2]
+        else:
+            versions |= {f"dpkg:{name}": version for name, version in _dpkg(content)}
+    return versions
+
+
+class _Layers:
+    """The layers of an image that are in bundles, read within limits on all of them."""
+
+    def __init__(self, image: Image, bundles: Sequence[Bundle]) -> None:
+        self._image, self._bundles = image, bundles
+        self._entries = self._unpacked = self._packed = self._kept = 0
+        self._sizes: dict[str, int] = {}
+
+    def files(self) -> Iterator[tuple[int, str, bytes]]:
+        """Each layer's number with the files in it that tell of packages, and what it removes."""
+        for number, layer in enumerate(self._image.layers):
+            if bundle := holder(layer, self._bundles):
+                for path, content in self._files(bundle, bundle.layers[layer.diff_id]):
+                    size = len(path) + len(content)
+                    self._kept += size - self._sizes.get(path, 0)
+                    self._sizes[path] = size
+                    PACKAGES.check(self._kept, "bytes of package lists in an image", bundle.where)
+                    yield number, path, content
+
+    def _files(self, bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
+        most = ENTRIES.most
+        try:
+            stream = Stream(self._blocks(bundle, layer))
+            for member in members(stream, bundle.where):
+                self._entries += 1
+                if self._entries > most:
+                    ENTRIES.check(self._entries, "entries in the layers of an image", bundle.where)
+                path = posixpath.normpath(member.name)
+                if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):
+                    yield path, b""
+                elif _STATUS.fullmatch(path) and member.isreg():
+                    PACKAGES.check(member.size, f"bytes in {path}", bundle.where)
+                    yield path, stream.read(member.size)
+        except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+            refuse(f"the layer {layer.diff_id} is no tar: {error}", bundle.where)
+
+    def _blocks(self, bundle: Bundle, layer: Layer) -> Iterator[bytes]:
+        self._packed += layer.descriptor.size
+        for block in blocks(Raw(bundle, bundle.member(layer.descriptor.digest))):
+            self._unpacked += len(block)
+            check_unpacked(self._unpacked, self._packed, bundle.where)
+            yield block
+
+
+def _removed(path: str) -> str:
+    """What a whiteout removes from the layers below; empty where this is none."""
+    folder, name = posixpath.split(path)
+    if not name.startswith(_WHITEOUT):
+        return ""
+    removed = name.removeprefix(_WHITEOUT)
+    return folder if removed == f"{_WHITEOUT}.opq" else posixpath.join(folder, removed)
+
+
+def _above(path: str) -> Iterator[str]:
+    """The path and all folders that it is in."""
+    while path not in ("", "/"):
+        yield path
+        path = posixpath.dirname(path)
 
 
 def holder(layer: Layer, bundles: Sequence[Bundle]) -> Bundle | None:
     """The bundle that has the layer's content."""
     return next((b for b in bundles if layer.diff_id in b.layers and b.layers[layer.diff_id].blob), None)
-
-
-def _files(bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
-    """The files of a layer that tell of packages, and what it removes."""
-    try:
-        stream = Stream(blocks(Raw(bundle, bundle.member(layer.descriptor.digest))))
-        for member in members(stream, bundle.where):
-            path = posixpath.normpath(member.name)
-            if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):
-                yield path, b""
-            elif _STATUS.fullmatch(path) and member.isreg() and member.size <= _MOST:
-                yield path, stream.read(member.size)
-    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-        refuse(f"the layer {layer.diff_id} is no tar: {error}", bundle.where)
 
 
 def _dpkg(status: bytes) -> Iterator[tuple[str, str]]:

@@ -61,10 +61,12 @@ VALUES = Limit("VALUES", 300_000)
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
-# Entries of a tar. The largest layers of CUDA, conda and torch images have some 100 000.
-ENTRIES = Limit("ENTRIES", 300_000)
+# Entries of a tar, or of all layers where packages are compared. Images with CUDA, conda and torch have some 200 000.
+ENTRIES = Limit("ENTRIES", 400_000)
 # Extended headers of one entry of a tar: as many as Go's archive/tar takes, by which engines read theirs.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
+# Package lists and the paths of Python packages of one image: 3000 packages of Debian are 5 MB.
+PACKAGES = Limit("PACKAGES", 16 << 20)
 # A Debian package's control.tar: the largest have checksums of some 10 MB, for 100 000 files.
 CONTROL = Limit("CONTROL", 32 << 20)
 # A file that is read from a container, and of its /etc all up to passwd and group.

@@ -18,6 +18,7 @@ _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENDED = (*_LONG, *_PAX, tarfile.XGLTYPE)
 _LENGTH = 20  # digits
+_LONGEST_PATH = 4096  # Linux's PATH_MAX
 
 
 class Stream:
@@ -143,4 +144,6 @@ def _apply(records: dict[str, str], member: tarfile.TarInfo) -> None:
     finite = 0 <= member.size < 1 << 63 and math.isfinite(member.mtime)
     if not finite or "\0" in member.name + member.linkname:
         raise tarfile.ReadError("an extended header is damaged")
+    if max(len(member.name), len(member.linkname)) > _LONGEST_PATH:
+        raise tarfile.ReadError("a name is longer than a path can be")
     member.name = member.name.rstrip("/") if member.isdir() else member.name

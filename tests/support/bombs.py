@@ -13,6 +13,11 @@ from tests.support.made import Made
 
 RLE = 128 << 10  # what a block of zstd holds at most, in four bytes
 GIB = 1 << 30
+UNPACK = """
+from reprokit.bundle import brought, read
+with read.opened(Path(sys.argv[1])) as bundle, brought.workspaces(bundle, True, print):
+    pass
+"""
 
 
 def frame(*parts: bytes | int) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from reprokit.bundle.model import Image, digest_of
 from reprokit.untrusted import limits
-from tests.support.bombs import GIB, TARS, a_bundle, frame, refused
+from tests.support.bombs import GIB, TARS, UNPACK, a_bundle, frame, refused
 from tests.support.made import Made, tar
 
 Run = Callable[..., str]
@@ -87,11 +87,8 @@ def test_a_workspace(run: Run, tmp_path: Path, name: str) -> None:
     made.blobs["workspaces/w.tar.zst"] = content
     described = {"kind": "workspace", "name": "w", "path": "workspaces/w.tar.zst"}
     made.metadata["parts"] = [described | {"digest": digest_of(content), "size": len(content)}]
-    code = (
-        "from reprokit.bundle import brought, read\n"
-        "with read.opened(Path(sys.argv[1])) as bundle, brought.workspaces(bundle, True, print): pass"
-    )
-    refused(run(made.write(tmp_path / "x.rkit"), python=code, code=2, REPROKIT_LIMIT_UNPACKED=str(64 << 20)), limit)
+    less = {"REPROKIT_LIMIT_UNPACKED": str(64 << 20)}
+    refused(run(made.write(tmp_path / "x.rkit"), python=UNPACK, code=2, **less), limit)
     assert not list((tmp_path / "home").rglob("w*/*"))
 
 
