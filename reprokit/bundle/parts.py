@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +17,7 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import target
 from reprokit.supply.store import Store
+from reprokit.untrusted.files import pack
 
 Say = Callable[[str], None]
 _LEVEL = 3
@@ -39,8 +40,7 @@ def add_workspace(tar: PartialTar, recipe: str) -> Part:
     with _Entry(tar) as entry:
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(entry.file, closefd=False)
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:
-            for path in _files(folder):
-                _add(inner, path, str(path.relative_to(folder)))
+            pack(folder, inner, _LEFT_OUT.__contains__)
     return entry.finish("workspace", name, f"workspaces/{name}.tar.zst")
 
 
@@ -87,27 +87,3 @@ class _Entry:
         self._tar.finish(path, self._size)
         digest = f"sha256:{self._digest.hexdigest()}"
         return Part.model_validate({"kind": kind, "name": name, "path": path, "digest": digest, "size": self._size})
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.name in _LEFT_OUT:
-            continue
-        yield path
-        if path.is_dir() and not path.is_symlink():
-            yield from _files(path)
-
-
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    info = tar.gettarinfo(str(path), name)
-    if info is None or info.isdev():  # a socket, a pipe
-        return
-    if info.islnk():  # the second name of a file is a file of its own
-        info.type, info.linkname, info.size = tarfile.REGTYPE, "", path.stat().st_size
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    if info.isreg():
-        with path.open("rb") as content:
-            tar.addfile(info, content)
-    else:
-        tar.addfile(info)

@@ -17,6 +17,7 @@ from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.figures import size
 from reprokit.nodes.ssh import Connection, last_line
 from reprokit.recipe.find import Target
+from reprokit.untrusted.files import pack
 
 # Unpacked beside and renamed: a copy that breaks off is not taken for a workspace. What a dead one left goes after a
 # day; where two copy at once the first one's stays.
@@ -106,16 +107,7 @@ def _failed(connection: Connection, code: int, errors: bytes, parent: str) -> Re
 
 
 def _write_tar(stream: IO[bytes], folder: Path) -> None:
-    """The folder's content, nobody's in particular, and at its end a file that says that it is whole."""
-
-    def chosen(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if any(fnmatch(Path(entry.name).name, pattern) for pattern in LEFT_OUT):
-            return None
-        entry.uid = entry.gid = 0
-        entry.uname = entry.gname = ""
-        return entry
-
+    """The folder's content, and at its end a file that says that it is complete."""
     with stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        for path in sorted(folder.iterdir()):
-            tar.add(path, arcname=path.name, filter=chosen)
+        pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in LEFT_OUT))
         tar.addfile(tarfile.TarInfo(".reprokit-whole"))

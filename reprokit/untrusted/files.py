@@ -11,7 +11,8 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import IO
@@ -156,3 +157,41 @@ class Folder:
         """Whether the path has no link in it. Used only to choose the error message."""
         whole = PurePosixPath(path)
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))
+
+
+def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) -> None:
+    """Add what is beneath a folder to a tar: folders, regular files, and links as they are; without owners.
+
+    Whatever else is there is passed over, and what `leaves_out` of its name. Raises UsageError where an entry is
+    replaced meanwhile, OSError as the system says.
+    """
+    try:
+        for path, folders, files, handle in os.fwalk(root, onerror=_raise):  # follows no link, however late it is made
+            folders[:] = sorted(name for name in folders if not leaves_out(name))
+            for name in sorted({*folders, *(name for name in files if not leaves_out(name))}):
+                _pack_entry(tar, handle, name, Path(path, name).relative_to(root).as_posix())
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOENT, errno.ENOTDIR):
+            raise
+        raise UsageError("a file was replaced while it was read", str(root), "try again") from None
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _pack_entry(tar: tarfile.TarFile, parent: int, name: str, path: str) -> None:
+    info, found = tarfile.TarInfo(path), os.stat(name, dir_fd=parent, follow_symlinks=False)
+    info.mode, info.mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
+    if stat.S_ISDIR(found.st_mode):
+        info.type = tarfile.DIRTYPE
+        tar.addfile(info)
+    elif stat.S_ISLNK(found.st_mode):
+        info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=parent)
+        tar.addfile(info)
+    elif stat.S_ISREG(found.st_mode):
+        with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
+            opened = os.fstat(file.fileno())
+            info.size = opened.st_size
+            if stat.S_ISREG(opened.st_mode):
+                tar.addfile(info, file)

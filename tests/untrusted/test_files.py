@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.untrusted.files import Folder
+from reprokit.untrusted.files import Folder, pack
 
 MOST = 1 << 20
 
@@ -178,3 +180,69 @@ def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outsi
                 written += 1
     assert written
     assert names(outside) == ["secret"] and (outside / "secret").read_bytes() == b"secret"
+
+
+def packed(root: Path, swap: Callable[[], None] = lambda: None) -> dict[str, tarfile.TarInfo]:
+    """What is packed of a folder; `swap` is called once the first file has been asked for."""
+    buffer = io.BytesIO()
+
+    def leaves_out(name: str) -> bool:
+        if name == "now":
+            swap()
+        return name in ("now", "left")
+
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        pack(root, tar, leaves_out)
+    buffer.seek(0)
+    with tarfile.open(fileobj=buffer) as tar:
+        return {member.name: member for member in tar}
+
+
+def test_a_folder_is_packed_with_its_links_as_they_are(root: Path, tmp_path: Path):
+    (root / "a/left").mkdir(parents=True)
+    (root / "a/f").write_text("content")
+    (root / "a/f").chmod(0o640)
+    os.link(root / "a/f", root / "second")
+    (root / "link").symlink_to(tmp_path)
+    (root / "a/dangling").symlink_to("nowhere")
+    os.mkfifo(root / "pipe")
+    found = packed(root)
+    assert sorted(found) == ["a", "a/dangling", "a/f", "link", "second"]
+    assert found["a"].isdir() and found["link"].linkname == str(tmp_path) and found["a/dangling"].linkname == "nowhere"
+    for name in ("a/f", "second"):
+        assert (found[name].size, found[name].mode, found[name].uid, found[name].uname) == (7, 0o640, 0, "")
+
+
+def test_a_folder_that_is_replaced_by_a_link_while_it_is_packed_leads_nowhere(root: Path, outside: Path):
+    (root / "inner").mkdir()
+    (root / "now").touch()
+
+    def swap() -> None:
+        (root / "inner").rmdir()
+        (root / "inner").symlink_to(outside)
+
+    found = packed(root, swap)
+    assert list(found) == ["inner"] and found["inner"].issym()
+    # The control: read by path, the host's file comes along.
+    assert [path.name for path in (root / "inner").iterdir()] == ["secret"]
+
+
+def test_a_file_that_goes_while_a_folder_is_packed_is_reported(root: Path):
+    (root / "now").touch()
+    (root / "x").touch()
+    with pytest.raises(UsageError, match="replaced while it was read"):
+        packed(root, (root / "x").unlink)
+
+
+def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "inner").mkdir()
+    real = os.scandir
+
+    def scandir(where):
+        if isinstance(where, int) and Path(f"/proc/self/fd/{where}").readlink().name == "inner":
+            raise PermissionError(13, "Permission denied")
+        return real(where)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(PermissionError):
+        packed(tmp_path)
