@@ -10,6 +10,7 @@ from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
+from reprokit.untrusted import files
 
 _MOST = 1 << 20  # bytes; ours are below 20 KiB, and a stranger's file should not fill the memory
 
@@ -17,11 +18,7 @@ _MOST = 1 << 20  # bytes; ours are below 20 KiB, and a stranger's file should no
 def load_file(path: Path) -> Recipe:
     """Read one recipe file. Raises UsageError."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST + 1)
-        if len(raw) > _MOST:
-            raise UsageError(f"a recipe of more than {_MOST >> 10} KiB is none", str(path))
-        text = raw.decode("utf-8")
+        text = files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the recipe: {error}", str(path)) from None
     return load_text(text, str(path), path.stem)

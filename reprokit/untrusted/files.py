@@ -62,10 +62,7 @@ class Folder:
     def read(self, path: str, most: int) -> bytes:
         """A file of at most `most` bytes."""
         with os.fdopen(self.open(path, os.O_RDONLY), "rb") as file:
-            content = file.read(most + 1)
-        if len(content) > most:
-            raise UsageError(f"the file has more than {most} bytes", str(self.root / path))
-        return content
+            return _bounded(file, most, self.root / path)
 
     def open(self, path: str, flags: int) -> int:
         """The descriptor of a regular file; with O_CREAT its missing folders are made, too."""
@@ -157,6 +154,24 @@ class Folder:
         """Whether the path has no link in it. Used only to choose the error message."""
         whole = PurePosixPath(path)
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))
+
+
+def read(path: Path, most: int) -> bytes:
+    """A regular file of at most `most` bytes, links followed: what a stranger's link leads to is only read.
+
+    Raises UsageError where there is more or something else, such as a pipe, which would be waited for; OSError.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError("this is no regular file", str(path))
+        return _bounded(file, most, path)
+
+
+def _bounded(file: IO[bytes], most: int, path: Path) -> bytes:
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise UsageError(f"the file has more than {most} bytes", str(path))
+    return content
 
 
 def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) -> None:

@@ -13,6 +13,7 @@ import yaml as pyyaml
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
+from reprokit.untrusted import files
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -32,11 +33,7 @@ def lock_path(recipe: Path) -> Path:
 def read(path: Path) -> Lock:
     """Read a lock. Raises UsageError naming file and line, FileNotFoundError where there is none."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MOST + 1)
-        if len(raw) > _MOST:
-            raise UsageError(f"a lock of more than {_MOST >> 20} MiB is none", str(path))
-        text = raw.decode("utf-8")
+        text = files.read(path, _MOST).decode("utf-8")
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:
