@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.files import Folder
 
 SCHEMA = 1
+_MOST = 256 << 20  # bytes of one file: a record takes some 2 KB
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
 def read(file: Path) -> list[Record]:
     """The records of `file`. Raises UsageError naming `file:line` for what is no record."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = files.read(file, _MOST).decode("utf-8")
     except FileNotFoundError:
         raise UsageError("no results here yet", str(file), "run it first without --report") from None
     except (OSError, UnicodeDecodeError) as error:

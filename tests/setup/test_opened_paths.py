@@ -1,0 +1,91 @@
+"""What strangers can write (workspaces, checkouts, a bundle's files) is opened by `reprokit.untrusted.files` alone."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "reprokit"
+CALLS = {
+    *(
+        "open",
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "touch",
+        "mkdir",
+        "unlink",
+        "rmdir",
+        "symlink_to",
+    ),
+    *("iterdir", "glob", "rglob", "scandir", "rmtree", "copyfile", "copytree", "copy2", "makedirs"),
+}
+# Modules that open paths themselves, by whose the paths are.
+OTHERS = {
+    "what comes with reprokit": ["compat/facts.py", "container/prepare.py", "helper/sidecar.py", "image/blocks.py"],
+    "reprokit's own private folders": [
+        *("container/log.py", "image/buildkit.py", "image/record.py", "image/stage.py", "image/trust.py"),
+        *("nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py", "turns.py", "supply/*"),
+    ],
+    "named on the command line, or new at the user's wish": [
+        *("bench/plots.py", "bench/printed.py", "bundle/formats/*", "bundle/leave.py", "bundle/partial.py"),
+        *("bundle/read.py", "bundle/request.py", "bundle/signature.py", "bundle/write.py", "commands/*"),
+        *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/subjects.py"),
+    ],
+    "the system's, or the user's settings": [
+        *(
+            "bundle/early.py",
+            "cli.py",
+            "completion.py",
+            "container/gpu_host.py",
+            "container/reach.py",
+            "host/*",
+            "nodes/config.py",
+        ),
+    ],
+    # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
+    "a workspace's own place": [
+        *("bench/data.py", "bundle/brought.py", "container/copied.py", "container/workspace.py", "nodes/carry.py"),
+    ],
+}
+
+
+def opened(text: str) -> Iterator[str]:
+    """The calls that take a path from the file system; those on archives in memory are none."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id == "open":
+            yield "open"
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CALLS:
+            of = node.func.value
+            if not (
+                isinstance(of, ast.Name) and of.id in ("tarfile", "folder", "self", "urllib", "opener", "checkout")
+            ):
+                yield node.func.attr
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_who_opens_paths_is_known(path: Path):
+    name = str(path.relative_to(PACKAGE))
+    known = any(fnmatch(name, pattern) for patterns in OTHERS.values() for pattern in patterns)
+    if name != "untrusted/files.py" and not known:
+        assert list(opened(path.read_text())) == [], "open it by reprokit.untrusted.files, or say above whose it is"
+
+
+def test_one_that_opens_paths_would_be_found():
+    text = "Path('x').read_text()\nopen('x')\nshutil.rmtree('x')\ntarfile.open(fileobj=memory)\nfolder.open('x', 0)"
+    assert sorted(opened(text)) == ["open", "read_text", "rmtree"]
+
+
+def test_nothing_is_listed_that_is_gone():
+    for patterns in OTHERS.values():
+        for pattern in patterns:
+            assert list(PACKAGE.glob(pattern)), pattern
