@@ -25,7 +25,7 @@ CALLS = {
         "rmdir",
         "symlink_to",
     ),
-    *("iterdir", "glob", "rglob", "scandir", "rmtree", "copyfile", "copytree", "copy2", "makedirs"),
+    *("symlink_to", "iterdir", "glob", "rglob", "scandir", "rmtree", "copyfile", "copytree", "copy2", "makedirs"),
 }
 # Modules that open paths themselves, by whose the paths are.
 OTHERS = {
