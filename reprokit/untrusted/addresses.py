@@ -15,6 +15,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 _PORTS = {"http": 80, "https": 443}
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_DOCUMENTATION = tuple(
+    map(ipaddress.ip_network, ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32"))
+)
 _V4_COMPATIBLE = ipaddress.ip_network("::/96")
 
 
@@ -105,8 +108,13 @@ def check_for_proxy(host: str, port: int, named: Named) -> None:
 
 
 def is_public(text: str) -> bool:
-    """Whether an IP address is one of the internet's: not loopback, private, link-local, multicast or reserved."""
+    """Whether an IP address is one of the internet's: not loopback, private, link-local, multicast or reserved.
+
+    Nobody owns the addresses of documentation (RFC 5737, RFC 3849); sandboxes give them to names of the internet.
+    """
     address = ipaddress.ip_address(text.partition("%")[0])
+    if any(address in network for network in _DOCUMENTATION):
+        return True
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))

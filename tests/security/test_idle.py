@@ -120,7 +120,7 @@ def test_an_idle_program_that_was_replaced_is_put_back(engine, stranger):
     replace = ["cp", "--remove-destination", "/usr/bin/sleep", "/.reprokit-idle"]
     assert execute(engine, name, replace, logged=False).exit_code == 1
     assert execute(engine, name, replace, user="0:0", logged=False).exit_code == 0
-    stop(engine, name)
+    as_user(stranger.place, lambda own: stop(own, name))
     for path in stranger.workspace.iterdir():
         path.unlink()
     as_user(stranger.place, lambda own: ensure_running(own, made))

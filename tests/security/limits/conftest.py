@@ -28,15 +28,16 @@ def run(tmp_path: Path) -> Run:
         began = time.monotonic()
         with out.open("w") as file:
             process = subprocess.Popen(
-                [sys.executable, *program], stdout=file, stderr=file, cwd=tmp_path, env=environment,
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB)),
+                [sys.executable, "-c", MEASURED, tmp_path / "memory", *program], stdout=file, stderr=file, cwd=tmp_path,
+                env=environment, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB)),
             )  # fmt: skip
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         text = out.read_text()
         assert "Traceback" not in text and "fault of reprokit" not in text, text
         assert process.returncode == code, text
-        assert usage.ru_maxrss < MEMORY_KB
+        memory = int((tmp_path / "memory").read_text())
+        assert 1 << 10 < memory < MEMORY_KB
         assert usage.ru_utime + usage.ru_stime < SECONDS and time.monotonic() - began < 3 * SECONDS
         return text
 
@@ -47,6 +48,16 @@ def run(tmp_path: Path) -> Run:
     return reprokit
 
 
+# Runs Python with the arguments after the first, and writes its peak of memory in KB to the file of that name. What
+# `wait4` reports would be that of this process, if it is larger: a child begins as a copy.
+MEASURED = """
+import os, sys
+process = os.posix_spawn(sys.executable, [sys.executable, *sys.argv[2:]], os.environ)
+_, status, usage = os.wait4(process, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 # A call without a command of its own, with the command's exit code.
 MAIN = """
 import sys
