@@ -7,7 +7,7 @@ submodules included. They find the user's passwords for the user's own hosts onl
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,15 +37,19 @@ def guarded(store: Store, own: Own) -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def git_environment(address: str, store: Store, own: Own) -> Iterator[Mapping[str, str] | None]:
+def git_environment(address: str, store: Store, owned: Callable[[], Own]) -> Iterator[Mapping[str, str] | None]:
     """All variables of a git that talks to this address; None, for the user's git as it is, where it is the user's own.
 
     That is a mirror, a host of the configuration, or what `url.insteadOf` leads elsewhere. Any other is asked without
-    credential helpers, agents and netrc, and over https alone.
+    credential helpers, agents and netrc, and over https alone. `owned` is called only where it decides: pip, which it
+    asks, takes longer than git.
     """
     parts = urlsplit(address)
-    mine = parts.scheme not in ("http", "https") or own.names(parts.hostname or "", parts.port or 443)
-    if mine or own.trusts(parts) or git("ls-remote", "--get-url", address).strip() != address:
+    if parts.scheme not in ("http", "https") or git("ls-remote", "--get-url", address).strip() != address:
+        yield None
+        return
+    own = owned()
+    if own.names(parts.hostname or "", parts.port or 443) or own.trusts(parts):
         yield None
         return
     with guarded(store, own) as variables:

@@ -138,7 +138,7 @@ class Mirrors:
         """The environment of a git that talks to this address, see `guard.git_environment`."""
         from reprokit.supply.guard import git_environment
 
-        return git_environment(address, self._store, self.own)
+        return git_environment(address, self._store, lambda: self.own)
 
     def channels(self, channel: str) -> list[str]:
         """Addresses of a conda channel."""
