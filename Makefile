@@ -24,7 +24,8 @@ test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" na
 
 test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
-	$(PYTEST) --ignore=tests/workspaces -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
+	$(PYTEST) $(addprefix --ignore=tests/,workspaces security/fuzz security/limits) \
+	    -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
 
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 fuzz: ## Feed 20 000 spoiled inputs to each parser of what strangers write (SEED=N repeats a run)
