@@ -157,12 +157,14 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:
-    """Give a pulled image the name that the recipe calls it by."""
+    """Give a pulled image the name that the recipe calls it by, or, where another image has that, one of ours."""
     plain = reference.partition("@")[0]
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"
-    engine.tag(fetched, repository, tag)
-    image = engine.image(f"{repository}:{tag}")
+    image, other = engine.image(fetched), engine.image(f"{repository}:{tag}")
     assert image is not None
+    if other and other["Id"] != image["Id"]:
+        repository, _, tag = carried_name(digest).rpartition(":")
+    engine.tag(fetched, repository, tag)
     return described(reference, f"{repository}:{tag}", image, place, digest)
 
 

@@ -12,7 +12,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.image import base as base_module
 from reprokit.image import bootstrap, bootstraplock
-from reprokit.image.base import resolve_base
+from reprokit.image.base import carried_name, resolve_base
 from reprokit.image.release import Release
 from reprokit.supply.lock.model import AptPackage, Bootstrap
 from reprokit.supply.store import Store
@@ -60,6 +60,21 @@ def test_a_registry_serves_it_by_digest(engine, repository):
         assert len(registry.asked) == asked
         by_digest = resolve_base(engine, f"{reference}@{registry.digest}", said.append)
         assert (by_digest.how, by_digest.digest, by_digest.image_id) == ("engine", registry.digest, found.image_id)
+
+
+@engine_test
+def test_a_name_that_another_image_has_is_not_moved(engine, repository, base):
+    with Registry(engine, repository, root_file_system()) as registry:
+        plain = f"{registry.host}/{repository}:1"
+        engine.tag(base, *plain.rsplit(":", 1))
+        before = engine.image(plain)["Id"]
+        found = resolve_base(engine, f"{plain}@{registry.digest}")
+        try:
+            assert found.how == "registry" and found.image_id != before == engine.image(plain)["Id"]
+            again = resolve_base(engine, f"{plain}@{registry.digest}", pytest.fail)
+            assert (again.how, again.image_id) == ("engine", found.image_id)
+        finally:
+            engine.remove_image(carried_name(registry.digest))
 
 
 @engine_test
