@@ -41,7 +41,7 @@ lint: ## Run ruff, mypy and shellcheck
 	@$(SETUP) lint
 	$(PYTHON_ENV) -m ruff check .
 	$(PYTHON_ENV) -m mypy
-	.venv/bin/shellcheck .ci/setup.sh .ci/run
+	.venv/bin/shellcheck .ci/setup.sh .ci/run reprokit/helper/build.sh
 
 bench: ## Measure reprokit's own start-up, check, build and download times as ratios
 	@$(SETUP) demo

@@ -32,7 +32,7 @@ from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES
 from reprokit.untrusted.tar import Stream, members
 
 Say = Callable[[str], None]
-# Steps of a path, links on the way included, after which a link is taken to lead nowhere.
+# A link that takes more steps than this to resolve is refused, as the kernel refuses loops.
 _MOST_STEPS = 256
 _SHOWN_LINKS = 10
 # Characters of all names and targets of links, which are kept until the links are made; folders below one another.

@@ -35,7 +35,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the user agreed to: `force` loads what this host cannot run, `replace` moves names that are other images'.
+    """What the user agreed to: `force` loads images that this host cannot run, `replace` moves existing tags.
 
     `trusted_by` is why the images are trusted, empty where they are not.
     """

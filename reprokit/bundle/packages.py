@@ -45,7 +45,7 @@ def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
 
 
 class _Layers:
-    """The layers of an image that are in bundles, read within limits on all of them."""
+    """Reads the layers of one image. The limits apply to all its layers together."""
 
     def __init__(self, image: Image, bundles: Sequence[Bundle]) -> None:
         self._image, self._bundles = image, bundles

@@ -45,7 +45,7 @@ _MOST_RATIO = (128 << 10) // 4
 
 @dataclass(frozen=True)
 class Bundle:
-    """An open bundle. `bounds` are the most bytes that a layer may unpack to.
+    """An open bundle. `bounds` is the maximum unpacked size of each layer, in bytes.
 
     `signed` are the contents of `index.json`, `reprokit.json` and, where there is one, of its signature, as they were
     read once: the file may change meanwhile.

@@ -22,7 +22,7 @@ from reprokit.untrusted.tar import Stream, members
 
 @dataclass(frozen=True)
 class Preparation:
-    """`user` is who runs commands, as `uid:gid`, `groups` that user's others.
+    """`user` (`uid:gid`) runs the commands; `groups` are the user's supplementary groups.
 
     `links` are targets by their path in the container.
     """

@@ -77,7 +77,7 @@ def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
 
 
 def named_groups(group: str, groups: Iterable[str]) -> list[str]:
-    """Those of `groups`, which are numbers, that are names of groups in /etc/group.
+    """The numeric `groups` that /etc/group also uses as group names.
 
     Engines look up a container's additional groups by name first: a group called 44 may have any id.
     """

@@ -1,4 +1,4 @@
-"""A file system as an engine exports it, normalised."""
+"""Normalising the file system that an engine exports."""
 
 from __future__ import annotations
 

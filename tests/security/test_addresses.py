@@ -1,4 +1,4 @@
-"""Strangers' addresses that lead to this machine or its network: nothing is asked there."""
+"""Addresses in recipes and locks must not reach this machine or its private network."""
 
 from __future__ import annotations
 

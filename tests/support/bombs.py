@@ -21,7 +21,7 @@ with read.opened(Path(sys.argv[1])) as bundle, brought.workspaces(bundle, True, 
 
 
 def frame(*parts: bytes | int) -> bytes:
-    """A zstd frame (RFC 8878) of these bytes and of so many zeros."""
+    """A zstd frame (RFC 8878) of `parts` in order; a number stands for that many zero bytes."""
     blocks = [b"\x28\xb5\x2f\xfd\x00\x38"]  # a window of 128 KiB, no checksum
     for part in parts:
         if isinstance(part, bytes):
