@@ -137,27 +137,35 @@ def main() -> NoReturn:
     # For --debug: what a traceback quotes may be a stranger's too.
     sys.excepthook = lambda *error: document("".join(traceback.format_exception(*error)), err=True)
     try:
+        code = _run()
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # also while an error is told
+        _say("interrupted")
+        code = 130
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
         code = app(standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except ReprokitError as error:
         _debug_raise()
         where = f" ({escaped(error.where)})" if error.where else ""
         _say(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "")
-        code = error.exit_code
+        return error.exit_code
     except _ClickException as error:
         context = getattr(error, "ctx", None)
         usage = f"hint: see `{context.command_path} --help`" if context else "hint: see `reprokit --help`"
         _say(f"error: {error.format_message()}", usage if error.format_message() else "")
-        code = error.exit_code
-    except (_Interrupted, KeyboardInterrupt, typer.Abort):
-        _say("interrupted")
-        code = 130
+        return error.exit_code
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        return 0
+    except (_Interrupted, typer.Abort):
+        raise
     except Exception as error:
         _debug_raise()
-        code = _unforeseen(error)
-    sys.exit(code if isinstance(code, int) else 0)
+        return _unforeseen(error)
 
 
 def _unforeseen(error: Exception) -> int:

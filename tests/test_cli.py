@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -101,12 +102,25 @@ def test_completion_offers_recipes_then_variants():
 
 
 def test_ctrl_c_says_so_and_exits_130(tmp_path):
-    # A recipe that is a named pipe holds the verb until the signal comes.
-    (tmp_path / "recipes").mkdir()
-    os.mkfifo(tmp_path / "recipes" / "x.yaml")
-    verb = subprocess.Popen([*REPROKIT, "show", "x"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    writer = os.open(tmp_path / "recipes" / "x.yaml", os.O_WRONLY)  # returns once the verb reads
-    verb.send_signal(signal.SIGINT)
-    _, said = verb.communicate(timeout=30)
-    os.close(writer)
+    # An engine that never answers holds the verb until the signal comes.
+    with socket.create_server(("127.0.0.1", 0)) as engine:
+        engine.settimeout(30)
+        environment = os.environ | {"DOCKER_HOST": "tcp://127.0.0.1:%d" % engine.getsockname()[1]}
+        verb = subprocess.Popen([*REPROKIT, "ps"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+        with engine.accept()[0]:
+            verb.send_signal(signal.SIGINT)
+            _, said = verb.communicate(timeout=30)
     assert (verb.returncode, said) == (130, "interrupted\n")
+
+
+def test_ctrl_c_while_an_error_is_told_says_so_too():
+    script = """
+import signal
+from reprokit import cli
+cli._debug_raise = lambda: signal.raise_signal(signal.SIGINT)
+cli.main()
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script, "show", "/absent"], capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stderr) == (130, "interrupted\n")
