@@ -170,7 +170,7 @@ def _run() -> int:
 
 def _unforeseen(error: Exception) -> int:
     """Tells of it, and gives the exit code. A disk may fill anywhere that something is written."""
-    from reprokit.space import ran_out
+    from reprokit.disk import ran_out
 
     if isinstance(error, OSError) and ran_out(error):
         _say(

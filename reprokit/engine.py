@@ -19,8 +19,8 @@ import docker.errors
 import requests
 import urllib3.exceptions
 
-from reprokit.attached import Connection
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+from reprokit.exec_stream import Connection
 from reprokit.untrusted.limits import CONTAINER_FILE
 
 if TYPE_CHECKING:

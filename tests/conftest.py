@@ -19,9 +19,9 @@ from reprokit.image.bootstraplock import resolve
 from reprokit.image.release import Release
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.lock.model import Base
+from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import of_base
 from tests.support.engines import debian_13
 from tests.support.names import unique
 from tests.support.shared import shared

@@ -105,7 +105,7 @@ def test_ctrl_c_says_so_and_exits_130(tmp_path):
     # An engine that never answers holds the verb until the signal comes.
     with socket.create_server(("127.0.0.1", 0)) as engine:
         engine.settimeout(30)
-        environment = os.environ | {"DOCKER_HOST": "tcp://127.0.0.1:%d" % engine.getsockname()[1]}
+        environment = os.environ | {"DOCKER_HOST": f"tcp://127.0.0.1:{engine.getsockname()[1]}"}
         verb = subprocess.Popen([*REPROKIT, "ps"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
         with engine.accept()[0]:
             verb.send_signal(signal.SIGINT)

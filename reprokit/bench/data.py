@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 from reprokit import paths
 from reprokit.container.workspace import TARGET
+from reprokit.disk import ran_out
 from reprokit.errors import UsageError
 from reprokit.image.locks import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
-from reprokit.space import ran_out
 from reprokit.supply.lock.model import PlainFile
 from reprokit.untrusted.files import Folder
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.bench.hardware import Execute
-from reprokit.container.copied import Say
 from reprokit.container.workspace import keep_up
+from reprokit.container.workspace_sync import Say
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.untrusted.files import Folder

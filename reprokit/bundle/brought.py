@@ -23,9 +23,9 @@ from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.verify import Unchanged, blocks
+from reprokit.disk import need_space
 from reprokit.engine import Engine
-from reprokit.figures import size as in_words
-from reprokit.space import need_space
+from reprokit.formatting import size as in_words
 from reprokit.supply.store import Store
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES

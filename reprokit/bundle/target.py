@@ -12,7 +12,7 @@ from typing import Any
 from reprokit.bundle.model import Image
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from reprokit.figures import size as in_words
+from reprokit.formatting import size as in_words
 
 
 class Form(Enum):

@@ -16,10 +16,10 @@ from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Image, Metadata, P
 from reprokit.bundle.pack import pack
 from reprokit.bundle.partial import PartialTar
 from reprokit.bundle.subjects import describe
+from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.figures import size as in_words
-from reprokit.space import need_space
+from reprokit.formatting import size as in_words
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.claim import claimed, partial_of
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from reprokit.engine import Engine
     from reprokit.image.build import BuildResult
     from reprokit.recipe.find import Target
+    from reprokit.supply.locked_input import LockedInput
     from reprokit.supply.store import Store
-    from reprokit.supply.want import Want
 
 _LINE_EVERY_S = 5.0
 
@@ -28,7 +28,7 @@ def say(*lines: str) -> None:
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """Tell what is yielded the bytes done and to be done: a bar, or a line every few seconds without a terminal."""
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     if not sys.stderr.isatty():
         told = [time.monotonic()]
@@ -62,7 +62,7 @@ def status(text: str) -> Iterator[None]:
         yield
 
 
-def fetched(wants: Sequence[Want]) -> Store:
+def fetched(wants: Sequence[LockedInput]) -> Store:
     """The store, with these files in it."""
     from reprokit.image.supplies import Supplier
     from reprokit.supply.fetch.display import display

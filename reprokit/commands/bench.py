@@ -17,10 +17,10 @@ from reprokit.bench.report import sections
 from reprokit.commands._shown import built, say, status
 from reprokit.container import options
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
+from reprokit.filelocks import turn
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Claim
-from reprokit.turns import turn
 from reprokit.untrusted.text import console, dump, escaped
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -
 def _fetch(file: PlainFile) -> Path:
     """A locked file of the store, downloaded where it is not there."""
     from reprokit.commands._shown import fetched
-    from reprokit.supply.want import of_file
+    from reprokit.supply.locked_input import of_file
 
     return fetched([of_file(file)]).path(file.sha256)
 

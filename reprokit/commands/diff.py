@@ -56,7 +56,7 @@ def _of(name: str, one: Bundle, other: Bundle, left: Image | None, right: Image 
 
 
 def _print(found: dict[str, Any]) -> None:
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     echo(f"{found['image']}: {'the same' if found['same'] else 'differs'}")
     before, after = found["size"]

@@ -92,7 +92,7 @@ def _json(out: Path, result: Result) -> dict[str, Any]:
 
 
 def _print(out: Path, request: Request, result: Result) -> None:
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     if result.largest:
         say("the container's largest paths:")

@@ -27,17 +27,17 @@ def fetch(
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.image.locks import needed_lock, recipe_lock
     from reprokit.image.render import render
     from reprokit.image.supplies import Supplier
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.fetch.display import display
-    from reprokit.supply.fetch.take import take_from
+    from reprokit.supply.fetch.import_local import take_from
     from reprokit.supply.lock.file import lock_path
+    from reprokit.supply.locked_input import of_data, of_variant
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
-    from reprokit.supply.want import of_data, of_variant
 
     targets = [find_target(name) for name in names]
     locks = [needed_lock(target, render(target)) for target in targets]

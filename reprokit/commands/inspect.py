@@ -61,7 +61,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     signed = f", signed by {found['signed_by']}" if found["signed_by"] else ", not signed"
     echo(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")

@@ -104,8 +104,8 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
 
 
 def _counted(lock: VariantLock) -> str:
-    from reprokit.figures import size
-    from reprokit.supply.want import of_variant
+    from reprokit.formatting import size
+    from reprokit.supply.locked_input import of_variant
 
     total = sum(want.size for want in of_variant(lock))
     kinds = ("apt", "wheels", "git", "files", "conda")

@@ -63,7 +63,7 @@ def _show(answers: Sequence[Answer]) -> None:
 
 
 def _row(answer: Answer) -> tuple[str, ...]:
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.nodes import survey
 
     seen, engine = answer.seen, answer.inventory

@@ -36,7 +36,7 @@ def send(
     from reprokit import consent, paths
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.nodes import send as sending
     from reprokit.nodes.choose import images_and_nodes
     from reprokit.nodes.delivery import Taken

@@ -25,8 +25,8 @@ def shell(
 
     The container is made or started as by `run`, and goes on running afterwards. The exit code is the shell's.
     """
+    from reprokit.container.ephemeral import in_failed_build
     from reprokit.container.session import in_recipe
-    from reprokit.container.throwaway import in_failed_build
 
     chosen = options.choices(container, gpus, volume, publish, shm_size, network)
     # Never a login shell: Debian's /etc/profile sets PATH anew, and python would not be the image's.

@@ -61,7 +61,7 @@ def verify(
 
     Exit code 1 where one is not what its name says.
     """
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.supply import store as supply_store
     from reprokit.supply.upkeep import verify as upkeep
 
@@ -120,7 +120,7 @@ def export(
     builds from it.
     """
     from reprokit.engine import Engine
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.supply.store import Store
     from reprokit.supply.transfer.exporting import export as write
 
@@ -154,7 +154,7 @@ def import_(
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
-    from reprokit.figures import size
+    from reprokit.formatting import size
     from reprokit.supply.upkeep.listing import totals
 
     width = max((len(row.name) for row in rows), default=0)
@@ -171,7 +171,7 @@ def _print_rows(rows: Sequence[Row]) -> None:
 
 
 def _print_plan(plan: Plan, dry_run: bool) -> None:
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     if dry_run:
         for each in plan.goes:

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reprokit.attached import Connection
 from reprokit.container import names
-from reprokit.container.ending import end, new_mark
+from reprokit.container.signals import end, new_mark
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.exec_stream import Connection
 
 # Control keys of a session that the engine would take for itself. Its default begins with Ctrl-P, which
 # shells need.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from reprokit.container import gpu_host, reach, workspace
+from reprokit.container import gpu_host, path_mapping, workspace
 from reprokit.container.gpu import GpuSupport
 from reprokit.container.gpu_host import Gpu
 from reprokit.container.spec import Mount
@@ -101,4 +101,4 @@ class Here:
         return workspace.workspace_mount(target, say)
 
     def mountinfo(self) -> str:
-        return reach.mountinfo()
+        return path_mapping.mountinfo()

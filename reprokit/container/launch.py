@@ -10,8 +10,8 @@ from typing import Any
 from reprokit.container import gpu, names
 from reprokit.container.fit import require_fit
 from reprokit.container.gpu import GpuRefused
+from reprokit.container.path_mapping import reachable
 from reprokit.container.prepare import Preparation, prepare
-from reprokit.container.reach import reachable
 from reprokit.container.settings import Settings, to_label
 from reprokit.container.spec import ContainerSpec, to_api
 from reprokit.container.user import Caller, Identity, identity

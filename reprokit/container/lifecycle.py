@@ -14,8 +14,8 @@ from reprokit.container.settings import DEFAULTS, RunOptions, Settings, changes,
 from reprokit.container.spec import IDLE, Port
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.filelocks import turn
 from reprokit.recipe.find import Target
-from reprokit.turns import turn
 
 
 def _quiet(line: str) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from reprokit import paths
-from reprokit.container import copied
-from reprokit.container.copied import Say
+from reprokit.container import workspace_sync
 from reprokit.container.spec import Mount
+from reprokit.container.workspace_sync import Say
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
@@ -80,7 +80,7 @@ def keep_up(name: str, say: Say) -> None:
     """Renew what an older reprokit copied to the user's place, as far as the user left it alone."""
     folder, original = paths.workspace(name), paths.bundled_workspace(name)
     if folder.is_dir() and original is not None and original != folder:
-        copied.renew(folder, original, say)
+        workspace_sync.renew(folder, original, say)
 
 
 def require_source(mount: Mount) -> None:
@@ -121,4 +121,4 @@ def _make(folder: Path, original: Path | None) -> None:
     if original is None:
         folder.mkdir(exist_ok=True)
     else:
-        copied.copy(original, folder)
+        workspace_sync.copy(original, folder)

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from reprokit.attached import Connection
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError, ReprokitError
+from reprokit.exec_stream import Connection
 from reprokit.helper.program import program
 
 # The port is that of HTTP proxies (squid). It is always the same, as the network is a new one each time.

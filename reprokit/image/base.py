@@ -15,9 +15,9 @@ from reprokit.image import bootstrap, bootstraplock, registries
 from reprokit.image.bootstrap import name_of
 from reprokit.image.release import Release, release_of
 from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.locked_input import of_apt
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import of_apt
 
 _REGISTRY_TIMEOUT_S = 20
 

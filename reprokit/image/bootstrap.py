@@ -24,7 +24,7 @@ from reprokit.image.rootfs import RootFileSystem
 from reprokit.image.stage import SCRIPT, Stage
 from reprokit.interrupts import held_back
 from reprokit.supply.lock.model import Bootstrap
-from reprokit.supply.offer import content_key
+from reprokit.supply.served_set import content_key
 from reprokit.supply.store import Store
 
 ARCHIVES = f"{LABEL}.bootstrap.archives"

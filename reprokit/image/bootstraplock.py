@@ -10,7 +10,7 @@ from reprokit.image.release import Release
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.aptoutput import as_of, packages_of, remember_archives
 from reprokit.supply.lock.model import Bootstrap
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
 # What mmdebstrap's variant `minbase` installs, and apt: asked of apt in the empty system where it would install them.
@@ -31,7 +31,7 @@ def resolve(release: Release, store: Store, say: Callable[[str], None]) -> Boots
     Raises EngineError where the host is not able, SourceError where the archive is not.
     """
     arguments = ['--aptopt=Acquire::Languages "none"']
-    with Gateway(store, Offer(), archives=_Everything()) as gateway:
+    with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
         text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), say)
     packages = packages_of(text)
     if not packages:

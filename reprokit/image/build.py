@@ -11,6 +11,7 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.filelocks import turn
 from reprokit.helper.sidecar import Network, closed_network
 from reprokit.host.listen import listen
 from reprokit.image import run, trust
@@ -31,7 +32,6 @@ from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels
-from reprokit.turns import turn
 
 
 @dataclass(frozen=True)

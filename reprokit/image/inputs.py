@@ -17,7 +17,7 @@ from reprokit.supply import git
 from reprokit.supply.lock.git import lock_git
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store, key_of
 from reprokit.supply.unlocked import resolve_wheels
 from reprokit.supply.wheels import WheelSet
@@ -32,7 +32,7 @@ class Inputs:
 
     rendered: Rendered
     base: Base
-    offer: Offer
+    offer: ServedSet
     lock: VariantLock | None = None
     drift: tuple[str, ...] = ()
 
@@ -88,7 +88,7 @@ def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store,
     if _declares(rendered, "REPROKIT_GIT"):
         for source in variant.sources:
             commits |= {git.Commit(c.url, c.commit) for c in lock_git(source, store, say, mirrors)}
-    return Inputs(rendered, base, Offer(found, tuple(sorted(commits))))
+    return Inputs(rendered, base, ServedSet(found, tuple(sorted(commits))))
 
 
 def _sha256(rendered: Rendered) -> str:

@@ -25,9 +25,9 @@ from reprokit.supply.lock.files import lock_file
 from reprokit.supply.lock.git import lock_git
 from reprokit.supply.lock.model import AptPackage, Base, CondaPackage, Distribution, GitCommit, PlainFile, VariantLock
 from reprokit.supply.lock.wheels import lock_wheels
+from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import of_base
 from reprokit.supply.wheels import Platform
 
 Say = Callable[[str], None]

@@ -18,9 +18,9 @@ from reprokit.supply.lock.git import moved_git
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.lock.wheels import moved_wheels
+from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import of_base
 
 Say = Callable[[str], None]
 

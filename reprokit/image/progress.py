@@ -6,7 +6,7 @@ import re
 import time
 from typing import IO, TYPE_CHECKING, Protocol
 
-from reprokit.figures import Meter, clock, size
+from reprokit.formatting import Meter, clock, size
 from reprokit.image.events import Cached, Event, Note, Output, Step
 from reprokit.supply.fetch.display import Plain as PlainDownloads
 from reprokit.supply.fetch.display import summary

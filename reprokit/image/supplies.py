@@ -19,10 +19,10 @@ from reprokit.supply.lock.apt import successors
 from reprokit.supply.lock.conda import require_rattler
 from reprokit.supply.lock.drift import dropped
 from reprokit.supply.lock.model import AptPackage, VariantLock
+from reprokit.supply.locked_input import LockedInput, of_base, of_variant
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want, of_base, of_variant
 from reprokit.supply.wheels import WheelSet
 
 
@@ -36,7 +36,7 @@ class Supplier:
     watch: Callable[[Progress], None] = lambda progress: None
     offline: bool = False
 
-    def files(self, wants: list[Want]) -> Fetched:
+    def files(self, wants: list[LockedInput]) -> Fetched:
         """These files in the store. Raises FetchFailed, EngineError."""
         parallel = self.mirrors.configuration.fetch.parallel
         return fetch_all(
@@ -79,7 +79,7 @@ class Supplier:
             now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
         commits = tuple(Commit(c.url, c.commit) for c in now.git)
-        offer = Offer(WheelSet(now.wheels), commits, now.apt, now.files, now.conda)
+        offer = ServedSet(WheelSet(now.wheels), commits, now.apt, now.files, now.conda)
         return Inputs(rendered, self.base(engine, now), offer, lock, drifted)
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:

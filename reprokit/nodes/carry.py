@@ -8,13 +8,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, cast
 
-from reprokit.container.copied import LEFT_OUT
 from reprokit.container.host import Say
 from reprokit.container.spec import Mount
 from reprokit.container.workspace import TARGET
 from reprokit.container.workspace import workspace_mount as local_mount
+from reprokit.container.workspace_sync import LEFT_OUT
 from reprokit.errors import EngineError, ReprokitError, UsageError
-from reprokit.figures import size
+from reprokit.formatting import size
 from reprokit.nodes.ssh import Connection, last_line
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import pack

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from reprokit.bundle.model import Image
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.figures import size as in_words
+from reprokit.formatting import size as in_words
 from reprokit.nodes.address import Node
 from reprokit.nodes.archive import Form, compose, form_for, id_there, load_script
 from reprokit.nodes.incoming import Incoming, forget, prepare

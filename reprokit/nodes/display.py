@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
-from reprokit.figures import Meter, clock, size
+from reprokit.formatting import Meter, clock, size
 from reprokit.nodes.delivery import Progress
 from reprokit.untrusted.text import console, echo
 

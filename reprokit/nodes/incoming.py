@@ -166,6 +166,6 @@ def _with(variables: dict[str, str], script: str) -> str:
 
 
 def _full(node: str, needed: int, free: int) -> SourceError:
-    from reprokit.figures import size
+    from reprokit.formatting import size
 
     return SourceError(f"{size(needed)} are to be written there, and {size(free)} are free", node, "free space there")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from reprokit.container.gpu_host import DEVICE_FILES, QUERY, Gpu, gpus_of
-from reprokit.container.reach import own_container
+from reprokit.container.path_mapping import own_container
 from reprokit.container.user import Caller
 
 # One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, where no signal may

@@ -13,15 +13,15 @@ from reprokit.bundle import fit
 from reprokit.bundle.model import digest_of
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.filelocks import turn
 from reprokit.image import trust
+from reprokit.image.freshness import standing
 from reprokit.image.labels import kind_of_name
-from reprokit.image.standing import standing
 from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.peek import Seen, peek
 from reprokit.nodes.published import Published
 from reprokit.nodes.transfer import Transfer
 from reprokit.recipe.find import Target
-from reprokit.turns import turn
 
 Say = Callable[[str], None]
 Watch = Callable[[int, int], None]

@@ -11,7 +11,7 @@ from typing import Any
 from reprokit.container.gpu_host import Gpu
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError, SourceError
-from reprokit.image.standing import Standing, standing
+from reprokit.image.freshness import Freshness, standing
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.address import Node
 from reprokit.nodes.inventory import Held, Inventory
@@ -75,7 +75,7 @@ class Image:
 
     label: str
     id: str
-    standing: Standing | str
+    standing: Freshness | str
 
 
 def images(held: Sequence[Held]) -> list[Image]:
@@ -89,11 +89,11 @@ def images(held: Sequence[Held]) -> list[Image]:
     return sorted(found, key=lambda image: image.label)
 
 
-def _standings() -> Callable[[str, str], Standing | str]:
+def _standings() -> Callable[[str, str], Freshness | str]:
     names = set(recipe_names())
 
     @cache
-    def known(label: str, inputs: str) -> Standing | str:
+    def known(label: str, inputs: str) -> Freshness | str:
         try:
             target = find_target(label) if label.partition(":")[0] in names else None
             return standing(target, {f"{LABEL}.inputs": inputs}) if target else ""

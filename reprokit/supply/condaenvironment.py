@@ -15,7 +15,7 @@ from pathlib import Path
 from reprokit.errors import SourceError
 from reprokit.supply.lock.conda import require_rattler
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.offer import content_key
+from reprokit.supply.served_set import content_key
 from reprokit.supply.store import Store
 
 PLACE = "/opt/conda"

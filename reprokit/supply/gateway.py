@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import APT_HOST, CONDA_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, Offer, content_key
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.redact import redact
 from reprokit.supply.serve import apt as aptserver
@@ -33,6 +32,7 @@ from reprokit.supply.serve import files as fileserver
 from reprokit.supply.serve import forward, server, tunnel
 from reprokit.supply.serve import git as gitserver
 from reprokit.supply.serve import wheels as wheelserver
+from reprokit.supply.served_set import APT_HOST, CONDA_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, ServedSet, content_key
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
@@ -43,7 +43,7 @@ class Gateway:
     def __init__(
         self,
         store: Store,
-        offer: Offer,
+        offer: ServedSet,
         policy: Policy = pass_all,
         archives: Container[str] = (),
         recorder: Recorder | None = None,

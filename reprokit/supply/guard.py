@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from reprokit.supply.fetch.http import read_netrc
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.gitcommand import GitFailed, git
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 
@@ -28,7 +28,7 @@ _AGENTS = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "XDG_CONFIG_HOME")
 @contextmanager
 def guarded(store: Store, own: Own) -> Iterator[dict[str, str]]:
     """The variables of a program that is kept so, to be added to its environment."""
-    with Gateway(store, Offer()) as gateway, TemporaryDirectory(prefix="reprokit-netrc-") as folder:
+    with Gateway(store, ServedSet()) as gateway, TemporaryDirectory(prefix="reprokit-netrc-") as folder:
         gateway.named = own.names  # type: ignore[method-assign]
         netrc = Path(folder) / "netrc"
         netrc.touch(0o600)

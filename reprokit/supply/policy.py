@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
 
-from reprokit.figures import size
+from reprokit.formatting import size
 from reprokit.supply.redact import redact
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from reprokit import paths
+from reprokit.disk import ran_out
 from reprokit.errors import EngineError
-from reprokit.space import ran_out
 
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)

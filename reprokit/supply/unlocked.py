@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from reprokit.recipe.model import Sdist
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.lock.wheels import lock_wheels
+from reprokit.supply.locked_input import of_distribution
 from reprokit.supply.store import Store, key_of
-from reprokit.supply.want import of_distribution
 from reprokit.supply.wheels import Platform, WheelSet
 
 if TYPE_CHECKING:

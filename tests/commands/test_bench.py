@@ -13,7 +13,7 @@ import pytest
 from reprokit import paths
 from reprokit.bench.record import Record, append, read
 from reprokit.engine import Engine
-from reprokit.turns import turn
+from reprokit.filelocks import turn
 from tests.support.names import unique
 
 NAME = unique("bench")

@@ -23,7 +23,7 @@ from reprokit.errors import ReprokitError
 from reprokit.image.base import Base
 from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.images import tar_of
 from tests.support.names import unique
@@ -48,7 +48,7 @@ def base(engine: Engine, debian_12: Base, tmp_path_factory: pytest.TempPathFacto
         name = unique("container-base")
         install = "apt-get update -qq && apt-get install -qq --no-install-recommends python3 && apt-get clean"
         dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/*\n"
-        with Gateway(Store(), Offer(), archives=debian_12.archives) as gateway:
+        with Gateway(Store(), ServedSet(), archives=debian_12.archives) as gateway:
             arguments = gateway.build_arguments()
             _build(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
         return name

@@ -15,8 +15,8 @@ from reprokit.image import bootstrap, bootstraplock
 from reprokit.image.base import carried_name, resolve_base
 from reprokit.image.release import Release
 from reprokit.supply.lock.model import AptPackage, Bootstrap
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 from tests.support.builds import root_file_system
 from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
@@ -125,7 +125,7 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
         name="dpkg", version="1", architecture="amd64", archive="ubuntu", path="pool/d", sha256="0" * 64, size=1
     )
     locked = Bootstrap(distribution="ubuntu", suite="focal", architecture="amd64", as_of="now", packages=(package,))
-    fetched: list[Want] = []
+    fetched: list[LockedInput] = []
 
     def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, say) -> str:
         assert packages is locked and [want.sha256 for want in fetched] == ["0" * 64]

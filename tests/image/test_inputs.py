@@ -6,7 +6,7 @@ from reprokit.image.base import Base
 from reprokit.image.inputs import Inputs
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.wheels import WheelSet
 from tests.support.builds import rendered
 
@@ -16,21 +16,21 @@ BASE = Base("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" 
 def test_every_input_changes_the_hash():
     wheel = Distribution(name="six", version="1.16.0", file="six-1.16.0-py3-none-any.whl", sha256="a" * 64, size=1)
     commit = Commit("https://forge.test/a/b", "c" * 40)
-    plain = Inputs(rendered("FROM x\n"), BASE, Offer())
+    plain = Inputs(rendered("FROM x\n"), BASE, ServedSet())
     others = [
-        Inputs(rendered("FROM x\nENV A=1\n"), BASE, Offer()),
-        Inputs(rendered("FROM x\n"), Base("debian:12", "debian:12", "sha256:3", "registry"), Offer()),
-        Inputs(rendered("FROM x\n"), BASE, Offer(WheelSet((wheel,)))),
-        Inputs(rendered("FROM x\n"), BASE, Offer(commits=(commit,))),
+        Inputs(rendered("FROM x\nENV A=1\n"), BASE, ServedSet()),
+        Inputs(rendered("FROM x\n"), Base("debian:12", "debian:12", "sha256:3", "registry"), ServedSet()),
+        Inputs(rendered("FROM x\n"), BASE, ServedSet(WheelSet((wheel,)))),
+        Inputs(rendered("FROM x\n"), BASE, ServedSet(commits=(commit,))),
     ]
     assert len({plain.hash, *(i.hash for i in others)}) == 5
     moved = Base("debian:bookworm", "other:name", BASE.image_id, "mirror x", BASE.digest)
-    assert Inputs(rendered("FROM x\n"), moved, Offer()).hash == plain.hash
+    assert Inputs(rendered("FROM x\n"), moved, ServedSet()).hash == plain.hash
 
 
 def test_only_declared_arguments_are_passed():
-    assert Inputs(rendered("FROM x\n"), BASE, Offer()).arguments == {}
+    assert Inputs(rendered("FROM x\n"), BASE, ServedSet()).arguments == {}
     declaring = rendered("ARG REPROKIT_GIT=https://\nARG REPROKIT_WHEELS=\nFROM x\n")
-    found = Inputs(declaring, BASE, Offer()).arguments
+    found = Inputs(declaring, BASE, ServedSet()).arguments
     assert found["REPROKIT_GIT"] == "http://git.reprokit.invalid/"
     assert found["REPROKIT_WHEELS"] == f"http://wheels.reprokit.invalid/{WheelSet(()).key}/simple/"

@@ -9,14 +9,14 @@ import pytest
 from reprokit.image.base import Base
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import labels, minimum_driver
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from tests.support.builds import rendered, target_of
 
 BASE = Base("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
 
 
 def test_labels():
-    inputs = Inputs(rendered("FROM x\n"), BASE, Offer())
+    inputs = Inputs(rendered("FROM x\n"), BASE, ServedSet())
     found = labels(target_of("x"), inputs, ["cuda with gpu: no"])
     assert found["reprokit.min-driver"] == "450.80.02"
     assert json.loads(found["reprokit.forced"]) == ["cuda with gpu: no"]

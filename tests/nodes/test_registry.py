@@ -26,9 +26,9 @@ import pytest
 from reprokit.bundle.giving import BEGUN
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.image.freshness import wanted_inputs
 from reprokit.image.render import render
 from reprokit.image.sections import sections
-from reprokit.image.standing import wanted_inputs
 from reprokit.nodes.peek import peek
 from reprokit.nodes.published import parse
 from reprokit.recipe.find import target

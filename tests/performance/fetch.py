@@ -60,19 +60,19 @@ def fetch(wanted: str, store: str) -> None:
     """Be a process that fetches: `wanted` is a file of JSON lists of address, sha256 and size."""
     from reprokit.supply.fetch.pool import fetch_all
     from reprokit.supply.fetch.settings import Settings
+    from reprokit.supply.locked_input import LockedInput
     from reprokit.supply.store import Store
-    from reprokit.supply.want import Want
     from reprokit.untrusted.addresses import Own
 
     class Here:
-        def urls(self, want: Want) -> Iterator[str]:
+        def urls(self, want: LockedInput) -> Iterator[str]:
             return iter(want.urls)
 
         def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
             pass
 
     lists = json.loads(Path(wanted).read_text())
-    wants = [Want("files", str(n), sha256, size, {}, (url,)) for n, (url, sha256, size) in enumerate(lists)]
+    wants = [LockedInput("files", str(n), sha256, size, {}, (url,)) for n, (url, sha256, size) in enumerate(lists)]
     started = time.monotonic()
     settings = Settings(own=Own.of(["127.0.0.1"]))
     assert fetch_all(wants, Store(Path(store)), Here(), parallel=PARALLEL, settings=settings).files == len(wants)

@@ -24,7 +24,7 @@ from reprokit.supply.lock.wheels import lock_wheels
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.supply.wheels import Platform
 from reprokit.untrusted import addresses
@@ -147,7 +147,7 @@ def test_a_proxy_is_not_asked_for_what_is_not_public(server, monkeypatch, host):
 
 
 def test_a_build_reaches_no_service_of_this_machine_through_the_gateway(server, store):
-    with Gateway(store, Offer()) as gateway:
+    with Gateway(store, ServedSet()) as gateway:
         gateway.mirrors = mirrors(store)
         answer, body = ask_gateway(gateway, server.url("/f"))
         assert answer.status == 502 and b"not public" in body

@@ -16,9 +16,9 @@ import pytest
 
 from reprokit.supply import gateway as gateway_module
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Recorder, locked
 from reprokit.supply.serve import server
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import GATEWAY_NAMES
 from tests.support.asking import ask, authorization
@@ -29,7 +29,7 @@ FILE = "http://files.reprokit.invalid/x"
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(Store(tmp_path / "store"), Offer(), locked("paper:cpu"), recorder=Recorder()) as running:
+    with Gateway(Store(tmp_path / "store"), ServedSet(), locked("paper:cpu"), recorder=Recorder()) as running:
         yield running
 
 

@@ -32,7 +32,8 @@ OTHERS = {
     "what comes with reprokit": ["compat/facts.py", "container/prepare.py", "helper/sidecar.py", "image/blocks.py"],
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/stage.py", "image/trust.py"),
-        *("nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py", "turns.py", "supply/*"),
+        *("filelocks.py", "nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
+        "supply/*",
     ],
     "named on the command line, or new at the user's wish": [
         *("bench/plots.py", "bench/printed.py", "bundle/formats/*", "bundle/leave.py", "bundle/partial.py"),
@@ -40,19 +41,18 @@ OTHERS = {
         *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/subjects.py"),
     ],
     "the system's, or the user's settings": [
-        *(
-            "bundle/early.py",
-            "cli.py",
-            "completion.py",
-            "container/gpu_host.py",
-            "container/reach.py",
-            "host/*",
-            "nodes/config.py",
-        ),
+        *("bundle/early.py", "cli.py", "completion.py", "container/gpu_host.py", "container/path_mapping.py"),
+        *("host/*", "nodes/config.py"),
     ],
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": [
-        *("bench/data.py", "bundle/brought.py", "container/copied.py", "container/workspace.py", "nodes/carry.py"),
+        *(
+            "bench/data.py",
+            "bundle/brought.py",
+            "container/workspace_sync.py",
+            "container/workspace.py",
+            "nodes/carry.py",
+        ),
     ],
 }
 

@@ -8,7 +8,7 @@ from reprokit.supply.aptsettings import AptSettings, mirrors_of, proxies_of, rea
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.fetching import HOSTS
@@ -56,7 +56,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         "/debian/pool/main/c.deb": (200, {}, b"only in the archive"),
         "/debian/pool/main/a.deb": (200, {}, b"from the archive"),
     }
-    with socket.socket() as taken, Gateway(store, Offer(), archives=("127.0.0.1",)) as gateway:
+    with socket.socket() as taken, Gateway(store, ServedSet(), archives=("127.0.0.1",)) as gateway:
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
         mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
@@ -78,7 +78,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
 
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
-    with Gateway(store, Offer()) as gateway:
+    with Gateway(store, ServedSet()) as gateway:
         gateway.mirrors = Mirrors(
             store, Configuration(hosts=HOSTS), apt=AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
         )

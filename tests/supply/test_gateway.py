@@ -19,7 +19,7 @@ from reprokit.supply.git import Commit
 from reprokit.supply.lock.git import lock_git
 from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import GIT_HOST, WHEELS_HOST, Offer
+from reprokit.supply.served_set import GIT_HOST, WHEELS_HOST, ServedSet
 from reprokit.supply.store import Store
 from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.wheels import Platform
@@ -32,7 +32,7 @@ from tests.support.wheels import make_wheel
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, Offer()) as running:
+    with Gateway(store, ServedSet()) as running:
         yield running
 
 
@@ -48,7 +48,7 @@ def test_strangers_are_sent_away(gateway: Gateway, upstream: Upstream):
 
 
 def test_it_listens_on_loopback_and_ends_with_its_build(store: Store):
-    with Gateway(store, Offer()) as running:
+    with Gateway(store, ServedSet()) as running:
         address = urlsplit(running.url)
         assert address.hostname == "127.0.0.1"
         socket.create_connection(("127.0.0.1", address.port)).close()
@@ -132,7 +132,7 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
     def policy(method: str, name: str) -> str | None:
         return f"undeclared download: {name}" if method == "CONNECT" or name == "127.0.0.1" else None
 
-    with Gateway(store, Offer(), policy=policy) as gateway:
+    with Gateway(store, ServedSet(), policy=policy) as gateway:
         answer, body = ask(gateway, f"http://127.0.0.1:{upstream.port}/a")
         assert (answer.status, body) == (403, b"reprokit gateway: undeclared download: 127.0.0.1\n")
         with pytest.raises(OSError, match="403"):
@@ -149,9 +149,9 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     mirrors = Mirrors(store, Configuration(hosts=HOSTS))
     wheels = resolve_wheels(["top-level==1.0"], (), Platform("3.11"), (), mirrors, store)
     fetch_wheels(wheels, mirrors, store)
-    with Gateway(store, Offer(wheels)) as gateway:
+    with Gateway(store, ServedSet(wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
-        index = Offer(wheels).arguments()["REPROKIT_WHEELS"]
+        index = ServedSet(wheels).arguments()["REPROKIT_WHEELS"]
         command += ["--no-cache-dir", f"--index-url={index}", f"--trusted-host={WHEELS_HOST}"]
         command += ["-d", str(tmp_path / "out")]
         done = subprocess.run(
@@ -167,7 +167,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
         )
         assert done.returncode != 0
         assert gateway.missing == {"stranger": 1}
-        assert ask(gateway, Offer(wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
+        assert ask(gateway, ServedSet(wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
         assert ask(gateway, f"http://{WHEELS_HOST}/other/simple/")[0].status == 404
 
 
@@ -190,7 +190,7 @@ def test_git_fetches_a_commit_and_its_submodules(
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
     commits = commits_of("team/top", old, store)
-    with Gateway(store, Offer(commits=commits)) as gateway:
+    with Gateway(store, ServedSet(commits=commits)) as gateway:
         script = f"""set -e
             git init -q . && git config protocol.version {protocol}
             git fetch -q --depth 1 http://{GIT_HOST}/forge.test/team/top {old} && git checkout -q FETCH_HEAD
@@ -211,7 +211,7 @@ def test_git_fetches_a_commit_and_its_submodules(
 
 def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
+    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
         refs = f"http://{GIT_HOST}/forge.test/team/top.git/info/refs?service="
         answer, body = ask(gateway, refs + "git-upload-pack")
         assert answer.status == 200 and head.encode() in body
@@ -225,7 +225,7 @@ def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories,
 
 def test_git_requests_may_be_compressed(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
+    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
         want = f"want {head}\n".encode()
         request = b"%04x" % (len(want) + 4) + want + b"0000" + b"0009done\n"
         answer, body = ask(
@@ -238,7 +238,7 @@ def test_git_requests_may_be_compressed(repositories: Repositories, store: Store
 def test_a_compressed_git_request_is_not_unpacked_in_memory(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
     zeros = gzip.compress(bytes(100 << 20), 9)
-    with Gateway(store, Offer(commits=commits_of("team/top", head, store))) as gateway:
+    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
         tracemalloc.start()
         with contextlib.suppress(OSError, http.client.HTTPException):
             ask(

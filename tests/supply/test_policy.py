@@ -9,8 +9,8 @@ import yaml
 
 from reprokit.recipe.model import Variant
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import FILES_HOST, Offer
 from reprokit.supply.policy import Download, Recorder, locked, recipe_lines
+from reprokit.supply.served_set import FILES_HOST, ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.upstream import Upstream
@@ -18,7 +18,7 @@ from tests.support.upstream import Upstream
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, Offer(), policy=locked("paper:cpu")) as running:
+    with Gateway(store, ServedSet(), policy=locked("paper:cpu")) as running:
         yield running
 
 
@@ -61,7 +61,7 @@ def test_programs_are_refused(gateway: Gateway, tmp_path: Path, command: list[st
 
 @pytest.fixture
 def recording(store: Store):
-    with Gateway(store, Offer(), recorder=Recorder()) as running:
+    with Gateway(store, ServedSet(), recorder=Recorder()) as running:
         yield running
 
 
@@ -92,7 +92,7 @@ def test_what_passes_is_recorded_whole(recording: Gateway, upstream: Upstream):
 
 def test_without_a_recorder_nothing_is_hashed(store: Store, upstream: Upstream):
     upstream.answers["/a"] = (200, {}, b"a")
-    with Gateway(store, Offer()) as gateway:
+    with Gateway(store, ServedSet()) as gateway:
         assert ask(gateway, f"http://127.0.0.1:{upstream.port}/a")[1] == b"a"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 from reprokit.untrusted.addresses import Own
 
 # Impatient, so that tests are quick; what waits longer waits for an answer that does not come.
@@ -25,8 +25,8 @@ def content(size: int, seed: int = 0) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def want(data: bytes, *urls: str, name: str = "file.bin") -> Want:
-    return Want("files", name, hashlib.sha256(data).hexdigest(), len(data), {}, urls)
+def want(data: bytes, *urls: str, name: str = "file.bin") -> LockedInput:
+    return LockedInput("files", name, hashlib.sha256(data).hexdigest(), len(data), {}, urls)
 
 
 class Here:
@@ -35,13 +35,13 @@ class Here:
     def __init__(self) -> None:
         self.reports: list[tuple[str, int, str | None]] = []
 
-    def urls(self, want: Want) -> Iterator[str]:
+    def urls(self, want: LockedInput) -> Iterator[str]:
         return iter(want.urls)
 
     def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
         self.reports.append((url, count, error))
 
-    def silent(self, want: Want) -> dict[str, str]:
+    def silent(self, want: LockedInput) -> dict[str, str]:
         return {}
 
 
@@ -53,7 +53,7 @@ class Fetch:
         self.places = Here()
         self.lines: list[str] = []
 
-    def __call__(self, *wants: Want, settings: Settings = QUICK, offline: bool = False) -> Fetched:
+    def __call__(self, *wants: LockedInput, settings: Settings = QUICK, offline: bool = False) -> Fetched:
         return fetch_all(wants, self.store, self.places, say=self.lines.append, settings=settings, offline=offline)
 
     def partial(self, data: bytes, of: bytes) -> Path:

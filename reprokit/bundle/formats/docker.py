@@ -13,8 +13,8 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.pack import copy
 from reprokit.bundle.write import Changed, Extras, Say, becoming, described, gather, require_all
+from reprokit.disk import need_space
 from reprokit.engine import Engine
-from reprokit.space import need_space
 
 
 def write(

@@ -13,9 +13,9 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import DOCKER_MANIFEST, Descriptor, Metadata, blob_path
 from reprokit.bundle.pack import pack
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, gather, require_all, unwritable
+from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.space import need_space
 from reprokit.supply.transfer.claim import partial_of
 
 

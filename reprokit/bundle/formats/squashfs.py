@@ -22,9 +22,9 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import Image, Metadata
 from reprokit.bundle.sift import Sifted, sift
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
+from reprokit.disk import need_space
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
-from reprokit.space import need_space
 from reprokit.supply.transfer.claim import partial_of
 
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import IO, TYPE_CHECKING, Protocol
 
-from reprokit.figures import clock, size
+from reprokit.formatting import clock, size
 from reprokit.supply.fetch.progress import Progress
 from reprokit.untrusted.text import console, echo
 

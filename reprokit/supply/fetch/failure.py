@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.bring import Unobtainable
-from reprokit.supply.want import Want
+from reprokit.supply.fetch.download import Unobtainable
+from reprokit.supply.locked_input import LockedInput
 
 _MOST_NAMED = 10
 
@@ -38,7 +38,7 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     return f"{len(failures)} files could not be fetched:{''.join(lines)}{more}", "", hint
 
 
-def not_here(wants: Sequence[Want]) -> SourceError:
+def not_here(wants: Sequence[LockedInput]) -> SourceError:
     """What an offline run says of files that are not in the store."""
     names = ", ".join(want.name for want in wants[:_MOST_NAMED])
     more = f" and {len(wants) - _MOST_NAMED} more" if len(wants) > _MOST_NAMED else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.bring import GAIN, place
+from reprokit.supply.fetch.download import GAIN, place
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.settings import Settings

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit.errors import EngineError
-from reprokit.figures import size as in_words
+from reprokit.formatting import size as in_words
 from reprokit.supply.fetch import partial as partials
-from reprokit.supply.fetch.bring import Bring, Unobtainable
+from reprokit.supply.fetch.download import Bring, Unobtainable
 from reprokit.supply.fetch.failure import FetchFailed, not_here
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
@@ -22,8 +22,8 @@ from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.fetch.stop import Stop, Stopped
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, unwritable
-from reprokit.supply.want import Want
 
 _TICK_S = 0.2
 _ELSEWHERE_S = 0.1
@@ -41,7 +41,7 @@ class Fetched:
 
 
 def fetch_all(
-    wants: Iterable[Want],
+    wants: Iterable[LockedInput],
     store: Store,
     places: Places,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -74,7 +74,7 @@ def fetch_all(
     return Fetched(len(asked), pool.tally.received, len(here), sum(here))
 
 
-def is_here(want: Want, store: Store) -> bool:
+def is_here(want: LockedInput, store: Store) -> bool:
     """Whether the store has a file of this name and size; `reprokit store verify` reads the bytes."""
     try:
         return store.path(want.sha256).stat().st_size == want.size
@@ -82,7 +82,7 @@ def is_here(want: Want, store: Store) -> bool:
         return False
 
 
-def check_space(missing: Sequence[Want], store: Store) -> None:
+def check_space(missing: Sequence[LockedInput], store: Store) -> None:
     """Raises EngineError where what is still to come does not fit."""
     begun = {path.name: path.stat().st_size for path in partials.folder(store).glob("?" * 64)}
     needed = sum(max(0, want.size - begun.get(want.sha256, 0)) for want in missing)
@@ -104,7 +104,7 @@ class _Pool:
 
     def __init__(
         self,
-        wants: Sequence[Want],
+        wants: Sequence[LockedInput],
         store: Store,
         places: Places,
         say: Callable[[str], None],
@@ -113,14 +113,14 @@ class _Pool:
     ) -> None:
         self.store, self.places, self.say = store, places, say
         self.tally = Tally(len(wants), sum(want.size for want in wants))
-        self.found: list[Want] = []
+        self.found: list[LockedInput] = []
         self._failures: list[Unobtainable] = []
         self._errors: list[Exception] = []
         self._stop = Stop()
         self._client = Client(settings, parallel)
         # The biggest first, so that none is left alone at the end.
         self._queue = deque(sorted(wants, key=lambda want: -want.size))
-        self._elsewhere: deque[Want] = deque()
+        self._elsewhere: deque[LockedInput] = deque()
         self._told: set[str] = set()
         self._lock = threading.Lock()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: a worker has ended
@@ -172,7 +172,7 @@ class _Pool:
         finally:
             self._lines.put(None)
 
-    def _next(self) -> Want | None:
+    def _next(self) -> LockedInput | None:
         """The next file; those that another process has come last, and not without a pause."""
         self._stop.check()
         with self._lock:
@@ -184,7 +184,7 @@ class _Pool:
         self._stop.wait(_ELSEWHERE_S)
         return want
 
-    def _one(self, want: Want) -> None:
+    def _one(self, want: LockedInput) -> None:
         partial = Partial.claim(self.store, want.sha256)
         if partial is None:
             with self._lock:
@@ -202,7 +202,7 @@ class _Pool:
             else:
                 self._fetch(want, partial)
 
-    def _fetch(self, want: Want, partial: Partial) -> None:
+    def _fetch(self, want: LockedInput, partial: Partial) -> None:
         self.tally.at(want.sha256, want.name, 0)
         partial.load(want.size, self._stop.check)
         self.tally.at(want.sha256, want.name, partial.offset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from reprokit.figures import Meter
+from reprokit.formatting import Meter
 
 _RATE_WINDOW_S = 10.0
 

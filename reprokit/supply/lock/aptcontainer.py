@@ -13,8 +13,8 @@ from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.helper.sidecar import closed_network
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import Offer
 from reprokit.supply.redact import redact
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ class BaseApt:
         with ExitStack() as stack:
             network = stack.enter_context(closed_network(self.engine))
             gateway = Gateway(
-                self.store, Offer(), archives=self.base.archives, listening=network.listening, address=network.address
+                self.store,
+                ServedSet(),
+                archives=self.base.archives,
+                listening=network.listening,
+                address=network.address,
             )
             self._gateway = stack.enter_context(gateway)
             self.name = f"reprokit-resolve-{secrets.token_hex(4)}"

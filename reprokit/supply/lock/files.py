@@ -15,8 +15,8 @@ from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.lock.measure import Measure
 from reprokit.supply.lock.model import PlainFile
 from reprokit.supply.lock.moved import Moved
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -31,7 +31,7 @@ def lock_file(file: File | Data, store: Store, mirrors: Mirrors, say: Callable[[
     Raises SourceError naming the file where no address has it, or where it has another checksum than the recipe says.
     """
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
-    urls = list(mirrors.urls(Want("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
+    urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
     try:
         with Measure(store, mirrors.settings, say) as measure:
             sha256, size = measure(urls, file.sha256)

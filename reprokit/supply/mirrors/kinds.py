@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors import archives
 from reprokit.supply.mirrors.templates import file_fields, fill, git_fields, split_archive
-from reprokit.supply.want import Want
 
 # Where conda itself looks for channels that are named without an address.
 PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
@@ -14,7 +14,7 @@ _DEFAULTS = ("main", "r", "free")
 _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 
-def apt_urls(mirrors: Iterable[str], own: Iterable[str], remembered: Iterable[str], want: Want) -> Iterator[str]:
+def apt_urls(mirrors: Iterable[str], own: Iterable[str], remembered: Iterable[str], want: LockedInput) -> Iterator[str]:
     """Addresses of a file of an apt archive.
 
     `own` are the archive's addresses in the host's apt sources, `remembered` those that resolutions found it at.
@@ -33,7 +33,7 @@ def apt_urls(mirrors: Iterable[str], own: Iterable[str], remembered: Iterable[st
         yield from _filled(place, want.fields)
 
 
-def file_urls(mirrors: Iterable[str], want: Want) -> Iterator[str]:
+def file_urls(mirrors: Iterable[str], want: LockedInput) -> Iterator[str]:
     """Addresses of a plain file: each mirror for each of the file's own addresses, then those themselves."""
     fields = {"name": want.name, "sha256": want.sha256}
     for mirror in mirrors:
@@ -48,7 +48,7 @@ def channel_urls(mirrors: Iterable[str], channel: str) -> list[str]:
     return [url for place in (*mirrors, public) for url in _filled(place, {"channel": channel})]
 
 
-def conda_urls(mirrors: Iterable[str], want: Want) -> Iterator[str]:
+def conda_urls(mirrors: Iterable[str], want: LockedInput) -> Iterator[str]:
     """Addresses of a conda package."""
     for channel in channel_urls(mirrors, want.fields["channel"]):
         yield from _filled(channel.rstrip("/") + "/{subdir}/{file}", want.fields)

@@ -14,6 +14,7 @@ from reprokit.supply import aptsettings
 from reprokit.supply.aptsettings import AptSettings
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings, environment_proxy
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors import kinds, pipsettings
 from reprokit.supply.mirrors.archives import archive_of, public_places, remembered
 from reprokit.supply.mirrors.configuration import Configuration, load
@@ -23,7 +24,6 @@ from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.templates import split_archive
 from reprokit.supply.mirrors.wheels import WheelPlaces
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 from reprokit.untrusted.addresses import Own
 
 # The place works, and has not this file.
@@ -79,7 +79,7 @@ class Mirrors:
         """The host's own apt configuration."""
         return self._given_apt if self._given_apt is not None else aptsettings.read_settings()
 
-    def urls(self, want: Want) -> Iterator[str]:
+    def urls(self, want: LockedInput) -> Iterator[str]:
         """Addresses of a file. Wheels are looked up on one index after the other, as far as the caller goes."""
         if want.kind == "wheels":
             return self._wheels.urls(want)
@@ -95,7 +95,7 @@ class Mirrors:
             index = self._wheel_places.index_of(url) if self._wheel_places else None
             self._measures.report(index or url, count, seconds, error)
 
-    def silent(self, want: Want) -> Mapping[str, str]:
+    def silent(self, want: LockedInput) -> Mapping[str, str]:
         """Indexes that could not be asked for the file, and why."""
         return dict(self._wheels.failures) if want.kind == "wheels" else {}
 
@@ -153,7 +153,7 @@ class Mirrors:
         found = archive_of(url)
         if found is None or not self._is_public(urlsplit(url).hostname or "", found[0], hosts):
             return []
-        want = Want("apt", url, "", 0, {"archive": found[0], "path": found[1]}, (url,))
+        want = LockedInput("apt", url, "", 0, {"archive": found[0], "path": found[1]}, (url,))
         mirrors = kinds.apt_urls(self.configuration.of("apt"), self._own(found[0]), (), want)
         order = self._measures.order(place for place in mirrors if not place.startswith("file:"))
         return order[: order.index(url)]
@@ -162,7 +162,7 @@ class Mirrors:
         known = (*public_places(archive), *remembered(self._store, archive))
         return host in hosts or host in {urlsplit(place).hostname for place in known}
 
-    def _apt_urls(self, want: Want) -> list[str]:
+    def _apt_urls(self, want: LockedInput) -> list[str]:
         archive = want.fields["archive"]
         mirrors = self.configuration.of("apt")
         return self._measures.order(kinds.apt_urls(mirrors, self._own(archive), remembered(self._store, archive), want))

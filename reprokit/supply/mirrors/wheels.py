@@ -9,11 +9,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.lookup import ACCEPT, Lookup, NotThere
 from reprokit.supply.mirrors.measured import Measures
 from reprokit.supply.mirrors.templates import fill
 from reprokit.supply.redact import redact
-from reprokit.supply.want import Want
 
 _ATTEMPTS = 3
 _PAUSE_S = 1.0  # before the second attempt, twice that before the third
@@ -35,7 +35,7 @@ class WheelPlaces:
         self._index_of: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def urls(self, want: Want) -> Iterator[str]:
+    def urls(self, want: LockedInput) -> Iterator[str]:
         """Where the file is listed. Asks a source only when those before it did not have it."""
         for source in self._measures.order(self.sources):
             for url in self._find(source, want):
@@ -51,7 +51,7 @@ class WheelPlaces:
         """The source that led to this address's host, if one did."""
         return self._index_of.get(urlsplit(url).netloc)
 
-    def _find(self, source: str, want: Want) -> list[str]:
+    def _find(self, source: str, want: LockedInput) -> list[str]:
         if "{" in source:
             url = fill(source, {**want.fields, "sha256": want.sha256})
             return [url] if url else []

@@ -7,8 +7,8 @@ from urllib.parse import SplitResult
 
 from reprokit.errors import ReprokitError
 from reprokit.supply.condaenvironment import environment
-from reprokit.supply.offer import content_key
 from reprokit.supply.serve.content import send_file
+from reprokit.supply.served_set import content_key
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler

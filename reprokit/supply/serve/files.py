@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote
 
-from reprokit.supply.offer import content_key
 from reprokit.supply.serve.content import send_file
+from reprokit.supply.served_set import content_key
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler

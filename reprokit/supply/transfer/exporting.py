@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from reprokit import __version__
+from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.base import carried_name
 from reprokit.image.locked_base import locked_base
-from reprokit.space import need_space
-from reprokit.supply import want
+from reprokit.supply import locked_input
 from reprokit.supply.git import folder_of
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import Base
@@ -113,7 +113,7 @@ def require_inputs(names: Sequence[str], store: Store) -> None:
 
 def _all_here(chosen: Iterable[Locked], store: Store) -> None:
     for each in chosen:
-        wants = {w.sha256: w for v in each.variants for w in want.of_variant(each.lock.variants[v])}
+        wants = {w.sha256: w for v in each.variants for w in locked_input.of_variant(each.lock.variants[v])}
         missing = [w.name for w in wants.values() if not store.path(w.sha256).exists()]
         missing += [
             f"{c.name} at {c.commit[:12]}" for c in sorted(each.names.commits) if not folder_of(c, store).exists()

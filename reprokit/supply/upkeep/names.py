@@ -9,19 +9,19 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe.find import targets
-from reprokit.supply import want
+from reprokit.supply import locked_input
 from reprokit.supply.git import Commit
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 
 
 @dataclass
 class Names:
     """Wants by sha256 and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
 
-    wants: dict[str, Want] = field(default_factory=dict)
+    wants: dict[str, LockedInput] = field(default_factory=dict)
     commits: set[Commit] = field(default_factory=set)
     labels: dict[str | Commit, list[str]] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ def names_of(locks: Iterable[Lock]) -> Names:
     for lock in locks:
         for variant in lock.variants:
             _add(found, lock, variant)
-        _add_wants(found, lock.recipe, want.of_data(lock))
+        _add_wants(found, lock.recipe, locked_input.of_data(lock))
     return found
 
 
@@ -65,7 +65,7 @@ class Locked:
         for variant in self.variants:
             _add(found, self.lock, variant)
         if self.whole:
-            _add_wants(found, self.lock.recipe, want.of_data(self.lock))
+            _add_wants(found, self.lock.recipe, locked_input.of_data(self.lock))
         return found
 
 
@@ -86,14 +86,14 @@ def locked(text: str) -> Locked:
 
 def _add(found: Names, lock: Lock, variant: str) -> None:
     label = f"{lock.recipe}:{variant}"
-    _add_wants(found, label, want.of_variant(lock.variants[variant]))
+    _add_wants(found, label, locked_input.of_variant(lock.variants[variant]))
     for git in lock.variants[variant].git:
         commit = Commit(git.url, git.commit)
         found.commits.add(commit)
         found.labels.setdefault(commit, []).append(label)
 
 
-def _add_wants(found: Names, label: str, wants: Iterable[Want]) -> None:
+def _add_wants(found: Names, label: str, wants: Iterable[LockedInput]) -> None:
     for each in wants:
         found.wants.setdefault(each.sha256, each)
         found.labels.setdefault(each.sha256, []).append(label)

@@ -27,8 +27,8 @@ from reprokit.image.events import Built, Cached, Event, Failed, Step
 from reprokit.image.render import Rendered, render
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import AptPackage, PlainFile
-from reprokit.supply.offer import Offer
 from reprokit.supply.policy import Policy, locked, pass_all
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
 from tests.support.images import tar_of
@@ -68,7 +68,7 @@ def packages(engine: Engine, debian: Base, store: Store, tmp_path_factory) -> tu
         f"apt-get update && apt-get install -y -d --no-install-recommends {PACKAGES} && "
         "cp /var/cache/apt/archives/*.deb /packages && chmod a+r /packages/*"
     )
-    with Gateway(store, Offer(), archives=debian.archives) as gateway:
+    with Gateway(store, ServedSet(), archives=debian.archives) as gateway:
         config = {
             "Image": debian.image_id,
             "Cmd": ["sh", "-ec", script],
@@ -122,7 +122,7 @@ def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
 class Builds:
     """Builds of Dockerfiles from the offer, under a name that is removed afterwards."""
 
-    def __init__(self, engine: Engine, base: Base, store: Store, offer: Offer) -> None:
+    def __init__(self, engine: Engine, base: Base, store: Store, offer: ServedSet) -> None:
         self.engine, self.base, self.store, self.offer = engine, base, store, offer
         self.name = unique("locked")
 
@@ -155,7 +155,7 @@ class Builds:
 
 @pytest.fixture
 def builds(engine: Engine, debian: Base, store: Store, packages, files) -> Iterator[Builds]:
-    made = Builds(engine, debian, store, Offer(apt=packages, files=files))
+    made = Builds(engine, debian, store, ServedSet(apt=packages, files=files))
     yield made
     if engine.image(made.name):
         engine.remove_image(made.name, force=True)
@@ -241,7 +241,7 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 def test_without_a_lock_the_files_addresses_are_tried_in_order(builds: Builds, served: str, tmp_path: Path, inside):
-    builds.offer = Offer(apt=builds.offer.apt)
+    builds.offer = ServedSet(apt=builds.offer.apt)
     urls = [f"{served}/gone/weights.bin", f"{served}/weights.bin"]
     made = render(
         target(tmp_path, files=[{"name": "weights.bin", "urls": urls, "path": "/opt/w.bin"}], blocks=["files"])

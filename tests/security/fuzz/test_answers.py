@@ -19,7 +19,7 @@ from reprokit.errors import ReprokitError
 from reprokit.nodes import incoming, inventory, peek, published
 from reprokit.nodes.address import Node
 from reprokit.nodes.remote import Remote
-from reprokit.supply import want
+from reprokit.supply import locked_input
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
@@ -222,7 +222,7 @@ def read_tools(text: str, page: bytes, folder: Path) -> None:
     list(places.urls(WHEEL))
 
 
-WHEEL = want.Want("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())
+WHEEL = locked_input.LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())
 
 
 @fuzzed

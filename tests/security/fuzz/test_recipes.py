@@ -16,7 +16,7 @@ from reprokit.compat.stack import stack_of
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, recipe_files
 from reprokit.recipe.load import load_text
-from reprokit.supply import want
+from reprokit.supply import locked_input
 from reprokit.supply.aptsettings import AptSettings
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.mirrors.configuration import Configuration
@@ -66,7 +66,7 @@ def read_lock(folder: Path, document: Any) -> None:
     lock = lock_file.parse(json.dumps(document), "x.lock.yaml", "fused-attention")
     mirrors = Mirrors(Store(folder / "node"), Configuration(), apt=AptSettings())
     for variant in lock.variants.values():
-        for each in want.of_variant(variant):
+        for each in locked_input.of_variant(variant):
             if each.kind != "wheels":  # which are looked up
                 list(mirrors.urls(each))
     lock_file.text_of(lock)

@@ -21,7 +21,7 @@ from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from reprokit.untrusted.addresses import Own
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
@@ -30,7 +30,7 @@ from tests.support.paths import ROOT
 DATA = content(2_000_000)
 
 
-def small(server: Server, count: int) -> tuple[list[Want], list[bytes]]:
+def small(server: Server, count: int) -> tuple[list[LockedInput], list[bytes]]:
     files = [content(500 + n, n) for n in range(count)]
     return [want(data, server.url(f"/{n}", whole(data)), name=f"{n}") for n, data in enumerate(files)], files
 
@@ -45,7 +45,7 @@ def test_many_small_files_share_a_few_connections(fetch: Fetch, server: Server):
 
 def test_connections_outlive_refusals(fetch: Fetch, server: Server):
     wants, _ = small(server, 40)
-    missing = [Want(w.kind, w.name, w.sha256, w.size, {}, (server.url("/no"), *w.urls)) for w in wants]
+    missing = [LockedInput(w.kind, w.name, w.sha256, w.size, {}, (server.url("/no"), *w.urls)) for w in wants]
     fetch(*missing)
     assert server.connections <= 6
 
@@ -105,7 +105,7 @@ def test_a_folder_with_another_file_is_refused(fetch: Fetch, tmp_path: Path):
 
 def test_what_is_missing_must_fit(fetch: Fetch, server: Server):
     much = want(DATA, server.url("/f"))
-    much = Want(much.kind, much.name, much.sha256, 10**18, {}, much.urls)
+    much = LockedInput(much.kind, much.name, much.sha256, 10**18, {}, much.urls)
     with pytest.raises(EngineError, match=r"1000000000.0 GB are to be fetched, and [\d.]+ .?B are free") as caught:
         fetch(much)
     assert caught.value.where == str(fetch.store.root) and not server.requests
@@ -113,7 +113,7 @@ def test_what_is_missing_must_fit(fetch: Fetch, server: Server):
 
 def test_what_has_come_already_needs_no_room(fetch: Fetch):
     free = shutil.disk_usage(fetch.store.root.parent).free
-    big = Want("files", "big", "0" * 64, free + (1 << 30))
+    big = LockedInput("files", "big", "0" * 64, free + (1 << 30))
     with pytest.raises(EngineError):
         check_space([big], fetch.store)
     path = partials.folder(fetch.store) / big.sha256
@@ -130,7 +130,7 @@ import sys
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import Fetch, Here, content, want
 from reprokit.errors import EngineError
 root = Path(sys.argv[1])
@@ -177,7 +177,7 @@ import sys
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import LOCAL, Fetch, Here, content, want
 Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), settings=Settings(own=LOCAL))
 """
@@ -224,7 +224,7 @@ import signal, sys
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import LOCAL, Fetch, Here, content, want
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 try:
@@ -258,11 +258,11 @@ import resource, sys
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import Fetch, Here, content, want
 before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_DATA, (before + 100_000_000, -1))
-Fetch(Store(Path(sys.argv[1])))(Want("files", "big", "{digest}", {size}, {{}}, (sys.argv[2],)))
+Fetch(Store(Path(sys.argv[1])))(LockedInput("files", "big", "{digest}", {size}, {{}}, (sys.argv[2],)))
 # Not ru_maxrss, which counts the process that forked this one.
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """

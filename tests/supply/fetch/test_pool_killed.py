@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, whole
 from tests.support.paths import ROOT
@@ -25,7 +25,7 @@ import os, signal, sys, time, traceback
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
+from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import Fetch, Here, content, want
 wants = eval(sys.stdin.readline())
 fetch = Fetch(Store(Path(sys.argv[1])))
@@ -56,7 +56,7 @@ def slowly(data: bytes) -> Behaviour:
 
 
 @contextmanager
-def driver(fetch: Fetch, wants: list[Want]) -> Iterator[subprocess.Popen[str]]:
+def driver(fetch: Fetch, wants: list[LockedInput]) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", DRIVER, str(fetch.store.root)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

@@ -19,10 +19,10 @@ from reprokit.supply.lock.apt import lock_apt, moved_apt, successors
 from reprokit.supply.lock.aptcontainer import WITHOUT_VENDOR, BaseApt
 from reprokit.supply.lock.drift import Drift
 from reprokit.supply.lock.moved import Moved
+from reprokit.supply.locked_input import of_apt
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.offer import Offer
 from reprokit.supply.policy import locked as refusing
-from reprokit.supply.want import of_apt
+from reprokit.supply.served_set import ServedSet
 from tests.support.apt_archive import Archive
 from tests.support.names import unique
 
@@ -185,7 +185,7 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
     mirrors = Mirrors(bookworm.store)
     fetch_all([of_apt(p, as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    offer = Offer(apt=packages)
+    offer = ServedSet(apt=packages)
     with Gateway(bookworm.store, offer, refusing("debian:12")) as gateway:
         environment = {**gateway.build_arguments(), **offer.arguments()}
         script = "set -e\n" + block_lines("ca-certificates") + "\ndpkg-query -W ca-certificates openssl"

@@ -11,19 +11,23 @@ import pytest
 from reprokit.supply.aptsettings import AptSettings
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors import wheels
 from reprokit.supply.mirrors.archives import remember_archive
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 from tests.support.fetching import HOSTS
 from tests.support.upstream import Upstream
 
 A = "a" * 64
-DEB = Want("apt", "curl 1", A, 1, {"archive": "debian", "path": "pool/main/c/c.deb", "as_of": "20261121T000000Z"})
-WHEEL = Want("wheels", "p-1-py3-none-any.whl", A, 1, {"name": "p", "version": "1", "file": "p-1-py3-none-any.whl"})
+DEB = LockedInput(
+    "apt", "curl 1", A, 1, {"archive": "debian", "path": "pool/main/c/c.deb", "as_of": "20261121T000000Z"}
+)
+WHEEL = LockedInput(
+    "wheels", "p-1-py3-none-any.whl", A, 1, {"name": "p", "version": "1", "file": "p-1-py3-none-any.whl"}
+)
 
 
 class Host:
@@ -58,14 +62,14 @@ def test_apt(host: Host):
 
 
 def test_an_archive_without_a_name_has_the_locks_address_only(host: Host):
-    want = Want(
+    want = LockedInput(
         "apt", "x 1", A, 1, {"archive": "vendor", "path": "pool/x.deb"}, ("https://vendor.test/apt/pool/x.deb",)
     )
     assert list(host(apt=["debian=http://m.test/{path}"]).urls(want)) == ["https://vendor.test/apt/pool/x.deb"]
 
 
 def test_plain_files(host: Host):
-    want = Want(
+    want = LockedInput(
         "files", "cub.zip", A, 1, {"name": "cub.zip"}, ("https://forge.test/o/cub.zip?v=1", "http://two.test/c")
     )
     found = host(files=["https://m.test/{host}/{path}", "file:///srv/{name}", "file:///by-hash/{sha256}"]).urls(want)
@@ -80,7 +84,7 @@ def test_plain_files(host: Host):
 
 def test_conda(host: Host):
     fields = {"channel": "conda-forge", "subdir": "linux-64", "file": "x-1-0.conda"}
-    found = list(host(conda=["https://m.test/cloud/{channel}"]).urls(Want("conda", "x-1-0.conda", A, 1, fields)))
+    found = list(host(conda=["https://m.test/cloud/{channel}"]).urls(LockedInput("conda", "x-1-0.conda", A, 1, fields)))
     assert found[0] == "https://m.test/cloud/conda-forge/linux-64/x-1-0.conda"
     assert found[1].endswith("/conda-forge/linux-64/x-1-0.conda") and len(found) == 2
     assert host().channels("main")[0].endswith("/pkgs/main")
@@ -104,7 +108,7 @@ def test_git_and_its_dead_mirrors(host: Host):
 @pytest.mark.parametrize("error", ["HTTP 404", "HTTP 403", "the file has 3 bytes there, expected 4", "other bytes: x"])
 def test_who_answers_is_not_dead(host: Host, error: str):
     places = host(files=["https://m.test/{path}"])
-    want = Want("files", "f", A, 1, {}, ("https://forge.test/f",))
+    want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
     for _ in range(5):
         places.report("https://m.test/f", 0, 1, error)
     assert next(places.urls(want)) == "https://m.test/f"
@@ -113,7 +117,7 @@ def test_who_answers_is_not_dead(host: Host, error: str):
 @pytest.mark.parametrize("error", ["HTTP 503", "HTTP 429", "stalled", "it does not answer"])
 def test_who_does_not_serve_goes_last(host: Host, error: str):
     places = host(files=["https://m.test/{path}"])
-    want = Want("files", "f", A, 1, {}, ("https://forge.test/f",))
+    want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
     for _ in range(2):
         places.report("https://m.test/f", 0, 1, error)
     assert list(places.urls(want)) == ["https://forge.test/f", "https://m.test/f"]
@@ -179,7 +183,9 @@ def test_an_index_that_fails_is_left_for_this_run_and_named(
 def test_an_index_without_the_project_is_asked_for_the_next_one(host: Host, upstream: Upstream, status: int):
     upstream.answers |= {"/simple/p/": (status, {}, b""), "/simple/q/": (200, {}, page("q-1-py3-none-any.whl"))}
     places = host(f"http://127.0.0.1:{upstream.port}/simple")
-    other = Want("wheels", "q-1-py3-none-any.whl", A, 1, {"name": "q", "version": "1", "file": "q-1-py3-none-any.whl"})
+    other = LockedInput(
+        "wheels", "q-1-py3-none-any.whl", A, 1, {"name": "q", "version": "1", "file": "q-1-py3-none-any.whl"}
+    )
     assert list(places.urls(WHEEL)) == []
     assert len(list(places.urls(other))) == 1
     assert not places.silent(WHEEL)

@@ -14,11 +14,11 @@ from reprokit.supply.fetch.git import fetch_git
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.git import Commit, folder_of
 from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.configuration import Configuration, Entry
 from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.want import Want
 
 
 @pytest.fixture
@@ -45,13 +45,13 @@ def mirrors(store: Store, **lists: str) -> Mirrors:
 
 
 def test_files_of_every_kind(cut: None, store: Store, tmp_path: Path):
-    def put(path: str, kind: str, fields: dict[str, str], *urls: str) -> Want:
+    def put(path: str, kind: str, fields: dict[str, str], *urls: str) -> LockedInput:
         data = f"{kind} {path}".encode()
         sha256 = hashlib.sha256(data).hexdigest()
         file = tmp_path / "srv" / path.replace("BY-HASH", sha256)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-        return Want(kind, file.name, sha256, len(data), {"name": file.name, **fields}, urls)
+        return LockedInput(kind, file.name, sha256, len(data), {"name": file.name, **fields}, urls)
 
     wheel = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
     conda = {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"}

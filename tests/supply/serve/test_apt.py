@@ -11,7 +11,7 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply import deb
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
 from tests.support.debs import locked, make_deb
@@ -20,18 +20,18 @@ Apt = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def offer(tmp_path: Path, store: Store) -> Offer:
+def offer(tmp_path: Path, store: Store) -> ServedSet:
     folder = tmp_path / "made"
     files = [
         make_deb(folder, "app", "1:2.0+b1", "amd64", Depends="lib (>= 1)"),
         make_deb(folder, "lib", "1.5~rc1", packing="zstd", Multi_Arch="foreign"),
         make_deb(folder, "other", packing="gzip"),
     ]
-    return Offer(apt=tuple(locked(file, store) for file in files))
+    return ServedSet(apt=tuple(locked(file, store) for file in files))
 
 
 @pytest.fixture
-def gateway(store: Store, offer: Offer):
+def gateway(store: Store, offer: ServedSet):
     with Gateway(store, offer) as running:
         yield running
 
@@ -104,16 +104,16 @@ def test_what_is_not_locked_is_not_there(apt: Apt, gateway: Gateway):
     assert (answer.status, body) == (404, b"reprokit gateway: another build's packages\n")
 
 
-def test_the_same_packages_are_the_same_archive(store: Store, offer: Offer):
-    other_way_round = Offer(apt=tuple(reversed(offer.apt or ())))
+def test_the_same_packages_are_the_same_archive(store: Store, offer: ServedSet):
+    other_way_round = ServedSet(apt=tuple(reversed(offer.apt or ())))
     with Gateway(store, offer) as one, Gateway(store, other_way_round) as two:
         assert one.archive == two.archive
     assert offer.arguments() == other_way_round.arguments()
-    fewer = Offer(apt=(offer.apt or ())[1:])
+    fewer = ServedSet(apt=(offer.apt or ())[1:])
     assert fewer.arguments()["REPROKIT_APT"] != offer.arguments()["REPROKIT_APT"]
 
 
-def test_a_package_is_opened_once(store: Store, offer: Offer, monkeypatch: pytest.MonkeyPatch):
+def test_a_package_is_opened_once(store: Store, offer: ServedSet, monkeypatch: pytest.MonkeyPatch):
     with Gateway(store, offer) as first:
         pages = first.archive
     monkeypatch.setattr(deb, "control", None)
@@ -121,7 +121,7 @@ def test_a_package_is_opened_once(store: Store, offer: Offer, monkeypatch: pytes
         assert second.archive == pages
 
 
-def test_a_package_that_left_the_store(store: Store, offer: Offer):
+def test_a_package_that_left_the_store(store: Store, offer: ServedSet):
     package = (offer.apt or ())[0]
     store.path(package.sha256).unlink()
     with pytest.raises(SourceError) as caught, Gateway(store, offer):
@@ -130,8 +130,8 @@ def test_a_package_that_left_the_store(store: Store, offer: Offer):
 
 
 def test_no_packages_at_all(store: Store):
-    with Gateway(store, Offer(apt=())) as gateway:
+    with Gateway(store, ServedSet(apt=())) as gateway:
         assert ask(gateway, f"{gateway.offer.arguments()['REPROKIT_APT']}./Packages")[1] == b""
-    with Gateway(store, Offer()) as gateway:
+    with Gateway(store, ServedSet()) as gateway:
         assert "REPROKIT_APT" not in gateway.offer.arguments()
         assert ask(gateway, "http://apt.reprokit.invalid/0/./Packages")[0].status == 404

@@ -19,7 +19,7 @@ from reprokit.recipe.load import load_text
 from reprokit.supply.condaenvironment import environment
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.conda_channel import make_package
@@ -69,18 +69,18 @@ def test_the_same_packages_are_the_same_bytes_and_made_once(store: Store, packag
 
 
 def test_it_is_served_for_its_packages_only(store: Store, packages):
-    with Gateway(store, Offer(conda=packages)) as gateway:
+    with Gateway(store, ServedSet(conda=packages)) as gateway:
         address = gateway.offer.arguments()["REPROKIT_CONDA"]
         answer, body = ask(gateway, f"{address}environment.tar")
         assert answer.status == 200 and body == environment(packages, store).read_bytes()
         assert ask(gateway, "http://conda.reprokit.invalid/0123456789abcdef/environment.tar")[0].status == 404
-    with Gateway(store, Offer()) as gateway:
+    with Gateway(store, ServedSet()) as gateway:
         assert ask(gateway, "http://conda.reprokit.invalid/0123456789abcdef/environment.tar")[0].status == 404
 
 
 def test_a_package_that_is_none_is_named(store: Store, packages):
     store.path(packages[0].sha256).write_bytes(b"no package")
-    with Gateway(store, Offer(conda=packages)) as gateway:
+    with Gateway(store, ServedSet(conda=packages)) as gateway:
         answer, body = ask(gateway, f"{gateway.offer.arguments()['REPROKIT_CONDA']}environment.tar")
     assert answer.status == 500 and b"cannot be linked" in body
 
@@ -97,7 +97,7 @@ def test_an_image_has_it_first_on_path(engine: Engine, debian_12: Base, store: S
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
     name = unique("conda")
-    offer = Offer(conda=packages)
+    offer = ServedSet(conda=packages)
     with Gateway(store, offer, archives=debian_12.archives) as gateway:
         proxies = gateway.build_arguments()
         plan = Plan(

@@ -8,7 +8,7 @@ import pytest
 
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.offer import Offer
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
 
@@ -23,7 +23,7 @@ def stored(store: Store, name: str, content: bytes) -> PlainFile:
 @pytest.fixture
 def gateway(store: Store):
     files = (stored(store, "a+b.tar.gz", b"0123456789"), stored(store, "empty", b""))
-    with Gateway(store, Offer(files=files)) as running:
+    with Gateway(store, ServedSet(files=files)) as running:
         yield running
 
 
@@ -55,6 +55,6 @@ def test_what_is_not_locked_is_named(gateway: Gateway):
 
 
 def test_other_content_is_another_address(store: Store):
-    one, two = (Offer(files=(stored(store, "name", content),)) for content in (b"1", b"2"))
+    one, two = (ServedSet(files=(stored(store, "name", content),)) for content in (b"1", b"2"))
     assert one.arguments()["REPROKIT_FILES"] != two.arguments()["REPROKIT_FILES"]
-    assert "REPROKIT_FILES" not in Offer().arguments()
+    assert "REPROKIT_FILES" not in ServedSet().arguments()

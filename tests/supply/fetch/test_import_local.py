@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
+from reprokit.supply.fetch.import_local import take_from
 from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.take import take_from
 from tests.support.fetching import Fetch, content, want
 
 A, B = content(5000, 1), content(5000, 2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from reprokit.figures import size
+from reprokit.formatting import size
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
@@ -15,8 +15,8 @@ from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Tally
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.fetch.transfer import Slow, Transfer
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.redact import redact
-from reprokit.supply.want import Want
 
 GAIN = 1 << 16  # bytes; less is no reason to ask the same address again at once
 _LONGEST_BACKOFF_S = 30.0
@@ -25,7 +25,7 @@ _LONGEST_BACKOFF_S = 30.0
 class Unobtainable(Exception):
     """No address gave the file. `refusals` has the last word of each, addresses without credentials."""
 
-    def __init__(self, want: Want, refusals: dict[str, Refusal]) -> None:
+    def __init__(self, want: LockedInput, refusals: dict[str, Refusal]) -> None:
         super().__init__(want.name)
         self.want = want
         self.refusals = refusals
@@ -45,7 +45,7 @@ class Unobtainable(Exception):
 class Bring:
     """Brings one partial file to the bytes that are wanted. `say` gets a line for each address left or gone on with."""
 
-    want: Want
+    want: LockedInput
     partial: Partial
     places: Places
     client: Client

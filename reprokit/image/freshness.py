@@ -13,7 +13,7 @@ from reprokit.image.render import render
 from reprokit.recipe.find import Target
 
 # Without a lock nothing says, before it is resolved, what would be built.
-Standing = Literal["current", "other inputs", "no lock", "stale lock"]
+Freshness = Literal["current", "other inputs", "no lock", "stale lock"]
 
 
 def wanted_inputs(target: Target) -> str | None:
@@ -23,7 +23,7 @@ def wanted_inputs(target: Target) -> str | None:
     return locked_hash(rendered, lock) if lock else None
 
 
-def standing(target: Target, labels: Mapping[str, str]) -> Standing:
+def standing(target: Target, labels: Mapping[str, str]) -> Freshness:
     """Whether `build` would take the image with these labels as it is. Raises UsageError where a lock is unreadable."""
     try:
         wanted = wanted_inputs(target)

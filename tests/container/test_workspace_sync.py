@@ -8,7 +8,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.bench import extension
-from reprokit.container.copied import copy, renew
+from reprokit.container.workspace_sync import copy, renew
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from reprokit.figures import Meter, clock, size
+from reprokit.formatting import Meter, clock, size
 
 
 def test_figures_are_short():

@@ -18,7 +18,7 @@ CONDA_HOST = "conda.reprokit.invalid"
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServedSet:
     """Files and commits, all of them in the store.
 
     `apt` None means that the build asks the distribution's own archive, and no `files` or `conda` that it asks for

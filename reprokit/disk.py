@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from reprokit.errors import SourceError
-from reprokit.figures import size as in_words
+from reprokit.formatting import size as in_words
 
 
 def need_space(folder: Path, needed: int) -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.pool import check_space, is_here
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, sha256_of, unwritable
-from reprokit.supply.want import Want
 
 _BLOCK = 1 << 20
 
 
-def take_from(folder: Path, wants: Iterable[Want], store: Store, say: Callable[[str], None] = lambda line: None) -> int:
+def take_from(
+    folder: Path, wants: Iterable[LockedInput], store: Store, say: Callable[[str], None] = lambda line: None
+) -> int:
     """Copy what is wanted and found in `folder` or below, by size and sha256 whatever its name; returns how many files.
 
     Copied and never linked: who later changes their file in place would change the store's. Raises UsageError where
@@ -24,11 +26,11 @@ def take_from(folder: Path, wants: Iterable[Want], store: Store, say: Callable[[
     """
     if not folder.is_dir():
         raise UsageError("there is no such folder", str(folder))
-    missing: dict[int, dict[str, Want]] = defaultdict(dict)
+    missing: dict[int, dict[str, LockedInput]] = defaultdict(dict)
     for want in wants:
         if not is_here(want, store):
             missing[want.size][want.sha256] = want
-    found: dict[str, tuple[Want, Path]] = {}
+    found: dict[str, tuple[LockedInput, Path]] = {}
     for path, size in _files(folder):
         if missing.get(size):
             sha256 = sha256_of(path)
@@ -56,7 +58,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
                 yield path, path.stat().st_size
 
 
-def _take(want: Want, path: Path, store: Store) -> bool:
+def _take(want: LockedInput, path: Path, store: Store) -> bool:
     partial = Partial.claim(store, want.sha256)
     if partial is None:  # another process fetches it
         return False

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.container.host import Here
-from reprokit.container.reach import own_container, reachable, translate
+from reprokit.container.path_mapping import own_container, reachable, translate
 from reprokit.container.spec import Mount
 from reprokit.errors import EngineError
 
@@ -66,7 +66,7 @@ class _Engine:
 
 
 def test_mounts_of_a_nested_docker(monkeypatch):
-    monkeypatch.setattr("reprokit.container.reach.mountinfo", lambda: INSIDE)
+    monkeypatch.setattr("reprokit.container.path_mapping.mountinfo", lambda: INSIDE)
     mounts = (Mount("/home/ana", "/w"),)
     outside = _Engine("unix:///var/run/docker.sock", {"Mounts": MOUNTS})
     assert reachable(outside, mounts) == (Mount("/srv/home/ana", "/w"),)
@@ -81,5 +81,5 @@ def test_an_engine_elsewhere_sees_no_folder_of_ours(url):
 
 @pytest.mark.parametrize("url", ["unix:///run/user/1000/docker.sock", "tcp://localhost:2375", "tcp://127.0.0.1:2375"])
 def test_an_engine_here_does(url, monkeypatch):
-    monkeypatch.setattr("reprokit.container.reach.mountinfo", lambda: HOST)
+    monkeypatch.setattr("reprokit.container.path_mapping.mountinfo", lambda: HOST)
     assert reachable(_Engine(url, None), (Mount("/x", "/w"),)) == (Mount("/x", "/w"),)
