@@ -8,8 +8,8 @@ from dataclasses import replace
 from reprokit.compat.facts import Facts
 from reprokit.compat.model import SEVERITIES, Finding, Stack
 from reprokit.compat.nearest import nearest
+from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
-from reprokit.compat.verdict import Rule
 from reprokit.compat.view import View
 
 
@@ -28,11 +28,12 @@ def offers(finding: Finding) -> bool:
     return finding.severity in ("error", "warning")
 
 
-def judge(view: View, only: Rule | None = None) -> Iterator[tuple[Rule, Finding]]:
+def judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
     """Each rule with its findings, without `nearest`; of one rule where `only` names it."""
     for rule in (only,) if only else RULES:
         if view.stack.purpose in rule.purposes:
-            for subjects, verdict in rule.check(view):
+            for problem in rule.check(view):
+                subjects, verdict = problem.subjects, problem.verdict
                 severity, reason = verdict.severity, verdict.reason
                 if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
                     severity, reason = (

@@ -38,7 +38,7 @@ def parse_gpu(facts: Facts, text: str) -> Gpu | None:
 
 
 def _capability(facts: Facts, major: int, minor: int, text: str) -> Gpu:
-    known = facts["gpus"]["capabilities"]
+    known = facts.gpus.capabilities
     if f"{major}.{minor}" not in known:
         raise UsageError(f"no GPU has compute capability {text}", hint=f"there are {', '.join(known)}")
     return Gpu(f"capability {major}.{minor}", (major, minor))
@@ -60,15 +60,15 @@ def _index(facts: Facts) -> dict[str, list[Gpu]]:
 
 def _make_index(facts: Facts) -> dict[str, list[Gpu]]:
     index: dict[str, list[Gpu]] = {}
-    for group in facts["gpus"]["groups"]:
-        major, minor = map(int, group["cc"].split("."))
-        spellings = [(n, n) for n in group["names"]] + list(group.get("aliases", {}).items())
+    for group in facts.gpus.groups:
+        major, minor = map(int, group.cc.split("."))
+        spellings = [*((n, n) for n in group.names), *group.aliases.items()]
         for spelling, name in spellings:
             gpu = Gpu(
                 name.removeprefix("GeForce ").removeprefix("Tesla "),
                 (major, minor),
-                group["line"],
-                not group.get("unverified"),
+                group.line,
+                not group.unverified,
             )
             for plain in _spellings(spelling):
                 known = index.setdefault(plain, [])

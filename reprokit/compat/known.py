@@ -1,4 +1,4 @@
-"""Which versions the facts know of each pin, and those to offer instead."""
+"""The versions that the facts know of each pin, and those to offer instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.version import begins, covered, key, key_or_zero, public, series, within
+from reprokit.compat.version import begins, key, key_or_zero, matching, public, series
 
 
 def releases(facts: Facts, name: str) -> tuple[str, ...]:
@@ -18,38 +18,38 @@ def _sorted(versions: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(versions), key=key))
 
 
-def covering(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
-    """The releases that a pin stands for; () where no fact covers it."""
+def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
+    """The releases that a pin stands for; () if no fact knows it."""
     if name == "distro":
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()
-    found = covered(pin, releases(facts, name))
+    found = matching(pin, releases(facts, name))
     if found:
         return found
     text = public(pin)
     if name == "cudnn" and key_or_zero(text) and 5 <= key(text)[0] <= 9:
         return (text,)
-    if name == "flash_attn" and key_or_zero(text) and any(within(text, s) for s in facts["flash_attn"]["series"]):
+    if name == "flash_attn" and key_or_zero(text) and any(s.covers(text) for s in facts.flash_attn.series):
         return (text,)
     if name == "dgl" and "post" in text:
-        return covered(text.partition("post")[0].rstrip("."), releases(facts, name))
+        return matching(text.partition("post")[0].rstrip("."), releases(facts, name))
     return ()
 
 
 def suggestions(facts: Facts, name: str) -> tuple[str, ...]:
-    """What to offer in place of a pin, oldest first: series where a series is one choice, else releases."""
+    """What to offer instead of a pin, oldest first: minors of CUDA and cuDNN, majors of gcc, releases of others."""
     known = releases(facts, name)
     if name in ("cuda", "cudnn"):
         known = tuple(dict.fromkeys(series(v, 2) for v in known))
     elif name == "gcc":
         known = tuple(dict.fromkeys(v if key(v)[0] < 5 else series(v, 1) for v in known))
     elif name == "dgl":
-        known = tuple(v for v in known if v in facts["dgl"]["pypi_cpu"]["releases"])
+        known = tuple(v for v in known if v in facts.dgl.pypi_cpu.releases)
     return known
 
 
 def distro(facts: Facts, text: str) -> str | None:
-    """`debian:11` for `debian:bullseye`, `debian:11.9`, `bullseye`, `debian11`; None where the facts have no such."""
+    """`debian:11` for `debian:bullseye`, `debian:11.9`, `bullseye`, `debian11`; None if the facts have no such."""
     family, _, release = text.lower().strip().partition(":")
     if not release:
         for prefix in ("ubuntu", "debian"):
@@ -58,61 +58,56 @@ def distro(facts: Facts, text: str) -> str | None:
                 break
         else:
             family, release = "", family
-    for name, facts_of in facts["distros"]["distros"].items():
+    for name, facts_of in facts.distros.distros.items():
         known_family, _, known_release = name.partition(":")
         if family not in ("", known_family) or not release:
             continue
-        if release in (known_release, facts_of["codename"]):
-            return str(name)
+        if release in (known_release, facts_of.codename):
+            return name
         if family == "debian" and known_release.isdigit() and release.split(".")[0] == known_release:
-            return str(name)
+            return name
         if family == "ubuntu" and release.startswith(known_release + "."):
-            return str(name)
+            return name
     return None
 
 
 def _cuda(facts: Facts) -> list[str]:
-    listed = [v for v in facts["images"]["nvidia_cuda"]["listed"]]
+    listed = list(facts.images.nvidia_cuda.listed)
     found: list[str] = []
-    for minor, toolkit in facts["cuda"]["toolkits"].items():
-        named = [*toolkit["driver_by_release"], *(v for v in listed if begins(minor, v))]
+    for minor, toolkit in facts.cuda.toolkits.items():
+        named = [*toolkit.driver_by_release, *(v for v in listed if begins(minor, v))]
         found += named or [minor]
     return found
 
 
 def _cudnn(facts: Facts) -> list[str]:
-    data = facts["cudnn"]
-    found = [p["cudnn"] for p in data["in_nvidia_images"]["pairs"]]
-    found += [p[end] for p in data["pypi"] for end in ("first", "last")]
-    found += [p["cudnn"] for p in data["debian"]]
-    for release in facts["torch"]["releases"].values():
-        for version in release.get("cudnn", {}).values():
-            found += version if isinstance(version, list) else [version]
+    found = [p.cudnn for p in (*facts.cudnn.in_nvidia_images.pairs, *facts.cudnn.debian)]
+    found += [end for p in facts.cudnn.pypi for end in (p.first, p.last)]
+    for release in facts.torch.releases.values():
+        for version in release.cudnn.values():
+            found += [version] if isinstance(version, str) else version
     return found
 
 
 def _dgl(facts: Facts) -> list[str]:
-    data = facts["dgl"]
-    found = [*data["pypi_cpu"]["releases"], *data["not_on_pypi"]["releases"]]
-    for wheels in data["pypi_cuda"].values():
-        found += wheels
-    return found
+    elsewhere = [release for wheels in facts.dgl.pypi_cuda.values() for release in wheels]
+    return [*facts.dgl.pypi_cpu.releases, *facts.dgl.not_on_pypi.releases, *elsewhere]
 
 
 _LISTS: dict[str, Callable[[Facts], Any]] = {
     "cuda": _cuda,
     "cudnn": _cudnn,
     "dgl": _dgl,
-    "gcc": lambda facts: facts["gcc"]["releases"],
-    "clang": lambda facts: facts["gcc"]["clang"],
-    "python": lambda facts: facts["python"]["releases"],
-    "torch": lambda facts: facts["torch"]["releases"],
-    "torchvision": lambda facts: facts["torchvision"]["releases"],
-    "tvm": lambda facts: facts["tvm"]["releases"],
-    "llvm": lambda facts: facts["llvm"]["releases"],
-    "cmake": lambda facts: facts["cmake"]["releases"],
-    "numpy": lambda facts: facts["numpy"]["releases"],
-    "cutlass": lambda facts: facts["cutlass"]["versions"],
-    "flash_attn": lambda facts: facts["flash_attn"]["versions"],
-    "transformers": lambda facts: facts["transformers"]["releases"],
+    "gcc": lambda facts: facts.gcc.releases,
+    "clang": lambda facts: facts.gcc.clang,
+    "python": lambda facts: facts.python.releases,
+    "torch": lambda facts: facts.torch.releases,
+    "torchvision": lambda facts: facts.torchvision.releases,
+    "tvm": lambda facts: facts.tvm.releases,
+    "llvm": lambda facts: facts.llvm.releases,
+    "cmake": lambda facts: facts.cmake.releases,
+    "numpy": lambda facts: facts.numpy.releases,
+    "cutlass": lambda facts: facts.cutlass.versions,
+    "flash_attn": lambda facts: facts.flash_attn.versions,
+    "transformers": lambda facts: facts.transformers.releases,
 }

@@ -1,4 +1,4 @@
-"""The data of a check: what is asked (`Stack`) and what is answered (`Finding`)."""
+"""The data of a check: its question (`Stack`) and its answers (`Finding`)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ Severity = Literal["error", "warning", "unknown", "info"]
 Purpose = Literal["compile", "run", "ptx", "import"]
 PURPOSES: tuple[Purpose, ...] = ("compile", "run", "ptx", "import")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "unknown", "info")
-PIN_NAMES = (
-    "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
-    "cutlass", "flash_attn", "transformers", "distro", "base",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One verdict. `nearest` holds pins that end it (`cuda=11.1`), `sources` ids of facts/sources.yaml."""
+    """One answer. `nearest` holds pins that resolve it (`cuda=11.1`), `sources` ids of facts/sources.yaml."""
 
     severity: Severity
     rule: str
@@ -32,7 +28,7 @@ class Finding:
 class Gpu:
     """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty.
 
-    Not `verified`: no source was read for its capability, so that nothing may fail on it.
+    If not `verified`, no source was read for its capability; it causes warnings but no errors.
     """
 
     name: str
@@ -53,7 +49,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Host:
-    """The machine, as far as it is known. Sizes are bytes."""
+    """What is known of the machine. Sizes are bytes."""
 
     memory_bytes: int | None = None
     disk_free_bytes: int | None = None
@@ -62,11 +58,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Stack:
-    """Pins, what they are for, and where they are to work. Sizes are bytes.
+    """Pins, what they are for, and the machine they should work on. Sizes are bytes.
 
-    `bare_projects` are those of `projects` whose submodules are not taken along;
-    `declared` are the capabilities that a recipe is meant for; `pinned_exactly` asks every wheel's pin to name one
-    release; `projects` are the source trees that are built; `requires_driver` is a recipe's lowest driver.
+    `projects` are the source trees that are built, `bare_projects` those of them without their submodules. `declared`
+    are the capabilities that a recipe is meant for, `requires_driver` is its lowest driver. With `pinned_exactly`
+    the pin of every wheel must name a single release.
     """
 
     pins: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The nearest other pins that end a finding, found by asking the rules again."""
+"""The nearest other pins that resolve a finding, found by running the rules again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.known import releases, suggestions
 from reprokit.compat.model import Finding
-from reprokit.compat.verdict import Rule
+from reprokit.compat.rule import CompatRule
+from reprokit.compat.torch_wheel import build_of_cuda
 from reprokit.compat.version import key, key_or_zero, public
 from reprokit.compat.view import View
 
-Judge = Callable[..., Iterator[tuple[Rule, Finding]]]
+Judge = Callable[..., Iterator[tuple[CompatRule, Finding]]]
 _FULL_CHECKS = 6  # candidates that are also held against all other rules; each costs a whole evaluation
 
 
-def nearest(rule: Rule, finding: Finding, view: View, judge: Judge) -> tuple[str, ...]:
+def nearest(rule: CompatRule, finding: Finding, view: View, judge: Judge) -> tuple[str, ...]:
     """Pins such as `cuda=11.1`, at most one a pin that may change (two for torch: any build, PyPI's own).
 
     Each ends the finding, given everything else. One that brings no new error elsewhere is preferred to a nearer
@@ -33,7 +34,7 @@ def nearest(rule: Rule, finding: Finding, view: View, judge: Judge) -> tuple[str
 
 
 def _best(
-    rule: Rule,
+    rule: CompatRule,
     finding: Finding,
     view: View,
     judge: Judge,
@@ -60,7 +61,7 @@ def _best(
     return None
 
 
-def _state(rule: Rule, finding: Finding, view: View, judge: Judge, name: str) -> str:
+def _state(rule: CompatRule, finding: Finding, view: View, judge: Judge, name: str) -> str:
     """`clean` where the rule says nothing more on these subjects, `tolerable` where it only warns, else `bad`."""
     others = _others(finding.subjects, name)
     severities = {
@@ -113,17 +114,17 @@ def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
 
 def _builds(view: View, build: str) -> tuple[str, ...]:
     """The DGL releases that PyPI has for a CUDA such as cu102."""
-    return tuple(view.facts["dgl"]["pypi_cuda"].get(f"dgl-{build}", ()))
+    return tuple(view.facts.dgl.pypi_cuda.get(f"dgl-{build}", ()))
 
 
 def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
     """Wheels by CUDA build of any index, then PyPI's own."""
-    table = view.facts["torch"]["releases"]
+    table = view.facts.torch.releases
     known = releases(view.facts, "torch")
     if text.endswith("+cpu"):
         yield _ordered(text, [("torch", f"{v}+cpu") for v in known])
         return
-    builds = [("torch", f"{v}+cu{b.replace('.', '')}") for v in known for b in table[v]["builds"]]
+    builds = [("torch", f"{v}+{build_of_cuda(b)}") for v in known for b in table[v].builds]
     yield _ordered(text, builds)
     if "+" not in text:
         yield _ordered(text, [("torch", v) for v in known])
@@ -180,7 +181,7 @@ def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bo
 
 def _distros(view: View, current: str) -> list[str]:
     """Other distributions, the same family first, then by how many releases lie between."""
-    names = list(view.facts["distros"]["distros"])
+    names = list(view.facts.distros.distros)
     at = names.index(current) if current in names else 0
     family = current.partition(":")[0]
     others = [n for n in names if n != current]
@@ -188,8 +189,8 @@ def _distros(view: View, current: str) -> list[str]:
 
 
 def _drivers(view: View) -> list[str]:
-    found = set()
-    for toolkit in view.facts["cuda"]["toolkits"].values():
-        found.update(toolkit["driver_by_release"].values())
-        found.update(d for d in (toolkit["driver_min"], toolkit["family_driver_min"]) if d)
+    found: set[str] = set()
+    for toolkit in view.facts.cuda.toolkits.values():
+        found.update(toolkit.driver_by_release.values())
+        found.update(d for d in (toolkit.driver_min, toolkit.family_driver_min) if d)
     return sorted(found, key=key)

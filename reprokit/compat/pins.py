@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
-from reprokit.compat.model import PIN_NAMES
 from reprokit.compat.version import parts
 from reprokit.errors import UsageError
+from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.spelling import nearest
 
 _WITH_LOCAL_PART = ("torch", "torchvision", "dgl")
 _DISTRO = re.compile(r"[a-z]+[:-]?[a-z0-9.]+")
@@ -35,7 +34,7 @@ def parse_pins(text: str) -> dict[str, str]:
 def check_pin(name: str, value: str, where: str) -> None:
     """Raises UsageError where `name` is not a pin or `value` cannot be a version of it."""
     if name not in PIN_NAMES:
-        raise UsageError(f"unknown pin {name!r}{_near(name, PIN_NAMES)}", where, f"pins are {', '.join(PIN_NAMES)}")
+        raise UsageError(f"unknown pin {name!r}{nearest(name, PIN_NAMES)}", where, f"pins are {', '.join(PIN_NAMES)}")
     if name == "base":
         if not _BASE.fullmatch(value):
             raise UsageError(f"base={value} is not an image reference", where, "write for example base=debian:12")
@@ -62,8 +61,3 @@ def check_driver(value: str) -> str:
     if not re.fullmatch(r"\d+(\.\d+){0,3}", value):
         raise UsageError(f"{value!r} is not a driver version", "--driver", "write it as nvidia-smi does: 470.57.02")
     return value
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {found[0]}?" if found else ""

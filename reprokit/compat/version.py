@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
 
 _FORM = re.compile(r"(\d{1,18}(?:\.\d{1,18})*)(?:[.-]?(post|rc|b|a|dev)\.?(\d{0,18}))?(?:\+([A-Za-z0-9.]+))?")
 _PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, "": 0, "post": 1}
@@ -62,8 +61,8 @@ def begins(prefix: str, text: str) -> bool:
     return left[1] == "" and left[0] == right[0][: len(left[0])]
 
 
-def covered(pin: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known releases that `pin` stands for; `pin` itself where it is a release of a known series; else ()."""
+def matching(pin: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known releases that `pin` stands for; `pin` itself if it belongs to a known series; else ()."""
     pin = public(pin)
     if parts(pin) is None:
         return ()
@@ -78,13 +77,9 @@ def at_most(version: str, limit: str) -> bool:
     return key(version) <= key(limit) or begins(limit, version)
 
 
-def within(version: str, span: Mapping[str, Any]) -> bool:
-    """Whether `version` is in a span: `from` and `to` inclusive (a short `to` means its series), `below` not."""
-    if "from" in span and key(version) < key(span["from"]):
-        return False
-    if "below" in span and key(version) >= key(span["below"]):
-        return False
-    return "to" not in span or at_most(version, span["to"])
+def overlap(one: str, other: str) -> bool:
+    """Whether two versions can mean the same release: `11.8` and `11.8.0`."""
+    return begins(one, other) or begins(other, one)
 
 
 def key_or_zero(text: str) -> Key:

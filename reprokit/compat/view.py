@@ -1,20 +1,28 @@
-"""What rules look at: the stack's pins and those its base image brings, each as the releases it stands for."""
+"""What rules look at: the stack's pins and those of its base image, each with the releases it stands for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from reprokit.compat.base import Base, parse_base
+from reprokit.compat.base import ParsedBase, parse_base
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import covering
+from reprokit.compat.known import matching_releases
 from reprokit.compat.model import Stack
-from reprokit.compat.version import local
+from reprokit.compat.schema import Distro
+from reprokit.compat.torch_wheel import torch_wheels
+from reprokit.compat.version import local, parts, series
+
+_DISPLAY = {
+    "cuda": "CUDA", "cudnn": "cuDNN", "tvm": "TVM", "dgl": "DGL", "llvm": "LLVM", "cmake": "CMake", "python": "Python",
+    "cutlass": "CUTLASS", "flash_attn": "flash-attn", "cuda_minor": "CUDA",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A pin in force. `versions` are the known releases it stands for, () where no fact covers it."""
+    """A pin in force. `versions` are the known releases it stands for, () if no fact knows it."""
 
     name: str
     text: str
@@ -32,6 +40,14 @@ class Pin:
         return local(self.text)
 
 
+@dataclass(frozen=True)
+class Side:
+    """One side of a combination: what the user wrote, and the releases it stands for, each with a label."""
+
+    subject: str
+    releases: list[tuple[str, Any]]
+
+
 class View:
     """A stack with the facts; every rule reads through one."""
 
@@ -41,9 +57,15 @@ class View:
         self._pins: dict[str, Pin | None] = {}
 
     @cached_property
-    def base(self) -> Base | None:
+    def base(self) -> ParsedBase | None:
         text = self.stack.pins.get("base")
         return parse_base(self.facts, text) if text else None
+
+    @property
+    def driver(self) -> str | None:
+        """The driver's version, None if it is not known or not a version."""
+        driver = self.stack.driver
+        return driver if driver and parts(driver) else None
 
     def pin(self, name: str) -> Pin | None:
         """The explicit pin, else what the base image brings, else None."""
@@ -52,21 +74,43 @@ class View:
         return self._pins[name]
 
     def known(self, name: str) -> Pin | None:
-        """Like `pin`, but None where no fact covers it."""
+        """Like `pin`, but None if no fact knows it."""
         found = self.pin(name)
         return found if found is not None and found.versions else None
+
+    def distro(self, name: str) -> Distro:
+        """The facts on a distribution, such as `debian:12`."""
+        return self.facts.distros.distros[name]
+
+    def sides(self, name: str) -> list[Side]:
+        """What a rule combines: a pin's releases, `cuda_minor`, `torch_wheel`, `gpu`, `driver` or `cxx_standard`."""
+        if name == "gpu":
+            return [Side(gpu.label, [("", gpu)]) for gpu in self.stack.gpus]
+        if name in ("driver", "cxx_standard"):
+            value = self.driver if name == "driver" else self.stack.cxx_standard
+            return [Side(f"{name}={value}", [("", value)])] if value else []
+        pin = self.known({"cuda_minor": "cuda", "torch_wheel": "torch"}.get(name, name))
+        if pin is None:
+            return []
+        if name == "torch_wheel":
+            return [Side(pin.label, [(w.label, w) for w in torch_wheels(self.facts, pin.versions, pin.local)])]
+        versions = dict.fromkeys(map(series, pin.versions)) if name == "cuda_minor" else pin.versions
+        shown = _DISPLAY.get(name, name)
+        return [
+            Side(pin.label, [(version if name == "distro" else f"{shown} {version}", version) for version in versions])
+        ]
 
     def _find(self, name: str) -> Pin | None:
         text = self.stack.pins.get(name)
         if text:
-            return Pin(name, text, covering(self.facts, name, text))
+            return Pin(name, text, matching_releases(self.facts, name, text))
         implied = self.base.implied.get(name) if self.base else None
         if implied:
-            return Pin(name, implied, covering(self.facts, name, implied), from_base=True)
+            return Pin(name, implied, matching_releases(self.facts, name, implied), from_base=True)
         return None
 
     def changed(self, name: str, text: str) -> View:
-        """The same with one pin (or the driver) set otherwise."""
+        """The same stack with one pin (or the driver) replaced."""
         if name == "driver":
             return View(self.facts, replace(self.stack, driver=text))
         return View(self.facts, replace(self.stack, pins={**self.stack.pins, name: text}))

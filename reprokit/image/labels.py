@@ -90,7 +90,7 @@ def minimum_driver(cuda: str | None) -> str:
         return ""
     from reprokit.compat.facts import bundled
 
-    toolkits = bundled()["cuda"]["toolkits"]
+    toolkits = bundled().cuda.toolkits
     release = ".".join(cuda.split(".")[:2])
     known = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)
-    return str(known["family_driver_min"] or known["driver_min"] or "") if known else ""
+    return (known.family_driver_min or known.driver_min or "") if known else ""

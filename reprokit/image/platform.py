@@ -11,23 +11,23 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def platform_of(target: Target, machine: str) -> Platform:
-    """What wheels must fit: the pinned Python or the distribution's, and the distribution's C library.
+    """The Python and C library that wheels must fit: the pinned Python or the distribution's, its C library.
 
-    Raises UsageError where nothing says which Python.
+    Raises UsageError if neither a pin nor a fact gives the Python.
     """
     from reprokit.compat.base import parse_base
     from reprokit.compat.facts import bundled
 
     reference = target.variant.base
     name = target.variant.pins.get("distro") or parse_base(bundled(), reference).implied.get("distro", "")
-    release = bundled()["distros"]["distros"].get(name, {})
-    python = target.variant.pins.get("python") or release.get("python")
+    release = bundled().distros.distros.get(name)
+    python = target.variant.pins.get("python") or (release.python if release else "")
     if not python:
         raise UsageError(
-            f"the Python of {reference} is not known, so no wheels can be chosen for it",
+            f"cannot choose wheels: the Python version of {reference} is not known",
             target.label,
             'pin it: `python: "3.11"`',
         )
-    # 2.28 is what most wheels of today ask for at least; a base that is not known is likely a recent one.
-    glibc = release.get("glibc") or "2.28"
+    # Most of today's wheels need 2.28 or later; a base that is not known is likely a recent one.
+    glibc = release.glibc if release else "2.28"
     return Platform(".".join(python.split(".")[:2]), glibc, MACHINES.get(machine, machine))

@@ -33,8 +33,8 @@ def release_of(reference: str) -> Release | None:
 
     base = parse_base(bundled(), reference)
     name = base.implied.get("distro", "") if base.kind == "distro" else ""
-    codename = bundled()["distros"]["distros"].get(name, {}).get("codename")
-    if not codename:
+    facts = bundled().distros.distros.get(name)
+    if facts is None:
         return None
     distribution, _, version = name.partition(":")
-    return Release(distribution, version, codename)
+    return Release(distribution, version, facts.codename)

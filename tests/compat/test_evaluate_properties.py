@@ -46,7 +46,7 @@ def stacks(draw: st.DrawFn) -> Stack:
     names = draw(st.lists(st.sampled_from(_VERSIONED), min_size=1, max_size=5, unique=True))
     pins = {name: draw(_texts(name)) for name in names}
     if draw(st.booleans()):
-        pins["distro"] = draw(st.sampled_from(list(FACTS["distros"]["distros"])))
+        pins["distro"] = draw(st.sampled_from(list(FACTS.distros.distros)))
     if draw(st.booleans()):
         pins["base"] = draw(st.sampled_from(_BASES))
     return Stack(
@@ -92,7 +92,7 @@ def test_findings_are_ordered_unique_and_explained(stack: Stack) -> None:
     for finding in found:
         assert finding.subjects
         assert finding.reason
-        assert all(s in FACTS["sources"] for s in finding.sources)
+        assert all(s in FACTS.sources for s in finding.sources)
         # Only contradictions within the recipe itself need no source.
         assert (
             finding.sources

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from reprokit.compat.facts import FOLDER, Facts, bundled
+from reprokit.compat import facts as compat_facts
+from reprokit.compat.facts import FOLDER, Facts, bundled, read
+from reprokit.compat.schema import Api
 from reprokit.compat.version import key
 
 FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))
@@ -27,16 +30,15 @@ def _sources(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", [f for f in FILES if f != "sources"])
 def test_every_source_is_known(name: str) -> None:
-    facts = bundled()
-    used = list(_sources(facts[name], name))
+    used = list(_sources(read(name), name))
     assert used
-    assert [(p, s) for p, s in used if s not in facts["sources"]] == []
+    assert [(p, s) for p, s in used if s not in bundled().sources] == []
 
 
 def test_every_source_is_used_or_cited_by_a_rule() -> None:
-    used = {s for name in FILES if name != "sources" for _, s in _sources(bundled()[name], name)}
+    used = {s for name in FILES if name != "sources" for _, s in _sources(read(name), name)}
     rules = "".join(p.read_text(encoding="utf-8") for p in (FOLDER.parent / "rules").glob("*.py"))
-    unused = {s for s in bundled()["sources"] if s not in used and f'"{s}"' not in rules}
+    unused = {s for s in bundled().sources if s not in used and f'"{s}"' not in rules}
     assert unused == set()
 
 
@@ -54,12 +56,17 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_versions_are_strings(name: str) -> None:
-    assert [(p, v) for p, v in _leaves(bundled()[name], name) if isinstance(v, float)] == []
+    assert [(p, v) for p, v in _leaves(read(name), name) if isinstance(v, float)] == []
 
 
 def test_unverified_facts_without_source_say_so() -> None:
-    for group in bundled()["gpus"]["groups"]:
-        assert group["source"] or group.get("unverified"), group["names"]
+    for group in bundled().gpus.groups:
+        assert group.source or group.unverified, group.names
+
+
+class _Raw:
+    def __getitem__(self, name: str) -> Any:
+        return read(name)
 
 
 # Counts of what was collected in November 2026; a fact may be added, none may go.
@@ -97,7 +104,7 @@ COLLECTED = {
 @pytest.mark.parametrize("what", COLLECTED)
 def test_nothing_collected_is_lost(what: str) -> None:
     select, least = COLLECTED[what]
-    assert len(select(bundled())) >= least
+    assert len(select(_Raw())) >= least
 
 
 @pytest.mark.parametrize(
@@ -133,14 +140,14 @@ def test_nothing_collected_is_lost(what: str) -> None:
 )
 def test_facts_keep_their_values(path: str, value: object) -> None:
     name, *steps = path.split(" ")
-    found: Any = bundled()[name]
+    found: Any = read(name)
     for step in steps:
         found = found[int(step)] if isinstance(found, list) else found[step]
     assert found == value
 
 
 def test_first_and_last_cuda_agree_with_the_toolkits() -> None:
-    facts = bundled()["cuda"]
+    facts = read("cuda")
     for table, pick in (("first_for_capability", min), ("last_for_capability", max)):
         for capability, stated in facts[table].items():
             sm = int(capability.replace(".", ""))
@@ -149,9 +156,25 @@ def test_first_and_last_cuda_agree_with_the_toolkits() -> None:
             assert stated == "8.0" or pick(having, key=key) == stated, capability
 
 
-def test_no_such_file() -> None:
-    with pytest.raises(KeyError):
-        Facts()["nothing"]
+TYPED = [name for name, value in vars(Facts).items() if isinstance(value, compat_facts._File)]
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_file_follows_its_schema(name: str) -> None:
+    assert getattr(Facts(), name)
+
+
+def test_every_file_that_a_rule_reads_has_a_schema() -> None:
+    assert {*FILES} - {*TYPED} == {"containers", "debian", "pypi"}
+
+
+@pytest.mark.parametrize(
+    ("fact", "fault"), [({"removed_inn": "1.0"}, "removed_inn"), ({"removed_in": 1.0}, "removed_in"), ([], "Api")]
+)
+def test_a_misspelt_or_mistyped_fact_is_refused(fact: object, fault: str) -> None:
+    with pytest.raises(ValidationError, match=fault):
+        Api.model_validate(fact)
+    assert Api.model_validate({"removed_in": "1.0", "last_in": "0.9"}).removed_in == "1.0"
 
 
 def test_a_source_is_cited_by_its_text() -> None:

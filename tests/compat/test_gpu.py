@@ -103,10 +103,10 @@ def test_the_hint_names_near_spellings() -> None:
 
 
 def test_every_known_name_is_its_own_spelling() -> None:
-    for group in bundled()["gpus"]["groups"]:
-        for name in group["names"]:
+    for group in bundled().gpus.groups:
+        for name in group.names:
             if name in ("GeForce GTX TITAN X",):
                 continue
             gpu = parse_gpu(bundled(), name)
             assert gpu is not None
-            assert f"{gpu.capability[0]}.{gpu.capability[1]}" == group["cc"], name
+            assert f"{gpu.capability[0]}.{gpu.capability[1]}" == group.cc, name

@@ -1,93 +1,13 @@
-"""Every rule, in the order in which findings of one severity are shown."""
+"""The rules, one module a subject. Every module here is imported: a new rule is a new function, or a new file."""
 
 from __future__ import annotations
 
-from reprokit.compat.model import Purpose
-from reprokit.compat.rules import (
-    apis,
-    base,
-    cmake,
-    cuda_compiler,
-    cuda_driver,
-    cuda_gpu,
-    cudnn,
-    cutlass,
-    dgl,
-    distro,
-    flash_attn,
-    host,
-    pins,
-    projects,
-    torch_compiler,
-    torch_cuda,
-    torch_gpu,
-    tvm,
-    wheels,
-)
-from reprokit.compat.verdict import Rule
+import importlib
+import pkgutil
 
-COMPILE: tuple[Purpose, ...] = ("compile",)
-GPU: tuple[Purpose, ...] = ("compile", "run", "ptx")
-CODE: tuple[Purpose, ...] = ("compile", "run")
+from reprokit.compat.rule import CompatRule
 
-RULES: tuple[Rule, ...] = (
-    Rule("base-tag", base.tag, ("base",)),
-    Rule("base-flavour", base.flavour, ("base",), COMPILE),
-    Rule("base-pins", base.contradiction, ("cuda", "cudnn", "distro", "torch", "python", "base")),
-    Rule("base-cudnn", base.cudnn_headers, (), COMPILE),
-    Rule("cuda-release", pins.never_released, ("cuda",)),
-    Rule("recipe-gpu", host.gpu, (), GPU),
-    Rule("cuda-gpu", cuda_gpu.check, ("cuda",), GPU),
-    Rule("cuda-driver", cuda_driver.check, ("cuda", "torch", "driver"), GPU),
-    Rule("recipe-driver", cuda_driver.required, ("driver",), GPU),
-    Rule("cuda-compat-geforce", cuda_driver.geforce, ("driver",), GPU),
-    Rule("cuda-gcc", cuda_compiler.gcc, ("cuda", "gcc"), COMPILE),
-    Rule("cuda-clang", cuda_compiler.clang, ("cuda", "clang"), COMPILE),
-    Rule("cuda-default-gcc", cuda_compiler.default_gcc, ("cuda", "distro"), COMPILE),
-    Rule("cuda-distro", distro.cuda, ("cuda", "distro"), COMPILE),
-    Rule("cudnn-cuda", cudnn.check, ("cudnn", "cuda")),
-    Rule("torch-build", torch_cuda.exists, ("torch",)),
-    Rule("torch-gpu", torch_gpu.check, ("torch",), CODE),
-    Rule("torch-cpu-build", torch_gpu.cpu_build, ("torch",), CODE),
-    Rule("torch-cuda", torch_cuda.check, ("torch", "cuda"), COMPILE),
-    Rule("torch-gcc", torch_compiler.cpp_extension, ("gcc", "cuda"), COMPILE),
-    Rule("torch-cxx", torch_compiler.standard, ("torch", "gcc"), COMPILE),
-    Rule("torch-python", wheels.torch_python, ("torch", "python")),
-    Rule("torchvision-torch", wheels.torchvision_torch, ("torchvision", "torch")),
-    Rule("torchvision-python", wheels.torchvision_python, ("torchvision", "python")),
-    Rule("wheel-glibc", wheels.glibc, ("torch", "dgl", "tvm", "distro")),
-    Rule("numpy-python", wheels.numpy_python, ("numpy", "python")),
-    Rule("numpy-projects", wheels.numpy_projects, ("numpy", "tvm", "torch")),
-    Rule("dgl-torch", dgl.torch, ("dgl", "torch")),
-    Rule("dgl-python", dgl.python, ("dgl", "python")),
-    Rule("dgl-pypi", dgl.available, ("dgl",)),
-    Rule("dgl-cuda", dgl.cuda, ("cuda",), ("run",)),
-    Rule("dgl-gpu", dgl.gpu, (), ("run",)),
-    Rule("dgl-cmake", dgl.cmake, ("cmake", "dgl"), COMPILE),
-    Rule("needs-api", apis.check, ("dgl", "tvm", "cutlass", "gcc", "transformers", "python")),
-    Rule("tvm-llvm", tvm.llvm, ("llvm", "tvm")),
-    Rule("tvm-backends", tvm.backends, (), COMPILE),
-    Rule("tvm-python", tvm.python, ("python", "tvm")),
-    Rule("tvm-cmake", tvm.cmake, ("cmake", "tvm", "distro"), COMPILE),
-    Rule("tvm-gcc", tvm.gcc, ("gcc", "tvm"), COMPILE),
-    Rule("tvm-pypi", tvm.pypi, ("tvm",), ("run", "import")),
-    Rule("cmake-4", cmake.check, ("cmake", "tvm", "distro"), COMPILE),
-    Rule("llvm-distro", distro.llvm, ("llvm", "distro")),
-    Rule("python-distro", distro.python, ("python", "distro")),
-    Rule("gcc-distro", distro.gcc, ("gcc", "distro")),
-    Rule("cutlass-cuda", cutlass.cuda, ("cutlass", "cuda"), COMPILE),
-    Rule("cutlass-gcc", cutlass.gcc, ("cutlass", "gcc"), COMPILE),
-    Rule("cutlass-cmake", cutlass.cmake, ("cutlass", "cmake"), COMPILE),
-    Rule("cutlass-cxx", cutlass.standard, ("cutlass",), COMPILE),
-    Rule("cutlass-gpu", cutlass.gpu, ("cutlass",), COMPILE),
-    Rule("flash-attn-cuda", flash_attn.cuda, ("flash_attn", "cuda"), CODE),
-    Rule("flash-attn-torch", flash_attn.torch, ("flash_attn", "torch")),
-    Rule("flash-attn-same-cuda", flash_attn.same_cuda, ("flash_attn", "torch", "cuda"), COMPILE),
-    Rule("flash-attn-python", flash_attn.python, ("flash_attn", "python")),
-    Rule("flash-attn-gpu", flash_attn.gpu, ("flash_attn", "cuda"), CODE),
-    Rule("submodules", projects.submodules, (), COMPILE),
-    Rule("memory", host.memory),
-    Rule("disk", host.disk),
-    Rule("unpinned", pins.exact),
-    Rule("no-fact", pins.covered),
-)
+_MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+
+# In the order in which findings of one severity are shown: by file, then as the file has them.
+RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, CompatRule))

@@ -1,56 +1,55 @@
-"""APIs that the paper's code calls and that a pinned release no longer has, or does not have yet."""
+"""APIs that the paper's code calls and that a pinned release does not have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from reprokit.compat.verdict import Clash, Verdict, error, shared, unknown
+from reprokit.compat.facts import Facts
+from reprokit.compat.rule import Problem, Verdict, combined, error, rule, unknown
+from reprokit.compat.schema import Api
 from reprokit.compat.version import begins, key
 from reprokit.compat.view import View
 
 
-def check(view: View) -> Iterator[Clash]:
+@rule("needs-api", changes="dgl tvm cutlass gcc transformers python")
+def needs_api(view: View) -> Iterator[Problem]:
     for need in view.stack.needs_apis:
-        name, _, api = need.partition(":")
+        name, _, text = need.partition(":")
         pin = view.pin(name)
         if pin is None:
             continue
-        facts = _facts(view, name, api)
-        subject = f"needs={need}"
-        if facts is None:
-            yield (pin.label, subject), unknown(f"no fact covers the API {api} of {name}")
+        subjects, api = (pin.label, f"needs={need}"), _find(view.facts, name, text)
+        if api is None:
+            yield Problem(subjects, unknown(f"no fact covers the API {text} of {name}"))
             continue
         versions = pin.versions or ((pin.text,) if name == "transformers" else ())
-        verdict = shared((f"{name} {v}", _judge(facts, name, api, v)) for v in versions)
+        verdict = combined((f"{name} {v}", _judge(api, name, text, v)) for v in versions)
         if verdict:
-            yield (pin.label, subject), verdict
+            yield Problem(subjects, verdict)
 
 
-def _facts(view: View, name: str, api: str) -> dict[str, Any] | None:
-    table = view.facts["apis"].get(name, {})
-    plain = _plain(api)
-    for known, facts in table.items():
-        if plain in (_plain(known), *map(_plain, facts.get("aliases", ()))):
-            return dict(facts)
+def _find(facts: Facts, name: str, text: str) -> Api | None:
+    for known, api in facts.apis.get(name, {}).items():
+        if _plain(text) in map(_plain, (known, *api.aliases)):
+            return api
     return None
 
 
-def _plain(api: str) -> str:
-    return api.replace(" ", "").replace("=...", "").replace("=", "").lower()
+def _plain(text: str) -> str:
+    return text.replace(" ", "").replace("=...", "").replace("=", "").lower()
 
 
-def _judge(facts: dict[str, Any], name: str, api: str, version: str) -> Verdict | None:
-    instead = f"; it is {facts['replacement']} since" if "replacement" in facts else ""
-    sources = facts["source"]
-    if "removed_in" in facts and key(version) >= key(facts["removed_in"]):
-        return error(f"{name} {version} has no {api}: removed in {facts['removed_in']}{instead}", sources)
-    if "added_in" in facts and key(version) < key(facts["added_in"]):
-        return error(f"{name} {version} has no {api} yet: added in {facts['added_in']}", sources)
-    if "changed_in" in facts and key(version) >= key(facts["changed_in"]):
-        return error(f"{api} means another thing since {name} {facts['changed_in']}: {facts['note']}", sources)
-    if any(begins(v, version) for v in facts.get("fails", ())):
-        return error(f"{api} fails with {name} {version}: {facts['note']}", sources)
-    if "works" in facts and not any(begins(v, version) for v in facts["works"]):
-        return unknown(f"{api} was not tried with {name} {version}; it works with {', '.join(facts['works'])}", sources)
+def _judge(api: Api, name: str, text: str, version: str) -> Verdict | None:
+    if api.removed_in and key(version) >= key(api.removed_in):
+        instead = f"; use {api.replacement}" if api.replacement else ""
+        return error(f"{name} {version} has no {text}: it was removed in {api.removed_in}{instead}", api.source)
+    if api.added_in and key(version) < key(api.added_in):
+        return error(f"{name} {version} has no {text}: it was added in {api.added_in}", api.source)
+    if api.changed_in and key(version) >= key(api.changed_in):
+        return error(f"{text} changed its meaning in {name} {api.changed_in}: {api.note}", api.source)
+    if any(begins(v, version) for v in api.fails):
+        return error(f"{text} fails with {name} {version}: {api.note}", api.source)
+    if api.works and not any(begins(v, version) for v in api.works):
+        tried = ", ".join(api.works)
+        return unknown(f"{text} was not tested with {name} {version}; it works with {tried}", api.source)
     return None

@@ -4,98 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.rules.torch_wheel import wheels
-from reprokit.compat.verdict import Clash, Verdict, error, shared, unknown, warning
+from reprokit.compat.rule import GPU, Problem, Verdict, combined, error, rule, unknown, warning
+from reprokit.compat.torch_wheel import torch_wheels
 from reprokit.compat.version import key, parts, series
 from reprokit.compat.view import View
 
 
-def check(view: View) -> Iterator[Clash]:
-    driver = view.stack.driver
-    if not driver or not parts(driver):
+@rule("cuda-driver", changes="cuda torch driver", purposes=GPU)
+def cuda_driver(view: View) -> Iterator[Problem]:
+    driver = view.driver
+    if driver is None:
         return
-    cuda = view.known("cuda")
-    if cuda:
-        verdict = shared((v, judge(view, v, driver)) for v in cuda.versions)
+    if cuda := view.known("cuda"):
+        verdict = combined((f"CUDA {v}", _judge(view, v, driver)) for v in cuda.versions)
         if verdict:
-            yield (cuda.label, f"driver={driver}"), verdict
+            yield Problem((cuda.label, f"driver={driver}"), verdict)
     torch = view.known("torch")
     if torch and view.stack.purpose in ("run", "compile") and not torch.from_base:
-        cases = [
-            (f"torch {w.version} (CUDA {w.cuda})", judge(view, w.cuda, driver))
-            for w in wheels(view, torch)
-            if w.cuda and not w.uncertain and series(w.cuda) in view.facts["cuda"]["toolkits"]
-        ]
-        verdict = shared(cases)
-        # The wheel's own CUDA 11 or later needs only its family's driver; that it may do less is not news for a wheel.
+        verdict = combined(
+            (w.label, _judge(view, w.cuda, driver))
+            for w in torch_wheels(view.facts, torch.versions, torch.local)
+            if w.cuda and not w.uncertain and series(w.cuda) in view.facts.cuda.toolkits
+        )
+        # A wheel of CUDA 11 or later runs on its family's oldest driver; what it cannot do there matters to few.
         if verdict and verdict.severity == "error":
-            yield (torch.label, f"driver={driver}"), verdict
+            yield Problem((torch.label, f"driver={driver}"), verdict)
 
 
-def judge(view: View, release: str, driver: str) -> Verdict | None:
+def _judge(view: View, release: str, driver: str) -> Verdict | None:
     """A CUDA release (or minor) on a driver."""
-    minor = series(release, 2)
-    toolkit = view.facts["cuda"]["toolkits"][minor]
-    family = toolkit["family_driver_min"]
-    sources = toolkit["source"]
-    by_release = toolkit["driver_by_release"]
+    minor = series(release)
+    toolkit = view.facts.cuda.toolkits[minor]
+    family, by_release, stated = toolkit.family_driver_min, toolkit.driver_by_release, toolkit.driver_min
+    sources = toolkit.source
     named = release if release in by_release else minor
-    least = by_release.get(release) or (min(by_release.values(), key=key) if by_release else toolkit["driver_min"])
-    if least is None:
+    shipped = by_release.get(release) or (min(by_release.values(), key=key) if by_release else stated)
+    if shipped is None:
         if family and key(driver) < key(family):
             return error(f"CUDA {minor} needs driver {family} or later", ("nv_compat", *sources))
-        return unknown(f"the driver that CUDA {minor} ships with is not known here; its family needs {family}", sources)
-    stated = toolkit["driver_min"]
-    if key(driver) >= key(least):
-        if release == minor or key(driver) >= key(stated) or key(least) > key(stated):
+        reason = f"no fact says which driver CUDA {minor} ships with; its family needs {family} or later"
+        return unknown(reason, sources)
+    if key(driver) >= key(shipped):
+        if release == minor or stated is None or key(driver) >= key(stated) or key(shipped) > key(stated):
             return None
-        return warning(f"the release notes of CUDA {minor} ask for driver {stated}", sources)
+        return warning(f"the release notes of CUDA {minor} ask for driver {stated} or later", sources)
     if family is None:
-        return error(
-            f"CUDA {named} needs driver {least} or later: before CUDA 11 a driver serves no newer CUDA", sources
-        )
+        reason = f"CUDA {named} needs driver {shipped} or later: before CUDA 11 a driver runs no newer CUDA"
+        return error(reason, sources)
     if key(driver) < key(family):
-        return error(
-            f"CUDA {named} ships with driver {least}, and no CUDA {minor.split('.')[0]} runs below {family}",
-            (*sources, "nv_compat"),
-        )
+        major = minor.split(".")[0]
+        reason = f"CUDA {named} ships with driver {shipped}, and every CUDA {major} needs driver {family} or later"
+        return error(reason, (*sources, "nv_compat"))
     if view.stack.purpose == "ptx":
-        return error(
-            f"PTX of CUDA {named} needs driver {least} or later: a driver compiles no PTX of a newer toolkit",
-            (*sources, "nvbandwidth_61"),
-        )
+        reason = f"PTX of CUDA {named} needs driver {shipped} or later: a driver cannot compile PTX of a newer toolkit"
+        return error(reason, (*sources, "nvbandwidth_61"))
     return warning(
-        f"CUDA {named} ships with driver {least}; {driver} runs it by minor-version compatibility only: newer "
-        "features are missing and PTX is not compiled, so code must be built for the GPU itself",
+        f"CUDA {named} ships with driver {shipped}; driver {driver} runs it by minor-version compatibility: newer "
+        "features are missing and PTX cannot be compiled, so compile for the GPU's own capability",
         (*sources, "nv_compat", "nvbandwidth_61"),
     )
 
 
-def required(view: View) -> Iterator[Clash]:
+@rule("recipe-driver", changes="driver", purposes=GPU)
+def required(view: View) -> Iterator[Problem]:
     """The lowest driver that a recipe states."""
-    driver, needs = view.stack.driver, view.stack.requires_driver
-    if driver and needs and parts(driver) and parts(needs) and key(driver) < key(needs):
-        yield (f"requires.driver={needs}", f"driver={driver}"), error(f"the recipe needs driver {needs} or later")
+    driver, needs = view.driver, view.stack.requires_driver
+    if driver and needs and parts(needs) and key(driver) < key(needs):
+        yield Problem(
+            (f"requires.driver={needs}", f"driver={driver}"), error(f"the recipe needs driver {needs} or later")
+        )
 
 
-def geforce(view: View) -> Iterator[Clash]:
-    """cuda-compat inside an image, on a GeForce card below the toolkit's own driver."""
-    driver, cuda, base = view.stack.driver, view.known("cuda"), view.base
-    if not driver or not parts(driver) or cuda is None or base is None or base.kind != "nvidia_cuda":
+@rule("cuda-compat-geforce", changes="driver", purposes=GPU)
+def geforce(view: View) -> Iterator[Problem]:
+    """cuda-compat inside an image, on a GeForce card with a driver older than the toolkit's."""
+    driver, cuda, base = view.driver, view.known("cuda"), view.base
+    if driver is None or cuda is None or base is None or base.kind != "nvidia_cuda":
         return
+    verdicts = [_judge(view, v, driver) for v in cuda.versions]
     for gpu in view.stack.gpus:
-        if gpu.line in ("geforce", "titan"):
-            verdicts = [judge(view, v, driver) for v in cuda.versions]
-            if all(v is not None and v.severity == "warning" for v in verdicts):
-                yield (
-                    (base_label(base.text), gpu.label, f"driver={driver}"),
-                    warning(
-                        "the image's cuda-compat libraries do not serve GeForce cards: where they come first on the "
-                        "library path, CUDA fails with Error 804 although the driver itself would do",
-                        ("gump_1",),
-                    ),
-                )
-
-
-def base_label(text: str) -> str:
-    return f"base={text}"
+        if gpu.line in ("geforce", "titan") and all(v is not None and v.severity == "warning" for v in verdicts):
+            reason = (
+                "the image's cuda-compat libraries do not support GeForce cards: if they come first on the library "
+                "path, CUDA fails with Error 804 although the driver itself would work"
+            )
+            yield Problem((f"base={base.text}", gpu.label, f"driver={driver}"), warning(reason, ("gump_1",)))

@@ -3,154 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from reprokit.compat.verdict import Clash, Verdict, error, shared, unknown, warning
-from reprokit.compat.version import begins, key, series
+from reprokit.compat.facts import Facts
+from reprokit.compat.rule import COMPILE, Problem, Verdict, combined, error, rule, unknown, warning
+from reprokit.compat.version import key, overlap, series
 from reprokit.compat.view import View
 
 
-def _facts(view: View) -> tuple[str, str, dict[str, Any]] | None:
-    distro = view.known("distro")
-    if distro is None:
-        return None
-    name = distro.versions[0]
-    return name, distro.label, view.facts["distros"]["distros"][name]
-
-
-def llvm(view: View) -> Iterator[Clash]:
-    """LLVM's development files come from the archive or from apt.llvm.org: where neither has them, they cannot come."""
-    found, pin = _facts(view), view.known("llvm")
-    if found is None or pin is None:
+@rule("llvm-distro", changes="llvm distro")
+def llvm(view: View) -> Iterator[Problem]:
+    """LLVM's development files come from the archive or from apt.llvm.org."""
+    distro, pin = view.known("distro"), view.known("llvm")
+    if distro is None or pin is None:
         return
-    name, label, _ = found
-    verdict = shared((f"LLVM {v}", _judge_llvm(view, name, v)) for v in _majors(pin.versions))
+    # Packages are named by the major, and up to 6.0 by the second number too.
+    majors = dict.fromkeys(series(v, 1) if key(v)[0] >= 7 else series(v) for v in pin.versions)
+    verdict = combined((f"LLVM {v}", _judge_llvm(view.facts, distro.versions[0], v)) for v in majors)
     if verdict:
-        yield (pin.label, label), verdict
+        yield Problem((pin.label, distro.label), verdict)
 
 
-def _majors(versions: tuple[str, ...]) -> list[str]:
-    """Packages carry the major, before 4 and in 4.0 to 6.0 also the second number."""
-    return list(dict.fromkeys(series(v, 1) if key(v)[0] >= 7 else series(v, 2) for v in versions))
-
-
-def _judge_llvm(view: View, name: str, major: str) -> Verdict | None:
-    table = view.facts["llvm"]
-    archive, extra = table["archives"].get(name), table["apt_llvm_org"].get(name, {})
-    if archive is None:
+def _judge_llvm(facts: Facts, name: str, major: str) -> Verdict | None:
+    archive, extra = facts.llvm.archives.get(name), facts.llvm.apt_llvm_org.get(name)
+    if archive is None or major in archive.majors:
         return None
-    if major in archive["majors"]:
-        return None
-    at_llvm_org = major in extra.get("majors", ()) or ("from" in extra and key(major) >= key(extra["from"]))
-    if at_llvm_org:
-        return warning(f"{name} has no LLVM {major} in its own archive; apt.llvm.org has it", extra["source"])
-    having = [d for d, a in table["archives"].items() if major in a["majors"]]
-    where = f" (it is in {', '.join(having)})" if having else ""
-    sources = (*archive["source"], *extra.get("source", ()))
-    reason = f"neither {name} nor apt.llvm.org has LLVM {major} for it{where}"
-    if "none_from" in archive and key(major) >= key(archive["none_from"]):
+    if extra and (major in extra.majors or (extra.first and key(major) >= key(extra.first))):
+        return warning(f"{name} has no LLVM {major}; install it from apt.llvm.org", extra.source)
+    elsewhere = [d for d, a in facts.llvm.archives.items() if major in a.majors]
+    where = f" ({', '.join(elsewhere)} has it)" if elsewhere else ""
+    sources = (*archive.source, *(extra.source if extra else ()))
+    reason = f"neither {name} nor apt.llvm.org has LLVM {major}{where}"
+    if archive.none_from and key(major) >= key(archive.none_from):
         return error(reason, sources)
-    if major in archive.get("maybe", ()) or major in extra.get("unverified_majors", ()):
-        return unknown(f"whether {name} has LLVM {major} is not verified{where}", sources)
-    if not archive["complete"]:
-        return warning(f"{reason} (the list for {name} is not verified)", sources)
+    if major in archive.maybe or (extra and major in extra.unverified_majors):
+        return unknown(f"no fact says whether {name} has LLVM {major}{where}", sources)
+    if not archive.complete:
+        return warning(f"{reason}; the list for {name} is not verified", sources)
     return error(reason, sources)
 
 
-def python(view: View) -> Iterator[Clash]:
-    found, pin = _facts(view), view.known("python")
-    if found is None or pin is None or pin.from_base:
+@rule("python-distro", changes="python distro")
+def python(view: View) -> Iterator[Problem]:
+    distro, pin = view.known("distro"), view.known("python")
+    if distro is None or pin is None or pin.from_base:
         return
-    name, label, facts = found
-    has = [facts["python"], *facts.get("python_available", ())]
-    minors = dict.fromkeys(series(v) for v in has)
-    elsewhere = [
-        d
-        for d, f in view.facts["distros"]["distros"].items()
-        if any(
-            begins(series(v), series(p)) for v in pin.versions for p in [f["python"], *f.get("python_available", ())]
-        )
-    ]
-    ppa = view.facts["distros"]["deadsnakes"]
-    source = "; the deadsnakes PPA carries others" if name.startswith(ppa["family"]) else ""
-    where = f" (it is in {', '.join(elsewhere)})" if elsewhere else ""
-    cases = [
+    name, facts = distro.versions[0], view.facts.distros
+    minors = {d: dict.fromkeys(map(series, (f.python, *f.python_available))) for d, f in facts.distros.items()}
+    has, pinned = minors[name], list(map(series, pin.versions))
+    if any(minor in has for minor in pinned):
+        return  # a partial pin means the one that the distribution has
+    elsewhere = [d for d, others in minors.items() if any(overlap(m, p) for m in others for p in pinned)]
+    ppa = facts.deadsnakes if name.startswith(facts.deadsnakes.family) else None
+    verdict = combined(
         (
-            f"Python {v}",
-            None
-            if series(v) in minors
-            else warning(
-                f"{name} has Python {', '.join(minors)}: {series(v)} must come from elsewhere{source}{where}",
-                (*facts["source"], *(ppa["source"] if source else ())),
+            f"Python {version}",
+            warning(
+                f"{name} has Python {', '.join(has)}: {series(version)} must come from elsewhere"
+                + ("; the deadsnakes PPA has others" if ppa else "")
+                + (f" ({', '.join(elsewhere)} has it)" if elsewhere else ""),
+                (*view.distro(name).source, *(ppa.source if ppa else ())),
             ),
         )
-        for v in pin.versions
-    ]
-    verdict = shared(cases)
-    if verdict and any(v is None for _, v in cases):
-        return  # a partial pin means the one that the distribution has
+        for version in pin.versions
+    )
     if verdict:
-        yield (pin.label, label), verdict
+        yield Problem((pin.label, distro.label), verdict)
 
 
-def gcc(view: View) -> Iterator[Clash]:
-    """The compiler's package, and its libstdc++ against the one that programs will meet."""
-    found, pin = _facts(view), view.known("gcc")
-    if found is None or pin is None:
+@rule("gcc-distro", changes="gcc distro")
+def gcc(view: View) -> Iterator[Problem]:
+    """The compiler's package, and its libstdc++ against the distribution's."""
+    distro, pin = view.known("distro"), view.known("gcc")
+    if distro is None or pin is None:
         return
-    name, label, facts = found
-    available = facts.get("gcc_available")
-    majors = list(dict.fromkeys(series(v, 1) for v in pin.versions))
-    if available and not any(m in available for m in majors):
-        reason = (
-            f"{name} has gcc {', '.join(available)}, not {', '.join(majors)}: it must be built or come from elsewhere"
-        )
-        yield (pin.label, label), warning(reason, facts["source"])
+    name, facts = distro.versions[0], view.distro(distro.versions[0])
+    subjects = (pin.label, distro.label)
+    if facts.gcc_available:
+        majors = list(dict.fromkeys(series(v, 1) for v in pin.versions))
+        if not set(majors) & set(facts.gcc_available):
+            has = ", ".join(facts.gcc_available)
+            reason = f"{name} has gcc {has}, not {', '.join(majors)}: build it, or install it from elsewhere"
+            yield Problem(subjects, warning(reason, facts.source))
+    elif facts.glibcxx_max:
+        verdict = combined((f"gcc {v}", _judge_libstdcxx(view, name, v)) for v in pin.versions)
+        if verdict:
+            yield Problem(subjects, verdict)
+
+
+def _judge_libstdcxx(view: View, name: str, gcc: str) -> Verdict | None:
+    facts = view.distro(name)
+    rows = [row for row in view.facts.distros.glibcxx_by_gcc if key(row.gcc) <= key(gcc)]
+    needed = max(rows, key=lambda row: key(row.gcc)).glibcxx if rows else None
+    if not needed or not facts.glibcxx_max or key(needed) <= key(facts.glibcxx_max):
+        return None
+    reason = (
+        f"programs compiled by gcc {gcc} may need GLIBCXX_{needed}, but libstdc++ of {name} ends at "
+        f"{facts.glibcxx_max}; install the newer libstdc++ with the compiler"
+    )
+    return warning(reason, (*facts.source, "gcc_abi"))
+
+
+@rule("cuda-distro", changes="cuda distro", purposes=COMPILE)
+def cuda(view: View) -> Iterator[Problem]:
+    """CUDA on a distribution whose base image does not contain it."""
+    distro, pin = view.known("distro"), view.known("cuda")
+    vendor = view.base and view.base.kind in ("nvidia_cuda", "pytorch")
+    if distro is None or pin is None or pin.from_base or vendor:
         return
-    limit = facts["glibcxx_max"]
-    if available or limit is None:
-        return
-    cases = []
-    for version in pin.versions:
-        brings = _glibcxx(view, version)
-        late = brings is not None and key(brings) > key(limit)
-        reason = (
-            f"programs compiled by gcc {version} may ask for GLIBCXX_{brings}; libstdc++ of {name} ends at {limit} "
-            "unless the compiler's source brings a newer one"
-        )
-        cases.append((f"gcc {version}", warning(reason, (*facts["source"], "gcc_abi")) if late else None))
-    verdict = shared(cases)
-    if verdict:
-        yield (pin.label, label), verdict
-
-
-def _glibcxx(view: View, version: str) -> str | None:
-    rows = [r for r in view.facts["distros"]["glibcxx_by_gcc"] if key(r["gcc"]) <= key(version)]
-    return max(rows, key=lambda r: key(r["gcc"]))["glibcxx"] if rows else None
-
-
-def cuda(view: View) -> Iterator[Clash]:
-    """CUDA on a distribution whose base does not bring it."""
-    found, pin = _facts(view), view.known("cuda")
-    if found is None or pin is None or pin.from_base or (view.base and view.base.kind in ("nvidia_cuda", "pytorch")):
-        return
-    name, label, facts = found
+    name, facts = distro.versions[0], view.distro(distro.versions[0])
+    subjects, package = (pin.label, distro.label), facts.cuda_package
     if name.startswith("debian"):
-        package = facts.get("cuda_package")
-        if package and any(begins(v, package["cuda"]) or begins(package["cuda"], v) for v in pin.versions):
+        if not facts.packages_cuda or (package and any(overlap(v, package.cuda) for v in pin.versions)):
             return
-        has = f"packages CUDA {package['cuda']}" if package else "packages no CUDA"
-        if "cuda_package" in facts:
-            yield (pin.label, label), warning(f"{name} {has}: {pin.text} must come from NVIDIA", facts["source"])
+        has = f"CUDA {package.cuda}" if package else "no CUDA"
+        reason = f"{name} packages {has}: CUDA {pin.text} must come from NVIDIA"
+        yield Problem(subjects, warning(reason, facts.source))
         return
-    release = name.partition(":")[2]
-    cases = []
-    for version in pin.versions:
-        toolkit = view.facts["cuda"]["toolkits"][series(version)]
-        known = [*toolkit.get("image_ubuntu", ()), *toolkit.get("image_ubuntu_unverified", ())]
-        missing = bool(known) and release not in known
-        reason = f"NVIDIA published no CUDA {series(version)} image for Ubuntu {release}, only for {', '.join(known)}"
-        cases.append((f"CUDA {version}", warning(reason, toolkit["source_image"]) if missing else None))
-    verdict = shared(cases)
+    verdict = combined((f"CUDA {v}", _judge_image(view.facts, name.partition(":")[2], v)) for v in pin.versions)
     if verdict:
-        yield (pin.label, label), verdict
+        yield Problem(subjects, verdict)
+
+
+def _judge_image(facts: Facts, ubuntu: str, version: str) -> Verdict | None:
+    toolkit = facts.cuda.toolkits[series(version)]
+    known = (*toolkit.image_ubuntu, *toolkit.image_ubuntu_unverified)
+    if not known or ubuntu in known:
+        return None
+    reason = f"NVIDIA published CUDA {series(version)} images for Ubuntu {', '.join(known)}, not for {ubuntu}"
+    return warning(reason, toolkit.source_image)

@@ -2,121 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 from reprokit.compat.model import Gpu
-from reprokit.compat.rules.torch_wheel import wheels
-from reprokit.compat.verdict import Clash, Verdict, error, shared, unknown, warning
-from reprokit.compat.version import key, series, within
-from reprokit.compat.view import Pin, View
-
-Judge = Callable[[str, dict[str, Any], str], Verdict | None]
-
-
-def _rows(view: View, pin: Pin) -> list[tuple[str, dict[str, Any] | None]]:
-    return [(v, next((r for r in view.facts["flash_attn"]["series"] if within(v, r)), None)) for v in pin.versions]
+from reprokit.compat.package_schema import FlashAttention
+from reprokit.compat.rule import CODE, COMPILE, Verdict, combination_rule, error, unknown, warning
+from reprokit.compat.torch_wheel import TorchWheel
+from reprokit.compat.version import key, series
+from reprokit.compat.view import View
 
 
-def _with(view: View, name: str, judge: Judge) -> Iterator[Clash]:
-    flash, pin = view.known("flash_attn"), view.known(name)
-    if flash is None or pin is None:
-        return
-    cases = (
-        (f"flash-attn {v} with {name} {other}", judge(v, row, other) if row else None)
-        for v, row in _rows(view, flash)
-        for other in pin.versions
-    )
-    verdict = shared(cases)
-    if verdict:
-        yield (flash.label, pin.label), verdict
+def _row(view: View, version: str) -> FlashAttention | None:
+    return next((row for row in view.facts.flash_attn.series if row.covers(version)), None)
 
 
-def cuda(view: View) -> Iterator[Clash]:
-    def judge(version: str, row: dict[str, Any], release: str) -> Verdict | None:
-        if key(release) < key(row["cuda_min"]):
-            setup = row.get("cuda_min_setup")
-            if setup and key(release) >= key(setup):
-                return warning(
-                    f"flash-attn {version} documents CUDA {row['cuda_min']}, its setup.py takes {setup}", row["source"]
-                )
-            return error(
-                f"flash-attn {version} needs CUDA {row['cuda_min']} or later, not {series(release)}", row["source"]
-            )
-        if "cuda_below" in row and key(release) >= key(row["cuda_below"]):
-            return error(f"flash-attn {version} is for CUDA below {row['cuda_below']}", row["source"])
-        return None
-
-    yield from _with(view, "cuda", judge)
+@combination_rule("flash-attn-cuda", of="flash_attn cuda", purposes=CODE)
+def cuda(view: View, version: str, release: str) -> Verdict | None:
+    row = _row(view, version)
+    if row and key(release) < key(row.cuda_min):
+        setup = row.cuda_min_setup
+        if setup and key(release) >= key(setup):
+            reason = f"flash-attn {version} documents CUDA {row.cuda_min} or later; its setup.py accepts {setup}"
+            return warning(reason, row.source)
+        reason = f"flash-attn {version} needs CUDA {row.cuda_min} or later, not {series(release)}"
+        return error(reason, row.source)
+    if row and row.cuda_below and key(release) >= key(row.cuda_below):
+        return error(f"flash-attn {version} needs CUDA before {row.cuda_below}, not {series(release)}", row.source)
+    return None
 
 
-def torch(view: View) -> Iterator[Clash]:
-    def judge(version: str, row: dict[str, Any], release: str) -> Verdict | None:
-        if "torch_min" in row and key(release) < key(row["torch_min"]):
-            return error(f"flash-attn {version} needs torch {row['torch_min']} or later, not {release}", row["source"])
-        return None
-
-    yield from _with(view, "torch", judge)
-
-
-def python(view: View) -> Iterator[Clash]:
-    def judge(version: str, row: dict[str, Any], release: str) -> Verdict | None:
-        if "python_min" in row and key(release) < key(row["python_min"]):
-            say = warning if row.get("python_min_unverified") else error
-            return say(
-                f"flash-attn {version} needs Python {row['python_min']} or later, not {series(release)}", row["source"]
-            )
-        return None
-
-    yield from _with(view, "python", judge)
+@combination_rule("flash-attn-torch", of="flash_attn torch")
+def torch(view: View, version: str, release: str) -> Verdict | None:
+    row = _row(view, version)
+    if row and row.torch_min and key(release) < key(row.torch_min):
+        return error(f"flash-attn {version} needs torch {row.torch_min} or later, not {release}", row.source)
+    return None
 
 
-def same_cuda(view: View) -> Iterator[Clash]:
+@combination_rule("flash-attn-python", of="flash_attn python")
+def python(view: View, version: str, release: str) -> Verdict | None:
+    row = _row(view, version)
+    if row and row.python_min and key(release) < key(row.python_min):
+        judged = warning if row.python_min_unverified else error
+        reason = f"flash-attn {version} needs Python {row.python_min} or later, not {series(release)}"
+        return judged(reason, row.source)
+    return None
+
+
+@combination_rule("flash-attn-same-cuda", of="flash_attn torch_wheel cuda_minor", changes="flash_attn torch cuda",
+                  purposes=COMPILE)  # fmt: skip
+def same_cuda(view: View, version: str, wheel: TorchWheel, minor: str) -> Verdict | None:
     """flash-attn 1.x refuses an nvcc whose CUDA is not torch's, minor included."""
-    flash, pin, cuda_pin = view.known("flash_attn"), view.known("torch"), view.known("cuda")
-    if flash is None or pin is None or cuda_pin is None:
-        return
-    minors = dict.fromkeys(series(v) for v in cuda_pin.versions)
-    cases = []
-    for version, row in _rows(view, flash):
-        strict = row is not None and row.get("same_cuda_as_torch")
-        for found in wheels(view, pin):
-            for minor in minors:
-                bad = strict and found.cuda and not found.uncertain and found.cuda != minor
-                reason = f"flash-attn {version} refuses CUDA {minor} beside a torch built for {found.cuda}"
-                cases.append((f"{version} with CUDA {minor}", error(reason, row["source"]) if bad and row else None))
-    verdict = shared(cases)
-    if verdict:
-        yield (flash.label, pin.label, cuda_pin.label), verdict
+    row = _row(view, version)
+    if row and row.same_cuda_as_torch and wheel.cuda and not wheel.uncertain and wheel.cuda != minor:
+        reason = f"flash-attn {version} refuses to build with CUDA {minor} and a torch built for CUDA {wheel.cuda}"
+        return error(reason, row.source)
+    return None
 
 
-def gpu(view: View) -> Iterator[Clash]:
-    flash = view.known("flash_attn")
-    if flash is None:
-        return
-    for card in view.stack.gpus:
-        cases = ((f"flash-attn {v}", _judge_gpu(view, v, row, card) if row else None) for v, row in _rows(view, flash))
-        verdict = shared(cases)
-        if verdict:
-            yield (flash.label, card.label), verdict
-
-
-def _judge_gpu(view: View, version: str, row: dict[str, Any], card: Gpu) -> Verdict | None:
-    least, newest = (tuple(map(int, row[end].split("."))) for end in ("cc_min", "cc_known_max"))
-    if card.capability < least:
-        return error(
-            f"flash-attn {version} needs compute capability {row['cc_min']} or later, not sm_{card.sm}",
-            row["source"],
-        )
-    if card.capability[0] > newest[0]:
-        return unknown(
-            f"no fact says that flash-attn {version} serves capability {card.capability[0]}.x", row["source"]
-        )
-    blackwell = row.get("blackwell_cuda_min")
-    cuda_pin = view.known("cuda")
-    if blackwell and card.capability[0] >= 10 and cuda_pin and all(key(v) < key(blackwell) for v in cuda_pin.versions):
-        return error(
-            f"flash-attn {version} serves capability {card.capability[0]}.x only with CUDA {blackwell} or later",
-            row["source"],
-        )
+@combination_rule("flash-attn-gpu", of="flash_attn gpu", changes="flash_attn cuda", purposes=CODE)
+def gpu(view: View, version: str, card: Gpu) -> Verdict | None:
+    row = _row(view, version)
+    if row is None:
+        return None
+    major, cuda_pin = card.capability[0], view.known("cuda")
+    if card.sm < int(row.cc_min.replace(".", "")):
+        reason = f"flash-attn {version} needs compute capability {row.cc_min} or later, not sm_{card.sm}"
+        return error(reason, row.source)
+    if major > int(row.cc_known_max.split(".")[0]):
+        return unknown(f"no fact says whether flash-attn {version} supports capability {major}.x", row.source)
+    blackwell = row.blackwell_cuda_min
+    if blackwell and major >= 10 and cuda_pin and all(key(v) < key(blackwell) for v in cuda_pin.versions):
+        reason = f"flash-attn {version} supports capability {major}.x only with CUDA {blackwell} or later"
+        return error(reason, row.source)
     return None

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.verdict import Clash, error
+from reprokit.compat.rule import GPU, Problem, error, rule
 from reprokit.compat.view import View
 
 
-def memory(view: View) -> Iterator[Clash]:
+@rule("memory")
+def memory(view: View) -> Iterator[Problem]:
     host, needs = view.stack.host, view.stack.requires_memory
     if host and host.memory_bytes is not None and host.memory_bytes < needs:
-        yield (
-            (f"requires.memory={size(needs)}", f"host.memory={size(host.memory_bytes)}"),
-            error("the host has less memory than the paper's runs need: the kernel would kill them", ("by_hand",)),
-        )
+        reason = "not enough memory for the paper's runs: the kernel would kill them"
+        subjects = (f"requires.memory={_size(needs)}", f"host.memory={_size(host.memory_bytes)}")
+        yield Problem(subjects, error(reason, ("by_hand",)))
 
 
-def disk(view: View) -> Iterator[Clash]:
+@rule("disk")
+def disk(view: View) -> Iterator[Problem]:
     host, needs = view.stack.host, view.stack.requires_disk
     if host and host.disk_free_bytes is not None and host.disk_free_bytes < needs:
-        yield (
-            (f"requires.disk={size(needs)}", f"host.disk_free={size(host.disk_free_bytes)}"),
-            error("less disk is free where images are kept than image and build need", ("by_hand",)),
-        )
+        reason = "not enough disk space for the image and its build where the engine keeps images"
+        subjects = (f"requires.disk={_size(needs)}", f"host.disk_free={_size(host.disk_free_bytes)}")
+        yield Problem(subjects, error(reason, ("by_hand",)))
 
 
-def gpu(view: View) -> Iterator[Clash]:
+@rule("recipe-gpu", purposes=GPU)
+def gpu(view: View) -> Iterator[Problem]:
     """A GPU older than all that a recipe is meant for."""
-    declared = view.stack.declared
-    if not declared:
-        return
-    least = min(declared)
-    for card in view.stack.gpus:
+    for card in view.stack.gpus if view.stack.declared else ():
+        least = min(view.stack.declared)
         if card.capability < least:
-            stated = ", ".join(f"{a}.{b}" for a, b in declared)
-            yield (
-                (f"requires.compute_capability={stated}", card.label),
-                error(f"the recipe is meant for compute capability {least[0]}.{least[1]} and later"),
-            )
+            stated = ", ".join(f"{major}.{minor}" for major, minor in view.stack.declared)
+            reason = f"the recipe needs compute capability {least[0]}.{least[1]} or later"
+            yield Problem((f"requires.compute_capability={stated}", card.label), error(reason))
 
 
-def size(count: int) -> str:
+def _size(count: int) -> str:
     """`32.0 GiB`."""
     value, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):

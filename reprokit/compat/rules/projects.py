@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.verdict import Clash, warning
+from reprokit.compat.rule import COMPILE, Problem, rule, warning
 from reprokit.compat.view import View
 
 
-def submodules(view: View) -> Iterator[Clash]:
-    """A tree that needs its submodules and is taken without them."""
+@rule("submodules", purposes=COMPILE)
+def submodules(view: View) -> Iterator[Problem]:
+    """A tree that needs its submodules and is checked out without them."""
     for project in view.stack.bare_projects:
-        facts = view.facts["projects"]["submodules"].get(project)
-        if facts:
-            needs = ", ".join(facts["needs"])
-            yield (
-                (f"source={project}",),
-                warning(
-                    f"{project} builds only with its submodules ({needs}); without: {facts['symptom']}", facts["source"]
-                ),
+        if facts := view.facts.projects.submodules.get(project):
+            reason = (
+                f"{project} builds only with its submodules ({', '.join(facts.needs)}), otherwise: {facts.symptom}. "
+                "Set `submodules: true`"
             )
+            yield Problem((f"source={project}",), warning(reason, facts.source))

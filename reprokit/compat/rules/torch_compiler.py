@@ -1,95 +1,80 @@
-"""Compiling against PyTorch: the compilers its cpp_extension takes, and the C++ standard of its headers."""
+"""Compiling against PyTorch: the compilers that its cpp_extension accepts, and the C++ standard of its headers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprokit.compat.rule import COMPILE, Problem, Verdict, combined, error, rule, warning
 from reprokit.compat.rules.cuda_compiler import judge_gcc
-from reprokit.compat.verdict import Clash, Verdict, error, shared, warning
-from reprokit.compat.version import key, series, within
+from reprokit.compat.version import key, series
 from reprokit.compat.view import View
 
 
-def cpp_extension(view: View) -> Iterator[Clash]:
-    """The gcc that torch's extension builder accepts for a CUDA, where nvcc itself would take more."""
+@rule("torch-gcc", changes="gcc cuda", purposes=COMPILE)
+def cpp_extension(view: View) -> Iterator[Problem]:
+    """The gcc that torch's extension builder accepts for a CUDA, where nvcc itself would accept more."""
     torch, cuda, gcc = view.known("torch"), view.known("cuda"), view.known("gcc")
     if torch is None or gcc is None:
         return
-    least = view.facts["torch_build"]["cpp_extension"]["gcc_min"]
-    sources = tuple(view.facts["torch_build"]["cpp_extension"]["source"])
-    old = shared(
-        (
-            f"gcc {g}",
-            error(f"torch's cpp_extension asks for gcc {least} or later", sources) if key(g) < key(least) else None,
-        )
-        for g in gcc.versions
+    facts = view.facts.torch_build.cpp_extension
+    reason = f"torch's cpp_extension needs gcc {facts.gcc_min} or later"
+    old = combined(
+        (f"gcc {g}", error(reason, facts.source) if key(g) < key(facts.gcc_min) else None) for g in gcc.versions
     )
     if old:
-        yield (torch.label, gcc.label), old
+        yield Problem((torch.label, gcc.label), old)
     elif cuda is not None:
-        cases = ((f"CUDA {c} with gcc {g}", _bound(view, c, g)) for c in cuda.versions for g in gcc.versions)
-        verdict = shared(cases)
-        if verdict:
-            yield (torch.label, cuda.label, gcc.label), verdict
-
-
-def _bound(view: View, release: str, gcc: str) -> Verdict | None:
-    table = view.facts["torch_build"]["cpp_extension"]
-    bounds = table["gcc_below"].get(series(release, 2))
-    if bounds is None:
-        return None
-    nvcc = judge_gcc(view, release, gcc)
-    if nvcc is not None and nvcc.severity == "error":
-        return None
-    major = key(gcc)[0]
-    if major >= max(bounds):
-        return error(f"torch's cpp_extension takes gcc below {max(bounds)} with CUDA {release}", table["source"])
-    if major >= min(bounds):
-        return warning(
-            f"some torch releases take gcc {gcc} with CUDA {release}, others only below {min(bounds)}", table["source"]
+        verdict = combined(
+            (f"CUDA {c} with gcc {g}", _judge_bound(view, c, g)) for c in cuda.versions for g in gcc.versions
         )
+        if verdict:
+            yield Problem((torch.label, cuda.label, gcc.label), verdict)
+
+
+def _judge_bound(view: View, release: str, gcc: str) -> Verdict | None:
+    facts = view.facts.torch_build.cpp_extension
+    bounds = facts.gcc_below.get(series(release))
+    nvcc = judge_gcc(view, release, gcc)
+    if bounds is None or (nvcc is not None and nvcc.severity == "error"):
+        return None
+    if key(gcc)[0] >= max(bounds):
+        return error(f"torch's cpp_extension needs gcc before {max(bounds)} with CUDA {release}", facts.source)
+    if key(gcc)[0] >= min(bounds):
+        reason = f"with CUDA {release} some torch releases accept gcc {gcc}, others only gcc before {min(bounds)}"
+        return warning(reason, facts.source)
     return None
 
 
-def standard(view: View) -> Iterator[Clash]:
-    """The C++ standard that torch's headers need, with the compiler and with the recipe's own standard."""
-    torch, gcc = view.known("torch"), view.known("gcc")
-    if torch is None:
-        return
-    rows = view.facts["torch_build"]["cxx_standard"]
-    wanted = view.stack.cxx_standard
-    if wanted:
-        verdict = shared((f"torch {v}", _too_old(rows, v, wanted)) for v in torch.versions)
-        if verdict:
-            yield (torch.label, f"cxx_standard={wanted}"), verdict
-    if gcc is not None:
-        cases = ((f"torch {v} with gcc {g}", _gcc(rows, v, g)) for v in torch.versions for g in gcc.versions)
-        verdict = shared(cases)
-        if verdict:
-            yield (torch.label, gcc.label), verdict
-
-
-def _too_old(rows: list[dict], version: str, wanted: str) -> Verdict | None:
-    for row in rows:
-        if within(version, row) and int(wanted) < int(row["cxx"]):
-            if "cxx_works" in row and int(wanted) >= int(row["cxx_works"]):
-                return warning(
-                    f"torch {version} is C++{row['cxx']}; its headers still compile as C++{wanted}, with warnings",
-                    row["source"],
+@rule("torch-cxx", changes="torch gcc", purposes=COMPILE)
+def standard(view: View) -> Iterator[Problem]:
+    """The C++ standard of torch's headers, with the recipe's own standard and with the compiler."""
+    for other, judge in (("cxx_standard", _judge_standard), ("gcc", _judge_gcc)):
+        for torch in view.sides("torch"):
+            for side in view.sides(other):
+                verdict = combined(
+                    (f"{label} with gcc {value}" if other == "gcc" else label, judge(view, version, value))
+                    for label, version in torch.releases
+                    for _, value in side.releases
                 )
-            return error(
-                f"the headers of torch {version} need C++{row['cxx']}, the code is compiled as C++{wanted}",
-                row["source"],
-            )
+                if verdict:
+                    yield Problem((torch.subject, side.subject), verdict)
+
+
+def _judge_standard(view: View, version: str, cxx: str) -> Verdict | None:
+    for row in view.facts.torch_build.cxx_standard:
+        if row.covers(version) and int(cxx) < int(row.cxx):
+            if row.cxx_works and int(cxx) >= int(row.cxx_works):
+                reason = f"torch {version} is C++{row.cxx}; its headers compile as C++{cxx}, but with warnings"
+                return warning(reason, row.source)
+            reason = f"the headers of torch {version} need C++{row.cxx}, but the code is compiled as C++{cxx}"
+            return error(reason, row.source)
     return None
 
 
-def _gcc(rows: list[dict], version: str, gcc: str) -> Verdict | None:
-    for row in rows:
-        if within(version, row) and "gcc_min" in row and key(gcc) < key(row["gcc_min"]):
-            say = warning if row.get("gcc_min_unverified") else error
-            return say(
-                f"torch {version} is C++{row['cxx']} and asks for gcc {row['gcc_min']} or later, not {gcc}",
-                row["source"],
-            )
+def _judge_gcc(view: View, version: str, gcc: str) -> Verdict | None:
+    for row in view.facts.torch_build.cxx_standard:
+        if row.covers(version) and row.gcc_min and key(gcc) < key(row.gcc_min):
+            judged = warning if row.gcc_min_unverified else error
+            reason = f"torch {version} is C++{row.cxx} and needs gcc {row.gcc_min} or later, not {gcc}"
+            return judged(reason, row.source)
     return None

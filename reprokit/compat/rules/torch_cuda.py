@@ -2,67 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from reprokit.compat.rules.torch_wheel import Wheel, dotted, wheel, wheels
-from reprokit.compat.verdict import Clash, Verdict, error, shared, unknown, warning
-from reprokit.compat.version import series
-from reprokit.compat.view import Pin, View
+from reprokit.compat.rule import COMPILE, Verdict, combination_rule, error, unknown, warning
+from reprokit.compat.torch_wheel import TorchWheel, build_of_cuda, cuda_of_build
+from reprokit.compat.view import View
 
 
-def exists(view: View) -> Iterator[Clash]:
+@combination_rule("torch-build", of="torch")
+def exists(view: View, version: str) -> Verdict | None:
     """Whether the build that a local part names was published."""
-    torch = view.known("torch")
+    torch, release = view.pin("torch"), view.facts.torch.releases[version]
     if torch is None or torch.from_base or not torch.local or torch.local.startswith("cpu"):
-        return
-    verdict = shared((f"torch {v}", _published(view, v, torch.local)) for v in torch.versions)
-    if verdict:
-        yield (torch.label,), verdict
-
-
-def _published(view: View, version: str, build: str) -> Verdict | None:
-    release = view.facts["torch"]["releases"][version]
-    cuda = dotted(build)
+        return None
+    cuda = cuda_of_build(torch.local)
     if not cuda:
-        return unknown(f"no fact covers the build {build!r} of torch {version}")
-    if cuda in release["builds"]:
+        return unknown(f"no fact covers the build {torch.local!r} of torch {version}")
+    if cuda in release.builds:
         return None
-    sources = release["source"]
-    had = ", ".join("cu" + b.replace(".", "") for b in release["builds"])
-    if cuda in release.get("conda_builds", ()):
-        return warning(f"torch {version} for CUDA {cuda} is a conda package; the wheels are {had}", sources)
-    doubts = set(release.get("unverified", ()))
-    if doubts & {"builds", "all"} or build in release.get("cudnn", {}):
-        return unknown(f"whether torch {version} has a wheel {build} is not verified; known are {had}", sources)
-    return error(f"torch {version} has no wheel {build}; there are {had}", sources)
+    has = ", ".join(map(build_of_cuda, release.builds))
+    if cuda in release.conda_builds:
+        reason = f"torch {version} for CUDA {cuda} is a conda package; its wheels are {has}"
+        return warning(reason, release.source)
+    if {"builds", "all"} & set(release.unverified) or torch.local in release.cudnn:
+        reason = f"no fact says whether torch {version} has a wheel {torch.local}; known are {has}"
+        return unknown(reason, release.source)
+    return error(f"torch {version} has no wheel {torch.local}; it has {has}", release.source)
 
 
-def check(view: View) -> Iterator[Clash]:
+@combination_rule("torch-cuda", of="torch_wheel cuda_minor", changes="torch cuda", purposes=COMPILE)
+def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Verdict | None:
     """The CUDA whose nvcc compiles extensions against the wheel's CUDA."""
-    torch, cuda = view.known("torch"), view.known("cuda")
-    if torch is None or cuda is None or (torch.from_base and cuda.from_base):
-        return
-    cases = (
-        (f"{w.label} with CUDA {minor}", _judge(view, torch, w, minor))
-        for w in wheels(view, torch)
-        for minor in dict.fromkeys(series(v, 2) for v in cuda.versions)
-    )
-    verdict = shared(cases)
-    if verdict:
-        yield (torch.label, cuda.label), verdict
-
-
-def _judge(view: View, torch: Pin, found: Wheel, minor: str) -> Verdict | None:
-    if not found.cuda or found.cuda == minor:
+    torch, cuda = view.pin("torch"), view.pin("cuda")
+    if torch is None or cuda is None or (torch.from_base and cuda.from_base) or wheel.cuda in ("", minor):
         return None
-    whose = f"torch {found.version} is built for CUDA {found.cuda}" + ("" if torch.local else " on PyPI")
-    sources = (*found.sources, "pt_cpp_ext", "pt_cuda_mismatch")
-    if minor in view.facts["torch"]["releases"][found.version]["builds"] and not torch.local:
-        matching = wheel(view, found.version, "cu" + minor.replace(".", ""))
-        whose += f" (its build {matching.build} is for CUDA {minor})"
-    if found.cuda.split(".")[0] != minor.split(".")[0]:
-        reason = f"{whose}: its cpp_extension refuses to compile with CUDA {minor}, another major"
-        return (
-            warning(f"{reason} (PyPI's build is not verified)", sources) if found.uncertain else error(reason, sources)
-        )
-    return warning(f"{whose}: its cpp_extension compiles with CUDA {minor}, but warns of the other minor", sources)
+    where = "" if torch.local else " on PyPI"
+    if not torch.local and minor in view.facts.torch.releases[wheel.version].builds:
+        where += f" (its build {build_of_cuda(minor)} is for CUDA {minor})"
+    built = f"torch {wheel.version} is built for CUDA {wheel.cuda}{where}"
+    sources = (*wheel.sources, "pt_cpp_ext", "pt_cuda_mismatch")
+    if wheel.cuda.split(".")[0] == minor.split(".")[0]:
+        return warning(f"{built}: its cpp_extension compiles with CUDA {minor}, but warns of the other minor", sources)
+    reason = f"{built}: its cpp_extension refuses to compile with CUDA {minor}, another major"
+    if wheel.uncertain:
+        return warning(f"{reason} (the CUDA of PyPI's build is not verified)", sources)
+    return error(reason, sources)

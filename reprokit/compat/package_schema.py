@@ -1,0 +1,223 @@
+"""The schema of the facts on packages and source trees."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from reprokit.compat.schema import AffectedPin, Fact, Needs, Numbers, Span, Texts
+
+
+class CutlassRelease(Needs):
+    sm_max: int
+    gcc_avoid: Texts = ()
+
+
+class CutlassArchs(Span):
+    cuda_from: str
+
+
+class CutlassFacts(Fact):
+    releases: tuple[CutlassRelease, ...]
+    versions: Texts
+    default_archs: CutlassArchs
+
+
+class DglWheels(Fact):
+    releases: dict[str, Texts]
+
+
+class DglElsewhere(Fact):
+    releases: Texts
+    place: str
+
+
+class DeviceCode(Fact):
+    """The kernels inside the wheels of one release: compiled for the capabilities `elf`, as PTX for those of `ptx`."""
+
+    release: str
+    elf: Numbers
+    ptx: Texts
+
+
+class DglCuda(Span):
+    cuda: Texts
+    cuda_unverified: Texts = ()
+    unverified: bool = False
+
+
+class DglDlpack(Span):
+    torch_from: str
+
+
+class DglFacts(Fact):
+    pypi_cpu: DglWheels
+    pypi_cuda: dict[str, dict[str, Texts]]
+    not_on_pypi: DglElsewhere
+    glibc: tuple[Needs, ...]
+    device_code: dict[str, DeviceCode]
+    cuda_builds: tuple[DglCuda, ...]
+    source_cuda_builds: Texts
+    torch: tuple[Needs, ...]
+    graphbolt: Span
+    bool_dlpack: DglDlpack
+    build: tuple[Needs, ...]
+    source_build: Texts
+
+
+class FlashAttention(Needs):
+    cuda_min_setup: str = ""
+    python_min_unverified: bool = False
+    cc_min: str
+    cc_known_max: str
+    same_cuda_as_torch: bool = False
+    blackwell_cuda_min: str = ""
+
+
+class FlashAttentionFacts(Fact):
+    series: tuple[FlashAttention, ...]
+    versions: Texts
+
+
+class LlvmArchive(Fact):
+    """The LLVM majors in an archive. `complete`: a major that is not listed is known to be absent."""
+
+    majors: Texts
+    unverified_majors: Texts = ()
+    maybe: Texts = ()
+    complete: bool = False
+    first: str = Field("", alias="from")
+    none_from: str = ""
+
+
+class LlvmFacts(Fact):
+    archives: dict[str, LlvmArchive]
+    apt_llvm_org: dict[str, LlvmArchive]
+    releases: Texts
+
+
+class BareProject(Fact):
+    """A source tree that does not build without its submodules."""
+
+    needs: Texts
+    symptom: str
+
+
+class ProjectFacts(Fact):
+    submodules: dict[str, BareProject]
+
+
+class NumpyRelease(Fact):
+    """A minor release. `first_patch`: the patch release that first had wheels for a Python, where not the first."""
+
+    python: Texts
+    first_patch: dict[str, str]
+
+
+class NumpyFacts(Fact):
+    releases: dict[str, NumpyRelease]
+    projects: tuple[AffectedPin, ...]
+
+
+class TorchRelease(Fact):
+    """A release. `default` is the CUDA of PyPI's wheel; `sm`, `ptx` and `conda_sm` list capabilities by build (cu118).
+
+    `unverified` names what was read nowhere: `default`, `builds`, `sm`, `sm:BUILD` or `all`.
+    """
+
+    python: Texts
+    default: str
+    builds: Texts
+    conda_builds: Texts = ()
+    sm: dict[str, Numbers] = Field({})
+    ptx: dict[str, Numbers] = Field({})
+    conda_sm: dict[str, Numbers] = Field({})
+    cudnn: dict[str, str | Texts] = Field({})
+    unverified: Texts = ()
+
+
+class TorchFacts(Fact):
+    releases: dict[str, TorchRelease]
+
+
+class TorchStandard(Needs):
+    cxx_works: str = ""
+    gcc_min_unverified: bool = False
+
+
+class TorchPythons(Fact):
+    ranges: tuple[Needs, ...]
+
+
+class CppExtension(Fact):
+    """The compilers of torch's cpp_extension. `gcc_below`: by CUDA minor, the bounds of one or several releases."""
+
+    gcc_min: str
+    gcc_below: dict[str, Numbers]
+
+
+class TorchBuildFacts(Fact):
+    cxx_standard: tuple[TorchStandard, ...]
+    python_support: TorchPythons
+    glibc: tuple[Needs, ...]
+    cpp_extension: CppExtension
+
+
+class TorchvisionRelease(Fact):
+    """`torch_series` are the minors it belongs to; `torch` is the release that its wheel was made for."""
+
+    python: Texts
+    torch_series: tuple[str | None, ...] | None
+    torch: str = ""
+
+
+class TorchvisionFacts(Fact):
+    releases: dict[str, TorchvisionRelease]
+
+
+class TvmPythons(Fact):
+    """`hard`: the package refuses other versions."""
+
+    min: str
+    max: str = ""
+    hard: bool = False
+
+
+class TvmRelease(Fact):
+    """A release. `llvm_handled` is the highest LLVM major that its source tests for."""
+
+    python: TvmPythons
+    wheel: bool = False
+    llvm_min: str = ""
+    llvm_recommended: int = 0
+    llvm_handled: int | None
+    cmake_min: str | None
+    gcc_min: str | None = None
+    cxx: str = ""
+    unverified: bool = False
+
+
+class TvmLlvm(Span):
+    llvm_from: str
+    llvm_to: str = ""
+
+
+class TvmCmake(Needs):
+    needs: str
+
+
+class TvmPypi(Fact):
+    versions: Texts
+    glibc: str
+
+
+class TvmFacts(Fact):
+    releases: dict[str, TvmRelease]
+    llvm_fails: tuple[TvmLlvm, ...]
+    cmake: tuple[TvmCmake, ...]
+    llvm_off: Span
+    cuda_off: Span
+    pypi: TvmPypi
+
+
+class TransformersFacts(Fact):
+    releases: dict[str, Fact]

@@ -1,0 +1,127 @@
+"""Wheels with Python, with each other, and with the distribution's C library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from reprokit.compat.facts import Facts
+from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, info, rule, unknown, warning
+from reprokit.compat.version import at_most, key, public, series
+from reprokit.compat.view import View
+
+
+def wheel_tag(python: str) -> str:
+    """`cp38` of `3.8.10`."""
+    return "cp" + series(python).replace(".", "")
+
+
+def pythons(tags: Iterable[str]) -> str:
+    """`3.8, 3.9` of cp38, cp39; without free-threaded tags."""
+    return ", ".join(f"{t[2]}.{t[3:]}" for t in tags if t.startswith("cp") and not t.endswith("t"))
+
+
+def _both_from_base(view: View, one: str, other: str) -> bool:
+    return all(pin is not None and pin.from_base for pin in (view.pin(one), view.pin(other)))
+
+
+@combination_rule("torch-python", of="torch python")
+def torch_python(view: View, version: str, python: str) -> Verdict | None:
+    release, documented = view.facts.torch.releases[version], view.facts.torch_build.python_support
+    if _both_from_base(view, "torch", "python"):
+        return None
+    if wheel_tag(python) not in release.python:
+        reason = f"torch {version} has wheels for Python {pythons(release.python)}, not {series(python)}"
+        return error(reason, release.source)
+    for row in documented.ranges:
+        if row.covers(version) and row.python_max and not at_most(python, row.python_max):
+            reason = f"torch {version} has wheels for Python {series(python)}, but documents it up to {row.python_max}"
+            return info(reason, documented.source)
+    return None
+
+
+@combination_rule("torchvision-torch", of="torchvision torch")
+def torchvision_torch(view: View, version: str, torch: str) -> Verdict | None:
+    table = view.facts.torchvision
+    row, vision_pin, torch_pin = table.releases[version], view.pin("torchvision"), view.pin("torch")
+    belongs = [minor for minor in row.torch_series or () if minor]
+    if not belongs:
+        return unknown(f"no fact says which torch torchvision {version} belongs to", table.source)
+    if series(torch) not in belongs:
+        return error(f"torchvision {version} belongs to torch {' or '.join(belongs)}, not {torch}", table.source)
+    if row.torch and key(row.torch) != key(public(torch)):
+        return warning(f"the wheel of torchvision {version} was made for torch {row.torch}", table.source)
+    builds = [pin.local for pin in (vision_pin, torch_pin) if pin and pin.local]
+    if len(set(builds)) > 1:
+        reason = f"torchvision's build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
+        return error(reason, table.source)
+    return None
+
+
+@combination_rule("torchvision-python", of="torchvision python")
+def torchvision_python(view: View, version: str, python: str) -> Verdict | None:
+    tags = view.facts.torchvision.releases[version].python
+    if wheel_tag(python) in tags or _both_from_base(view, "torchvision", "python"):
+        return None
+    reason = f"torchvision {version} has wheels for Python {pythons(tags)}, not {series(python)}"
+    return error(reason, view.facts.torchvision.source)
+
+
+@combination_rule("numpy-python", of="numpy python")
+def numpy_python(view: View, version: str, python: str) -> Verdict | None:
+    table, minor = view.facts.numpy, series(version)
+    release = table.releases[minor]
+    first = release.first_patch.get(wheel_tag(python))
+    if wheel_tag(python) not in release.python:
+        return error(
+            f"numpy {minor} has wheels for Python {pythons(release.python)}, not {series(python)}", table.source
+        )
+    if first and version != minor and key(version) < key(first):
+        return error(f"numpy {version} has no wheel for Python {series(python)}; pin numpy {first}", table.source)
+    return None
+
+
+@rule("numpy-projects", changes="numpy tvm torch")
+def numpy_projects(view: View) -> Iterator[Problem]:
+    """Projects that use what NumPy removed, or that were built for its older ABI."""
+    numpy = view.known("numpy")
+    for row in view.facts.numpy.projects if numpy else ():
+        pin = view.known(row.pin)
+        if pin is None or numpy is None:
+            continue
+        verdict = error(f"{row.text}; pin numpy below {row.numpy_below}", row.source)
+        found = combined(
+            (f"{row.pin} {v} with numpy {n}", verdict if row.covers(v) and key(n) >= key(row.numpy_below) else None)
+            for v in pin.versions
+            for n in numpy.versions
+        )
+        if found:
+            yield Problem((pin.label, numpy.label), found)
+
+
+@rule("wheel-glibc", changes="torch dgl tvm distro")
+def glibc(view: View) -> Iterator[Problem]:
+    """The C library that a wheel's tag asks for, against the distribution's."""
+    distro = view.known("distro")
+    for name in ("torch", "dgl", "tvm") if distro else ():
+        pin = view.known(name)
+        if pin is None or distro is None or pin.from_base:
+            continue
+        verdict = combined((f"{name} {v}", _judge_glibc(view, name, v, distro.versions[0])) for v in pin.versions)
+        if verdict:
+            yield Problem((pin.label, distro.label), verdict)
+
+
+def _judge_glibc(view: View, name: str, version: str, distro: str) -> Verdict | None:
+    least, sources = _glibc_of_wheel(view.facts, name, version)
+    has = view.distro(distro)
+    if not least or key(has.glibc) >= key(least):
+        return None
+    reason = f"the wheel of {name} {version} needs glibc {least} or later, but {distro} has {has.glibc}"
+    return error(reason, (*sources, *has.source))
+
+
+def _glibc_of_wheel(facts: Facts, name: str, version: str) -> tuple[str, tuple[str, ...]]:
+    if name == "tvm":
+        return (facts.tvm.pypi.glibc, facts.tvm.pypi.source) if facts.tvm.releases[version].wheel else ("", ())
+    rows = facts.torch_build.glibc if name == "torch" else facts.dgl.glibc
+    return next(((row.glibc, row.source) for row in rows if row.covers(version)), ("", ()))
