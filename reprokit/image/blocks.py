@@ -1,100 +1,30 @@
-"""The blocks that a variant uses: read from `images/blocks`, checked against the recipe beforehand."""
+"""The blocks of a variant, checked against the rest of the recipe before anything is rendered."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from reprokit import paths
 from reprokit.errors import UsageError
-from reprokit.recipe import yaml
+from reprokit.recipe.blocks import BlockSpec, OptionSpec, block_names, block_spec
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Block
 from reprokit.recipe.spelling import nearest
 from reprokit.recipe.where import where_in
 
-# The types of options in front comments; `source` and `sources` name entries of the variant's `sources`.
-_TYPES: dict[str, Any] = {"boolean": bool, "string": str, "list": list, "source": str, "sources": list}
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of a block. `type` is a key of `_TYPES`."""
-
-    type: str
-    default: bool | str | tuple[str, ...]
-    does: str
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What the front comment of a block's template says of it.
-
-    `pins` are those it needs, `after` the blocks that must stand before it. `build_from` is where its build
-    part starts: `base` (sources, which nothing changes) or `image` (all that stands before the block).
-    """
-
-    name: str
-    does: str
-    pins: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    build_from: str = ""
-    options: Mapping[str, Option] = field(default_factory=dict)
+_TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": tuple, "source": str, "sources": tuple}
 
 
 @dataclass(frozen=True)
 class Use:
     """A block in a variant, its options filled with their defaults."""
 
-    spec: Spec
+    spec: BlockSpec
     options: dict[str, Any]
-
-
-def templates() -> Path:
-    """The folder of the templates, blocks in `blocks/`."""
-    return paths.data_root() / "images"
-
-
-def block_names() -> list[str]:
-    return sorted(file.stem for file in (templates() / "blocks").glob("*.j2"))
-
-
-@cache
-def spec(name: str) -> Spec:
-    """The spec of the block called `name`, which exists."""
-    file = templates() / "blocks" / f"{name}.j2"
-    front = re.match(r"\{#\n(.*?)#\}", file.read_text(encoding="utf-8"), re.DOTALL)
-    if front is None:
-        raise ValueError(f"{file} has no front comment")
-    data = yaml.read(front[1], str(file)).data
-    options = {
-        key: Option(
-            value["type"],
-            tuple(value["default"]) if isinstance(value["default"], list) else value["default"],
-            value["does"],
-            tuple(value.get("choices", ())),
-        )
-        for key, value in data.pop("options", {}).items()
-    }
-    known = {"does", "pins", "after", "build_from"}
-    if set(data) - known:
-        raise ValueError(f"{file}: unknown front fields {sorted(set(data) - known)}")
-    return Spec(
-        name,
-        data["does"],
-        tuple(data.get("pins", ())),
-        tuple(data.get("after", ())),
-        data.get("build_from", ""),
-        options,
-    )
 
 
 def uses(target: Target) -> tuple[Use, ...]:
@@ -105,7 +35,7 @@ def uses(target: Target) -> tuple[Use, ...]:
         at = ("blocks", index - len(_with_base(target.variant.blocks)) + len(target.variant.blocks))
         this = _placed(target, at, block.name, [use.spec.name for use in found])
         found.append(Use(this, _options(target, (*at, block.name), this, block.options)))
-    _nothing_forgotten(target, found)
+    _check_installs(target, found, _requirements(target, found))
     return tuple(found)
 
 
@@ -113,7 +43,7 @@ def _with_base(blocks: list[Block]) -> list[Block]:
     return blocks if blocks and blocks[0].name == "base" else [Block(name="base"), *blocks]
 
 
-def _placed(target: Target, at: tuple, name: str, before: list[str]) -> Spec:
+def _placed(target: Target, at: tuple, name: str, before: list[str]) -> BlockSpec:
     """The spec of a block that may stand behind those `before` it."""
     known = block_names()
     if name not in known:
@@ -122,24 +52,24 @@ def _placed(target: Target, at: tuple, name: str, before: list[str]) -> Spec:
     if name in before or (name == "base" and before):
         reason = "stands twice" if name in before[1:] else "comes first, before every other block"
         raise UsageError(f"block {name} {reason}", where_in(target, at), "remove it here")
-    for needed in spec(name).after:
+    for needed in block_spec(name).after:
         if needed not in before:
             raise UsageError(
                 f"block {name} needs block {needed} before it",
                 where_in(target, at),
                 f"write {needed} before {name} in `blocks`",
             )
-    for pin in spec(name).pins:
+    for pin in block_spec(name).pins:
         if pin not in target.variant.pins:
             raise UsageError(
                 f"block {name} needs the pin {pin}",
                 where_in(target, ("pins",)),
                 f'write `{pin}: "VERSION"` under `pins`',
             )
-    return spec(name)
+    return block_spec(name)
 
 
-def _options(target: Target, at: tuple, this: Spec, given: dict[str, Any]) -> dict[str, Any]:
+def _options(target: Target, at: tuple, this: BlockSpec, given: dict[str, Any]) -> dict[str, Any]:
     for name in given:
         if name not in this.options:
             raise UsageError(
@@ -159,41 +89,37 @@ def _options(target: Target, at: tuple, this: Spec, given: dict[str, Any]) -> di
     return filled
 
 
-def _problem(option: Option, value: Any, sources: list[str]) -> str:
+def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
     """What is wrong with an option's value, if anything."""
-    wanted = _TYPES[option.type]
-    if type(value) is not (tuple if wanted is list else wanted):
+    if type(value) is not _TYPES[option.type]:
         return f"is a {option.type}, not {value!r}"
     if option.choices and value not in option.choices:
         return f"cannot be {value!r}{nearest(str(value), option.choices)} (choices: {', '.join(option.choices)})"
     if option.type.startswith("source"):
-        for name in [value] if isinstance(value, str) else value:
+        for name in value if isinstance(value, tuple) else [value]:
             if name not in sources:
                 return f"names {name!r}, which is no entry of `sources`{nearest(name, sources)}"
     return ""
 
 
-def _nothing_forgotten(target: Target, found: list[Use]) -> None:
-    """What a variant lists, a block installs; and a block that installs lists has one."""
-    placed = {use.spec.name: use.options for use in found}
-    from_blocks = {"torch", "dgl"} & {*placed} or placed.get("cudnn", {}).get("from") == "wheel"
-    for name, block, entries in (
-        ("apt", "apt", target.variant.apt),
-        ("wheels", "wheels", target.variant.wheels or from_blocks),
-        ("sources", "git", target.variant.sources),
-        ("files", "files", target.variant.files),
-        ("conda", "conda", target.variant.conda),
-    ):
-        if block in placed and not entries:
-            raise UsageError(f"block {block} has nothing to install", where_in(target, ("blocks",)), "remove it")
-        if entries and block not in placed:
-            at = where_in(target, (name,))
-            raise UsageError(f"`{name}` names what no block installs", at, f"add {block} to `blocks`")
+def _check_installs(target: Target, used: Sequence[Use], requirements: Sequence[str]) -> None:
+    """Each list of the variant needs the block that installs it, and such a block needs something to install."""
+    used_names = [use.spec.name for use in used]
+    for spec in map(block_spec, block_names()):
+        if not spec.installs:
+            continue
+        entries = requirements if spec.installs == "wheels" else getattr(target.variant, spec.installs)
+        if spec.name in used_names and not entries:
+            where = where_in(target, ("blocks",))
+            raise UsageError(f"block {spec.name} has nothing to install", where, f"remove it, or add `{spec.installs}`")
+        if entries and spec.name not in used_names:
+            where = where_in(target, (spec.installs,))
+            raise UsageError(f"no block installs `{spec.installs}`", where, f"add {spec.name} to `blocks`")
     if target.variant.sdists and not any(_project(text) == "setuptools" for text in target.variant.wheels):
         raise UsageError(
-            "`sdists` are built with what `wheels` pins, and setuptools is not there",
+            "`sdists` need setuptools to be built, and `wheels` does not pin it",
             where_in(target, ("sdists",)),
-            "add setuptools==VERSION to `wheels`, and wheel==VERSION where setuptools is older than 70.1",
+            "add setuptools==VERSION to `wheels`, and wheel==VERSION if setuptools is older than 70.1",
         )
 
 
@@ -204,28 +130,31 @@ def _project(requirement: str) -> str:
 def wheel_requirements(target: Target) -> list[str]:
     """Every exact requirement of a variant, as one set for pip: its blocks' first, then its own `wheels`.
 
-    Raises UsageError where the two disagree, or a pin is no wheel's version.
+    Raises UsageError if the two contradict each other, or a pin is not a version of a wheel.
     """
+    return _requirements(target, uses(target))
+
+
+def _requirements(target: Target, used: Sequence[Use]) -> list[str]:
     pins = target.variant.pins
-    options = {use.spec.name: use.options for use in uses(target)}
-    found: dict[str, str] = {}
-    if "torch" in options:
-        found["torch"] = pins["torch"]
-    if "dgl" in options:
-        found[options["dgl"]["package"]] = pins["dgl"]
-    if "cudnn" in options and options["cudnn"]["from"] == "wheel":
-        found[f"nvidia-cudnn-cu{pins['cuda'].split('.')[0]}"] = pins["cudnn"]
-    requirements = [f"{name}=={version}" for name, version in found.items()]
+    majors = {name: value.split(".")[0] for name, value in pins.items()}
+    requirements = [
+        use.spec.wheel.format(pin=pins, major=majors, option=use.options)
+        # Another order of blocks must not change the list: it decides whether a lock is stale.
+        for use in sorted(used, key=lambda use: use.spec.name, reverse=True)
+        if use.spec.wheel and all(use.options[name] == value for name, value in use.spec.wheel_when.items())
+    ]
+    pinned = {}
     for text in requirements:
         try:
-            Requirement(text)
+            pinned[_project(text)] = text
         except InvalidRequirement:
-            raise UsageError(f"{text} is no version that a wheel can have", where_in(target, ("pins",))) from None
+            raise UsageError(f"{text} is not a version of a wheel", where_in(target, ("pins",))) from None
     for index, text in enumerate(target.variant.wheels):
-        name = _project(text)
-        if name in found and f"{name}=={found[name]}" != text:
-            at = where_in(target, ("wheels", index))
-            raise UsageError(f"wheel {text} contradicts the pin {found[name]}", at, "remove it: its block installs it")
+        other = pinned.get(_project(text), text)
+        if other != text:
+            where = where_in(target, ("wheels", index))
+            raise UsageError(f"wheel {text} contradicts the pin {other}", where, "remove it: its block installs it")
         if text not in requirements:
             requirements.append(text)
     return requirements

@@ -17,9 +17,10 @@ from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.apt import AptInstall, apt_install
 from reprokit.image.archives import unpacking
-from reprokit.image.blocks import Use, templates, uses, wheel_requirements
+from reprokit.image.blocks import Use, uses, wheel_requirements
+from reprokit.recipe.blocks import templates
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import File
+from reprokit.recipe.model import File, Variant
 from reprokit.recipe.where import where_in
 
 if TYPE_CHECKING:
@@ -135,18 +136,12 @@ def _stage(start: str, name: str) -> str:
 
 
 def _head(target: Target, used: tuple[Use, ...]) -> str:
-    names = {use.spec.name for use in used}
     lines = [f"# {quoting.word(target.recipe.name)}, variant {quoting.word(target.variant_name)}"]
     lines.append(f"ARG BASE={quoting.word(target.variant.base)}")
-    if "git" in names:
-        lines.append("ARG REPROKIT_GIT=https://")
-    if "wheels" in names:
-        lines.append("ARG REPROKIT_WHEELS=")
-    if "files" in names:
-        lines.append("ARG REPROKIT_FILES=")
-    if "conda" in names:
-        lines.append("ARG REPROKIT_CONDA=")
-    lines.append("ARG REPROKIT_APT=")
+    # In the order of the variant's fields, so that another order of blocks gives the same head.
+    fields = [*Variant.model_fields]
+    declaring = sorted((u.spec for u in used if u.spec.argument), key=lambda spec: fields.index(spec.installs))
+    lines += [f"ARG {argument}" for argument in (*(spec.argument for spec in declaring), "REPROKIT_APT=")]
     return "\n".join(lines) + "\n" + _stage("${BASE}", "base")
 
 
@@ -171,48 +166,40 @@ def _joined(parts: list[tuple[str, str]], installs: tuple[AptInstall, ...]) -> R
 
 
 def _facts(target: Target) -> dict[str, Any]:
-    """What templates see of a variant: plain values, each to be written through a filter."""
+    """What templates know of a variant: plain values, each of which is written through a filter."""
     variant = target.variant
-    wheels = [Requirement(text) for text in wheel_requirements(target)]
-    repository = _repository(variant.base)
     return {
         "pins": dict(variant.pins),
+        "major": {name: value.split(".")[0] for name, value in variant.pins.items()},
         "apt": list(variant.apt),
         "indexes": list(variant.wheel_indexes),
-        "wheels": [_pinned(w) for w in wheels],
-        "sdists": [{**_pinned(Requirement(s.package)), "requires": s.requires} for s in variant.sdists],
-        "has_ninja": any(w.name.lower() == "ninja" for w in wheels),
+        "wheels": [_pinned(text) for text in wheel_requirements(target)],
+        "sdists": [{**_pinned(sdist.package), "requires": sdist.requires} for sdist in variant.sdists],
         "sources": {s.name: s.model_dump() for s in variant.sources},
         "files": [_file(file) for file in variant.files],
-        "unpackers": sorted({p for f in variant.files if f.unpack and (p := unpacking(f.name).package)}),
         "conda": [_conda(spec) for spec in variant.conda],
         "conda_channels": list(variant.conda_channels),
-        "distro": variant.pins.get("distro", ""),
         "kept_paths": _kept_paths(target),
-        "vendor_base": is_vendors(variant.base),
-        "cuda_from_debian": repository == "debian",
+        "base": repository_of(variant.base),
         "python": _python(target),
-        "torch_cuda": _torch_cuda(target),
-        "cudnn": ".".join(variant.pins.get("cudnn", "").split(".")[:3]),
-        "gcc": variant.pins.get("gcc", "").split(".")[0],
-        "llvm": variant.pins.get("llvm", "").split(".")[0],
     }
 
 
 def _file(file: File) -> dict[str, Any]:
-    """A file as templates see it, with the path below /files where a stage of its own makes it ready."""
+    """A file for templates, with its path below /files, where its own stage prepares it."""
     staged = f"/files{file.path}"
-    unpack = unpacking(file.name).words("/tmp/file", staged) if file.unpack else ()
-    parent = staged.rpartition("/")[0]
-    return {**file.model_dump(), "staged": staged, "staged_parent": parent, "unpack": unpack}
+    how = unpacking(file.name) if file.unpack else None
+    unpack = {"unpack": how.words("/tmp/file", staged) if how else (), "package": how.package if how else ""}
+    return {**file.model_dump(), **unpack, "staged": staged, "staged_parent": staged.rpartition("/")[0]}
 
 
 def is_vendors(reference: str) -> bool:
-    """Whether the image is NVIDIA's or PyTorch's: the block `base` takes the apt sources away that these come with."""
-    return _repository(reference).split("/")[0] in ("nvidia", "pytorch")
+    """Whether the image is NVIDIA's or PyTorch's. The block `base` removes the apt sources of these images."""
+    return repository_of(reference).split("/")[0] in ("nvidia", "pytorch")
 
 
-def _pinned(requirement: Requirement) -> dict[str, str]:
+def _pinned(text: str) -> dict[str, str]:
+    requirement = Requirement(text)
     version = next(iter(requirement.specifier)).version
     return {"text": str(requirement), "name": requirement.name, "version": version}
 
@@ -223,7 +210,7 @@ def _conda(spec: str) -> dict[str, str]:
     return {"text": spec, "name": name, "version": rest.lstrip("=").partition("=")[0]}
 
 
-def _repository(reference: str) -> str:
+def repository_of(reference: str) -> str:
     """`nvidia/cuda` of `docker.io/nvidia/cuda:11.8.0-devel`: no registry, tag or digest."""
     path = reference.partition("@")[0]
     registry, _, rest = path.partition("/")
@@ -247,17 +234,6 @@ def _python(target: Target) -> str:
             'write for example "3.11"',
         )
     return "python" + ".".join(pin.split(".")[:2])
-
-
-def _torch_cuda(target: Target) -> str:
-    """The CUDA that torch must say it was built with: `none`, `11.1`, or a major version."""
-    block = next((b for b in target.variant.blocks if b.name == "torch"), None)
-    if block and block.options.get("cuda"):
-        return str(block.options["cuda"])
-    local = target.variant.pins.get("torch", "").partition("+")[2]
-    if match := re.fullmatch(r"cu(\d+)(\d)", local):
-        return f"{match[1]}.{match[2]}"
-    return target.variant.pins.get("cuda", "none").split(".")[0] if local != "cpu" else "none"
 
 
 @cache

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from reprokit.recipe.blocks import BlockSpec, block_names, block_spec
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.model import Recipe
 
 
 def schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a recipe as its file writes it."""
-    from reprokit.image.blocks import block_names, spec
-
     result = Recipe.model_json_schema(by_alias=True, mode="validation")
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit recipe", **result}
     definitions = result["$defs"]
-    definitions["Block"] = _block({name: spec(name) for name in block_names()})
+    definitions["Block"] = _block({name: block_spec(name) for name in block_names()})
     # What `extends` takes over need not stand in a variant.
     definitions["Variant"]["required"] = []
     definitions["Variant"]["properties"]["pins"]["propertyNames"] = {"enum": [*PIN_NAMES]}
@@ -23,7 +22,7 @@ def schema() -> dict[str, Any]:
     return result
 
 
-def _block(specs: dict[str, Any]) -> dict[str, Any]:
+def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
     """A block is written `NAME` or `NAME: {option: value}`."""
     kinds = {"boolean": {"type": "boolean"}, "string": {"type": "string"}, "source": {"type": "string"}}
     many = {"type": "array", "items": {"type": "string"}}

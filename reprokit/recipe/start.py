@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from reprokit.errors import UsageError
+from reprokit.recipe.blocks import block_names
 
 _TEXT = """\
 # One recipe, one paper. `reprokit schema` prints what every field means, for editors;
@@ -87,8 +88,6 @@ benchmarks:
 
 def starting_recipe(name: str) -> str:
     """The text of a new recipe called `name`. Raises UsageError where that is no name."""
-    from reprokit.image.blocks import block_names
-
     if not re.fullmatch(r"[a-z0-9]+([._-][a-z0-9]+)*", name) or len(name) > 60:
         raise UsageError(
             f"{name!r} is not a name for a recipe", hint="use lower-case letters, digits, and single . _ - between them"

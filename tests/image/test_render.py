@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.blocks import templates, uses, wheel_requirements
+from reprokit.image.blocks import uses, wheel_requirements
 from reprokit.image.render import instruction_lines, render
 from reprokit.recipe import find
+from reprokit.recipe.blocks import templates
 from tests.support.rendering import source, target
 
 LABELS = [t.label for name in find.recipe_names() for t in find.targets(name)]
@@ -112,9 +113,9 @@ REFUSED = [
             "sdists": [{"package": "b==1"}],
             "blocks": ["python", "wheels"],
         },
-        "setuptools is not there",
+        "`sdists` need setuptools",
     ),
-    ("forgotten apt", {"apt": ["make"]}, "`apt` names what no block installs"),
+    ("forgotten apt", {"apt": ["make"]}, "no block installs `apt`"),
     ("nothing to install", {"blocks": ["apt"]}, "block apt has nothing to install"),
     (
         "no wheels",
@@ -129,7 +130,7 @@ REFUSED = [
             "wheels": ["Torch==2.5.0"],
             "blocks": ["python", "wheels", "torch"],
         },
-        "contradicts the pin 2.6.0",
+        "contradicts the pin torch==2.6.0",
     ),
 ]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.image.blocks import block_names
 from reprokit.image.render import render
+from reprokit.recipe.blocks import block_names
 from reprokit.recipe.find import recipe_names, targets
 from tests.support.rendering import source, target
 

@@ -164,7 +164,7 @@ def test_no_value_adds_an_instruction(tmp_path, values):
     ],
 )
 def test_the_assertion_of_blocks(tmp_path, shell, wanted, found, passes):
-    from reprokit.image.blocks import templates
+    from reprokit.recipe.blocks import templates
 
     idiom = (templates() / "expect.j2").read_text().replace("{{ block|word }}", "gcc").rstrip().removesuffix("\\")
     done = subprocess.run(

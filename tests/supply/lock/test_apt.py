@@ -12,7 +12,7 @@ from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.apt import AptInstall
 from reprokit.image.base import Base
-from reprokit.image.blocks import templates
+from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.apt import lock_apt, moved_apt, successors
