@@ -153,7 +153,15 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
         locked = bootstraplock.resolve(release, store, say)
         wants = [of_apt(package, locked.as_of) for package in locked.packages]
         fetch_all(wants, store, mirrors, say=say, settings=lambda: mirrors.settings)
-        return bootstrap.bootstrap(engine, name, release, locked, store, say)
+
+        def make() -> str:
+            return bootstrap.bootstrap(engine, of_lock, release, locked, store, say)
+
+        # A lock of the same packages finds it by the name that carries their key.
+        of_lock = name_of(release, locked)
+        image_id = made(engine, of_lock, make)["Id"]
+    engine.tag(image_id, *name.rsplit(":", 1))
+    return image_id
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:

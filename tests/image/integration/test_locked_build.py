@@ -37,7 +37,7 @@ cat /etc/apt/sources.list.d/* /etc/apt/sources.list 2>/dev/null | grep -c reprok
 
 
 @pytest.fixture(scope="module")
-def desk(engine: Engine, served, tmp_path_factory) -> Iterator[Desk]:
+def desk(engine: Engine, debian_12, served, tmp_path_factory) -> Iterator[Desk]:
     made = Desk(tmp_path_factory.mktemp("desk"), served[1])
     made.run("lock", made.recipe)
     yield made
