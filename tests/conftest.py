@@ -13,10 +13,10 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from reprokit.image import base as bases
-from reprokit.image.bootstraplock import resolve
-from reprokit.image.locked_base import locked_base
-from reprokit.image.release import Release
+from reprokit.image.base import resolve as bases
+from reprokit.image.base.locked import locked_base
+from reprokit.image.base.packages import resolve
+from reprokit.image.base.release import Release
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.lock.model import Base
 from reprokit.supply.locked_input import of_base

@@ -10,7 +10,7 @@ from reprokit import paths
 from reprokit.container.workspace import TARGET
 from reprokit.disk import ran_out
 from reprokit.errors import UsageError
-from reprokit.image.locks import recipe_lock
+from reprokit.image.lock.read import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
 from reprokit.supply.lock.model import PlainFile

@@ -64,7 +64,7 @@ def status(text: str) -> Iterator[None]:
 
 def fetched(wants: Sequence[LockedInput]) -> Store:
     """The store, with these files in it."""
-    from reprokit.image.supplies import Supplier
+    from reprokit.image.lock.supplies import Supplier
     from reprokit.supply.fetch.display import display
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store

@@ -28,9 +28,9 @@ def fetch(
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
     from reprokit.formatting import size
-    from reprokit.image.locks import needed_lock, recipe_lock
+    from reprokit.image.lock.read import needed_lock, recipe_lock
+    from reprokit.image.lock.supplies import Supplier
     from reprokit.image.render import render
-    from reprokit.image.supplies import Supplier
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.fetch.display import display
     from reprokit.supply.fetch.import_local import take_from

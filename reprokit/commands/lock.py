@@ -45,9 +45,9 @@ def lock(
 
 def _check(wanted: list[Target], named: bool) -> None:
     """Where no recipe is named, those without any lock are left out: nobody promised one."""
-    from reprokit.image.locks import recipe_lock, variant_lock
+    from reprokit.image.lock.read import recipe_lock, variant_lock
+    from reprokit.image.lock.sections import stale
     from reprokit.image.render import render
-    from reprokit.image.sections import stale
 
     bad = False
     for target in wanted:
@@ -69,8 +69,8 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
-    from reprokit.image.locking import Locker, data_of, update_of
-    from reprokit.image.locks import recipe_lock
+    from reprokit.image.lock.read import recipe_lock
+    from reprokit.image.lock.resolve import Locker, data_of, update_of
     from reprokit.supply.lock.file import lock_path, write
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store

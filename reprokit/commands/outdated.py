@@ -29,8 +29,8 @@ def outdated(
     """
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
-    from reprokit.image.locks import needed_lock
-    from reprokit.image.outdated import outdated as find_moved
+    from reprokit.image.lock.outdated import outdated as find_moved
+    from reprokit.image.lock.read import needed_lock
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.mirrors.places import Mirrors

@@ -98,7 +98,7 @@ def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
     if option.type.startswith("source"):
         for name in value if isinstance(value, tuple) else [value]:
             if name not in sources:
-                return f"names {name!r}, which is no entry of `sources`{nearest(name, sources)}"
+                return f"names {name!r}, which is no entry of `sources`{nearest(str(name), sources)}"
     return ""
 
 

@@ -15,14 +15,14 @@ from reprokit.filelocks import turn
 from reprokit.helper.sidecar import Network, closed_network
 from reprokit.host.listen import listen
 from reprokit.image import run, trust
-from reprokit.image.base import resolve_base
+from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
-from reprokit.image.locks import fresh_lock
+from reprokit.image.lock.read import fresh_lock
+from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import Options, Watch
-from reprokit.image.supplies import Supplier
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.file import lock_path

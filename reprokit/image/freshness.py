@@ -8,7 +8,7 @@ from typing import Literal
 from reprokit.errors import WorkFailed
 from reprokit.image.inputs import locked_hash
 from reprokit.image.labels import INPUTS
-from reprokit.image.locks import fresh_lock
+from reprokit.image.lock.read import fresh_lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
@@ -31,7 +31,7 @@ class Inputs:
     """
 
     rendered: Rendered
-    base: Base
+    base: BaseImage
     offer: ServedSet
     lock: VariantLock | None = None
     drift: tuple[str, ...] = ()
@@ -76,7 +76,9 @@ def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
     return key_of({"dockerfile": _sha256(rendered), "lock": lock.hash})
 
 
-def resolve_inputs(target: Target, rendered: Rendered, base: Base, store: Store, say: Callable[[str], None]) -> Inputs:
+def resolve_inputs(
+    target: Target, rendered: Rendered, base: BaseImage, store: Store, say: Callable[[str], None]
+) -> Inputs:
     """Resolve and fetch what a variant without a lock takes in, asking no network for what was resolved before."""
     variant = target.variant
     mirrors = Mirrors(store, indexes=variant.wheel_indexes)

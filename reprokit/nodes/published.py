@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from reprokit.errors import UsageError
-from reprokit.image.registries import registry_of
+from reprokit.image.base.registries import registry_of
 from reprokit.recipe.find import Target, recipe_names
 from reprokit.recipe.find import target as find_target
 from reprokit.recipe.spelling import nearest

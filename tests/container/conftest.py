@@ -20,7 +20,7 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import remove
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.served_set import ServedSet
@@ -41,7 +41,7 @@ STOPSIGNAL SIGUSR1
 
 
 @pytest.fixture(scope="session")
-def base(engine: Engine, debian_12: Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base(engine: Engine, debian_12: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An image of Debian 12 with python3."""
 
     def make() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
 from reprokit.supply.git import Commit
 from reprokit.supply.lock.model import Distribution
@@ -10,7 +10,7 @@ from reprokit.supply.served_set import ServedSet
 from reprokit.supply.wheels import WheelSet
 from tests.support.builds import rendered
 
-BASE = Base("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
+BASE = BaseImage("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
 
 
 def test_every_input_changes_the_hash():
@@ -19,12 +19,12 @@ def test_every_input_changes_the_hash():
     plain = Inputs(rendered("FROM x\n"), BASE, ServedSet())
     others = [
         Inputs(rendered("FROM x\nENV A=1\n"), BASE, ServedSet()),
-        Inputs(rendered("FROM x\n"), Base("debian:12", "debian:12", "sha256:3", "registry"), ServedSet()),
+        Inputs(rendered("FROM x\n"), BaseImage("debian:12", "debian:12", "sha256:3", "registry"), ServedSet()),
         Inputs(rendered("FROM x\n"), BASE, ServedSet(WheelSet((wheel,)))),
         Inputs(rendered("FROM x\n"), BASE, ServedSet(commits=(commit,))),
     ]
     assert len({plain.hash, *(i.hash for i in others)}) == 5
-    moved = Base("debian:bookworm", "other:name", BASE.image_id, "mirror x", BASE.digest)
+    moved = BaseImage("debian:bookworm", "other:name", BASE.image_id, "mirror x", BASE.digest)
     assert Inputs(rendered("FROM x\n"), moved, ServedSet()).hash == plain.hash
 
 

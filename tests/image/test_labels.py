@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import labels, minimum_driver
 from reprokit.supply.served_set import ServedSet
 from tests.support.builds import rendered, target_of
 
-BASE = Base("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
+BASE = BaseImage("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)
 
 
 def test_labels():

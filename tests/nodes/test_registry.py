@@ -27,8 +27,8 @@ from reprokit.bundle.giving import BEGUN
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.freshness import wanted_inputs
+from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
-from reprokit.image.sections import sections
 from reprokit.nodes.peek import peek
 from reprokit.nodes.published import parse
 from reprokit.recipe.find import target

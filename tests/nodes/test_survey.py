@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.image.freshness import wanted_inputs
+from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
-from reprokit.image.sections import sections
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock

@@ -246,7 +246,7 @@ def gateway(client: Client) -> Iterator[dict[str, Any]]:
 def serve() -> None:
     """Be that process, until standard input ends."""
     from reprokit.engine import Engine
-    from reprokit.image.base import resolve_base
+    from reprokit.image.base.resolve import resolve_base
     from reprokit.image.inputs import resolve_inputs
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target

@@ -14,12 +14,12 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
-from reprokit.image import bootstrap as bootstrap_module
-from reprokit.image.bootstrap import bootstrap, name_of
+from reprokit.image.base import bootstrap as bootstrap_module
+from reprokit.image.base.bootstrap import bootstrap, name_of
+from reprokit.image.base.locked import locked_base
+from reprokit.image.base.release import Release
+from reprokit.image.base.stage import Stage
 from reprokit.image.labels import image_name
-from reprokit.image.locked_base import locked_base
-from reprokit.image.release import Release
-from reprokit.image.stage import Stage
 from reprokit.supply.lock.model import Base, Bootstrap
 from reprokit.supply.store import Store
 from tests.support.builds import root_file_system, target_of

@@ -21,9 +21,9 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.helper import sidecar
 from reprokit.image import build as build_module
-from reprokit.image import supplies
-from reprokit.image.base import described
+from reprokit.image.base.resolve import described
 from reprokit.image.events import Output, Step
+from reprokit.image.lock import supplies
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Base, VariantLock
 from reprokit.supply.served_set import ServedSet

@@ -31,7 +31,7 @@ CALLS = {
 OTHERS = {
     "what comes with reprokit": ["compat/facts.py", "container/prepare.py", "helper/sidecar.py", "recipe/blocks.py"],
     "reprokit's own private folders": [
-        *("container/log.py", "image/buildkit.py", "image/record.py", "image/stage.py", "image/trust.py"),
+        *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
         *("filelocks.py", "nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
         "supply/*",
     ],

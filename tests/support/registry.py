@@ -109,3 +109,6 @@ class NoRegistry:
 
     def pull(self, reference: str) -> Iterator[dict]:
         raise SourceError("no such host", reference)
+
+    def tag(self, image: str, repository: str, tag: str) -> None:
+        self.images[f"{repository}:{tag}"] = self.images[image]

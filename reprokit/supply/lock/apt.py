@@ -18,13 +18,13 @@ from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
     from reprokit.image.apt import AptInstall
-    from reprokit.image.base import Base
+    from reprokit.image.base.resolve import BaseImage
 
 Say = Callable[[str], None]
 
 
 def lock_apt(
-    engine: Engine, base: Base, installs: Sequence[AptInstall], store: Store, say: Say
+    engine: Engine, base: BaseImage, installs: Sequence[AptInstall], store: Store, say: Say
 ) -> tuple[tuple[AptPackage, ...], str]:
     """What these installs download on the base, dependencies and upgrades of the base's own packages included.
 
@@ -49,7 +49,12 @@ def lock_apt(
 
 
 def successors(
-    engine: Engine, base: Base, installs: Sequence[AptInstall], locked: Sequence[AptPackage], store: Store, say: Say
+    engine: Engine,
+    base: BaseImage,
+    installs: Sequence[AptInstall],
+    locked: Sequence[AptPackage],
+    store: Store,
+    say: Say,
 ) -> tuple[tuple[AptPackage, ...], str, tuple[Drift, ...]]:
     """What takes the place of locked packages of which some are on no mirror any more: packages, date and differences.
 
@@ -60,7 +65,12 @@ def successors(
 
 
 def moved_apt(
-    engine: Engine, base: Base, installs: Sequence[AptInstall], locked: Sequence[AptPackage], store: Store, say: Say
+    engine: Engine,
+    base: BaseImage,
+    installs: Sequence[AptInstall],
+    locked: Sequence[AptPackage],
+    store: Store,
+    say: Say,
 ) -> list[Moved]:
     """The locked packages of which the base's archives now list another version as the newest, or none at all."""
     if not locked:

@@ -18,7 +18,7 @@ from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
-    from reprokit.image.base import Base
+    from reprokit.image.base.resolve import BaseImage
 
 # A part of an update that fails is a failure. apt 2.6 can wait for ever where it retries one of two archives of a host.
 # What an image has downloaded is named all the same, and apt keeps its cache where the image forbids it: otherwise each
@@ -55,7 +55,7 @@ class BaseApt:
     command and are no part of the container. Raises SourceError where the lists cannot be had, EngineError.
     """
 
-    def __init__(self, engine: Engine, base: Base, store: Store, say: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, base: BaseImage, store: Store, say: Callable[[str], None]) -> None:
         self.engine, self.base, self.store, self.say = engine, base, store, say
         self._stack = ExitStack()
 

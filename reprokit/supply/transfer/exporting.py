@@ -14,8 +14,8 @@ from reprokit import __version__
 from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
-from reprokit.image.base import carried_name
-from reprokit.image.locked_base import locked_base
+from reprokit.image.base.locked import locked_base
+from reprokit.image.base.resolve import carried_name
 from reprokit.supply import locked_input
 from reprokit.supply.git import folder_of
 from reprokit.supply.lock.file import lock_path

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
-from reprokit.image.base import carried_name
+from reprokit.image.base.resolve import carried_name
 from reprokit.supply.transfer.manifest import Image
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT

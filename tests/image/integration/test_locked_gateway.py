@@ -21,7 +21,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.helper.sidecar import closed_network
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built, Cached, Event, Failed, Step
 from reprokit.image.render import Rendered, render
@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def debian(engine: Engine, debian_12: Base) -> Iterator[Base]:
+def debian(engine: Engine, debian_12: BaseImage) -> Iterator[BaseImage]:
     """Debian 12 as an image of its own: the classic builder may take a layer of another build on the same base."""
     name = unique("debian")
     dockerfile = f"FROM {debian_12.name}\nLABEL test={name}".encode()
@@ -61,7 +61,7 @@ def debian(engine: Engine, debian_12: Base) -> Iterator[Base]:
 
 
 @pytest.fixture(scope="module")
-def packages(engine: Engine, debian: Base, store: Store, tmp_path_factory) -> tuple[AptPackage, ...]:
+def packages(engine: Engine, debian: BaseImage, store: Store, tmp_path_factory) -> tuple[AptPackage, ...]:
     """The distribution's own, with all that they need on this base."""
     folder = tmp_path_factory.mktemp("packages")
     script = (
@@ -122,7 +122,7 @@ def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
 class Builds:
     """Builds of Dockerfiles from the offer, under a name that is removed afterwards."""
 
-    def __init__(self, engine: Engine, base: Base, store: Store, offer: ServedSet) -> None:
+    def __init__(self, engine: Engine, base: BaseImage, store: Store, offer: ServedSet) -> None:
         self.engine, self.base, self.store, self.offer = engine, base, store, offer
         self.name = unique("locked")
 
@@ -154,7 +154,7 @@ class Builds:
 
 
 @pytest.fixture
-def builds(engine: Engine, debian: Base, store: Store, packages, files) -> Iterator[Builds]:
+def builds(engine: Engine, debian: BaseImage, store: Store, packages, files) -> Iterator[Builds]:
     made = Builds(engine, debian, store, ServedSet(apt=packages, files=files))
     yield made
     if engine.image(made.name):

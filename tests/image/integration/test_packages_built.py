@@ -18,7 +18,7 @@ import yaml
 from reprokit.bench.parse import parse
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.find import load_recipe, recipe_file
 from tests.support.forge import Forge
 from tests.support.names import unique
@@ -89,7 +89,7 @@ Build = Callable[[dict[str, Any]], subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def build(engine: Engine, debian_12: Base, forge: Forge, tmp_path: Path) -> Iterator[Build]:
+def build(engine: Engine, debian_12: BaseImage, forge: Forge, tmp_path: Path) -> Iterator[Build]:
     """`build(recipe)`: what building the recipe's variant `v` said; its name is in `args[-1]`."""
     names = []
     (tmp_path / "recipes").mkdir()

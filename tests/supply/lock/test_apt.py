@@ -11,7 +11,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.apt import AptInstall
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 
 @pytest.fixture(scope="module")
-def base(engine: Engine, bookworm, served: Archive) -> Iterator[Base]:
+def base(engine: Engine, bookworm, served: Archive) -> Iterator[BaseImage]:
     """Debian 12 whose apt knows the local archive alone, and a vendor's that is not there."""
     script = (
         f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
@@ -52,7 +52,7 @@ def base(engine: Engine, bookworm, served: Archive) -> Iterator[Base]:
         image = engine.commit(container, name, "1")
     finally:
         engine.remove(container, force=True)
-    yield Base("nvidia/cuda:1", f"{name}:1", image, "engine")
+    yield BaseImage("nvidia/cuda:1", f"{name}:1", image, "engine")
     engine.remove_image(f"{name}:1", force=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reprokit.engine import Engine
-from reprokit.image.base import Base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built
 from reprokit.image.render import render
@@ -93,7 +93,7 @@ RECIPE = {
 
 
 @pytest.mark.engine
-def test_an_image_has_it_first_on_path(engine: Engine, debian_12: Base, store: Store, packages, tmp_path: Path):
+def test_an_image_has_it_first_on_path(engine: Engine, debian_12: BaseImage, store: Store, packages, tmp_path: Path):
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
     name = unique("conda")

@@ -14,8 +14,8 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.image.base import carried_name
-from reprokit.image.locked_base import locked_base
+from reprokit.image.base.locked import locked_base
+from reprokit.image.base.resolve import carried_name
 from reprokit.supply.lock.model import Base, Lock
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export

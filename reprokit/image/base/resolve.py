@@ -11,9 +11,9 @@ from filelock import FileLock
 from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import SourceError
-from reprokit.image import bootstrap, bootstraplock, registries
-from reprokit.image.bootstrap import name_of
-from reprokit.image.release import Release, release_of
+from reprokit.image.base import bootstrap, packages, registries
+from reprokit.image.base.bootstrap import name_of
+from reprokit.image.base.release import Release, release_of
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.locked_input import of_apt
 from reprokit.supply.mirrors.places import Mirrors
@@ -23,7 +23,7 @@ _REGISTRY_TIMEOUT_S = 20
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseImage:
     """The image that a build starts from.
 
     `name` is what the engine knows it by, `digest` the registry's (empty where none served it), `how` one of
@@ -49,7 +49,7 @@ class Base:
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 
-def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = lambda line: None) -> Base:
+def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = lambda line: None) -> BaseImage:
     """The base image for a recipe's reference, on the engine afterwards.
 
     Raises SourceError naming everything that was tried where nobody serves it and it cannot be bootstrapped.
@@ -64,7 +64,7 @@ def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = la
     return pulled(engine, reference, tried, say) or _bootstrapped(engine, reference, tried, say)
 
 
-def on_engine(engine: Engine, reference: str) -> Base | None:
+def on_engine(engine: Engine, reference: str) -> BaseImage | None:
     """The image that the engine itself has under this name and digest."""
     plain, _, digest = reference.partition("@")
     # The engine knows an image by name:tag or by name@digest, not by both at once; one that a mirror served has the
@@ -84,7 +84,7 @@ def carried_name(digest: str) -> str:
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
-def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base | None:
+def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage | None:
     """The image from its registry or a mirror; None where none serves it, and `tried` then says why."""
     for place, name in registries.places(reference):
         try:
@@ -128,14 +128,14 @@ def made(engine: Engine, name: str, make: Callable[[], str]) -> dict[str, Any]:
     return image
 
 
-def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> Base:
+def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> BaseImage:
     """The engine's image of this name as a base."""
     labels = (image.get("Config") or {}).get("Labels") or {}
     archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
-    return Base(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
+    return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 
 
-def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> Base:
+def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage:
     release = release_of(reference)
     if release is None:
         raise nobody_serves(reference, tried)
@@ -150,7 +150,7 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
     store = Store()
     mirrors = Mirrors(store)
     with store.in_use(say):
-        locked = bootstraplock.resolve(release, store, say)
+        locked = packages.resolve(release, store, say)
         wants = [of_apt(package, locked.as_of) for package in locked.packages]
         fetch_all(wants, store, mirrors, say=say, settings=lambda: mirrors.settings)
 
@@ -164,7 +164,7 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
     return image_id
 
 
-def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> Base:
+def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> BaseImage:
     """Give a pulled image the name that the recipe calls it by, or, where another image has that, one of ours."""
     plain = reference.partition("@")[0]
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"

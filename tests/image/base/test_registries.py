@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.image.registries import measured, mirrored, places, registry_of
+from reprokit.image.base.registries import measured, mirrored, places, registry_of
 
 pytestmark = pytest.mark.usefixtures("home")
 

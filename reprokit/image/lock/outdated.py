@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.image.base.locked import moved_base
 from reprokit.image.blocks import wheel_requirements
-from reprokit.image.locked_base import moved_base
+from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import platform_of
 from reprokit.image.render import render
-from reprokit.image.supplies import Supplier
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.apt import moved_apt
 from reprokit.supply.lock.files import moved_files

@@ -10,10 +10,11 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
-from reprokit.image import base as base_module
-from reprokit.image import bootstrap, bootstraplock
-from reprokit.image.base import carried_name, resolve_base
-from reprokit.image.release import Release
+from reprokit.image.base import bootstrap
+from reprokit.image.base import packages as packages_module
+from reprokit.image.base import resolve as base_module
+from reprokit.image.base.release import Release
+from reprokit.image.base.resolve import carried_name, resolve_base
 from reprokit.supply.lock.model import AptPackage, Bootstrap
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
@@ -132,7 +133,7 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
         engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
         return "sha256:2"
 
-    monkeypatch.setattr(bootstraplock, "resolve", lambda release, store, say: locked)
+    monkeypatch.setattr(packages_module, "resolve", lambda release, store, say: locked)
     monkeypatch.setattr(base_module, "fetch_all", lambda wants, *more, **options: fetched.extend(wants))
     monkeypatch.setattr(bootstrap, "bootstrap", made)
     said: list[str] = []

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 from reprokit import paths
 from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
-from reprokit.image.mmdebstrap import sources_of
-from reprokit.image.release import Release
-from reprokit.image.rootfs import RootFileSystem
-from reprokit.image.stage import SCRIPT, Stage
+from reprokit.image.base.mmdebstrap import sources_of
+from reprokit.image.base.release import Release
+from reprokit.image.base.rootfs import RootFileSystem
+from reprokit.image.base.stage import SCRIPT, Stage
 from reprokit.interrupts import held_back
 from reprokit.supply.lock.model import Bootstrap
 from reprokit.supply.served_set import content_key

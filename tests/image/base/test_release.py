@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.image.release import release_of
+from reprokit.image.base.release import release_of
 
 
 @pytest.mark.parametrize(

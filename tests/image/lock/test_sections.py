@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError, WorkFailed
-from reprokit.image.locks import fresh_lock, needed_lock, recipe_lock
+from reprokit.image.lock.read import fresh_lock, needed_lock, recipe_lock
+from reprokit.image.lock.sections import SECTIONS, sections, stale
 from reprokit.image.render import render
-from reprokit.image.sections import SECTIONS, sections, stale
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from reprokit.errors import UsageError
-from reprokit.image.stage import FOLDER, path_of
+from reprokit.image.base.stage import FOLDER, path_of
 from reprokit.untrusted.limits import BASE, BASE_ENTRIES
 from reprokit.untrusted.tar import Stream, members
 

@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 import pytest
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.image import base as base_module
-from reprokit.image import bootstraplock
-from reprokit.image import locked_base as module
-from reprokit.image.bootstrap import bootstrap as make_base
-from reprokit.image.locked_base import lock_base, locked_base, moved_base, successor_base
-from reprokit.image.release import Release
+from reprokit.image.base import locked as module
+from reprokit.image.base import packages as packages_module
+from reprokit.image.base import resolve as base_module
+from reprokit.image.base.bootstrap import bootstrap as make_base
+from reprokit.image.base.locked import lock_base, locked_base, moved_base, successor_base
+from reprokit.image.base.release import Release
 from reprokit.supply.lock.drift import Drift
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
@@ -50,7 +50,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch):
     """What a resolution of the release finds from here on."""
 
     def now(*packages: AptPackage) -> None:
-        monkeypatch.setattr(bootstraplock, "resolve", lambda release, store, say: bootstrap(*packages))
+        monkeypatch.setattr(packages_module, "resolve", lambda release, store, say: bootstrap(*packages))
 
     return now
 
@@ -151,8 +151,8 @@ def test_packages_that_moved_and_what_takes_their_place(store, upstream):
 @engine_test
 def test_bullseye_is_locked_twice_alike(store):
     release = Release("debian", "11", "bullseye")
-    first = bootstraplock.resolve(release, store, lambda line: None)
-    assert first == bootstraplock.resolve(release, store, lambda line: None)
+    first = packages_module.resolve(release, store, lambda line: None)
+    assert first == packages_module.resolve(release, store, lambda line: None)
     assert (first.suite, first.architecture) == ("bullseye", "amd64")
     names = [p.name for p in first.packages]
     assert names == sorted(names) and {"apt", "bash", "dpkg", "libc6", "tzdata"} <= set(names)

@@ -7,10 +7,10 @@ from typing import Literal
 
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
-from reprokit.image import base as bases
-from reprokit.image import bootstraplock
-from reprokit.image.bootstrap import bootstrap, name_of
-from reprokit.image.release import Release, release_of
+from reprokit.image.base import packages
+from reprokit.image.base import resolve as bases
+from reprokit.image.base.bootstrap import bootstrap, name_of
+from reprokit.image.base.release import Release, release_of
 from reprokit.supply.lock.drift import Drift, drifts, moved_packages
 from reprokit.supply.lock.model import Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
@@ -36,10 +36,10 @@ def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
     if release is None:
         raise bases.nobody_serves(reference, tried)
     say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); resolving {release.name}")
-    return Base(reference=reference, bootstrap=bootstraplock.resolve(release, store, say))
+    return Base(reference=reference, bootstrap=packages.resolve(release, store, say))
 
 
-def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: bool = False) -> bases.Base:
+def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: bool = False) -> bases.BaseImage:
     """The locked base, on the engine afterwards.
 
     A bootstrap asks no network: its packages are in the store. `offline` keeps an image by digest from being pulled.
@@ -63,7 +63,7 @@ def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: boo
 def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved]:
     """What upstream no longer has as it was locked. Raises SourceError where nobody answers."""
     if base.bootstrap:
-        now = bootstraplock.resolve(_release(base), store, say)
+        now = packages.resolve(_release(base), store, say)
         return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
     tried: list[str] = []
     digest = bases.published_digest(engine, base.reference, tried)
@@ -82,11 +82,11 @@ def successor_base(engine: Engine, base: Base, store: Store, say: Say) -> tuple[
     """
     if base.bootstrap is None:
         return base, ()
-    now = bootstraplock.resolve(_release(base), store, say)
+    now = packages.resolve(_release(base), store, say)
     return base.model_copy(update={"bootstrap": now}), drifts(base.bootstrap.packages, now.packages)
 
 
-def _made(engine: Engine, base: Base, locked: Bootstrap, store: Store, say: Say) -> bases.Base:
+def _made(engine: Engine, base: Base, locked: Bootstrap, store: Store, say: Say) -> bases.BaseImage:
     release = _release(base)
     name = name_of(release, locked)
 

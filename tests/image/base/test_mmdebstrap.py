@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import EngineError, SourceError
-from reprokit.image.mmdebstrap import asked, explain, sources_of
-from reprokit.image.release import Release
+from reprokit.image.base.mmdebstrap import asked, explain, sources_of
+from reprokit.image.base.release import Release
 from tests.support.processes import sleeping
 
 
@@ -62,8 +62,8 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(tmp_path: Path):
     scratch.mkdir()
     seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
     driver = f"""
-from reprokit.image.mmdebstrap import asked
-from reprokit.image.release import Release
+from reprokit.image.base.mmdebstrap import asked
+from reprokit.image.base.release import Release
 release = Release("debian", "12", "bookworm")
 asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
 """
@@ -91,6 +91,6 @@ def test_output_of_a_script_and_its_failure(monkeypatch):
 
 def test_sources_name_no_file_of_this_machine(monkeypatch):
     text = 'deb [signed-by="/host.gpg"] http://archive.test/debian x main\ndeb http://archive.test/s x-security main\n'
-    monkeypatch.setattr("reprokit.image.mmdebstrap.asked", lambda *arguments: text)
+    monkeypatch.setattr("reprokit.image.base.mmdebstrap.asked", lambda *arguments: text)
     lines = sources_of(Release("debian", "12", "bookworm")).splitlines()
     assert lines == ["deb http://archive.test/debian x main", "deb http://archive.test/s x-security main"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.image.stage import Stage
+from reprokit.image.base.stage import Stage
 from reprokit.supply.store import Store
 from tests.support.debs import entry, locked, packed_deb
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
-from reprokit.image.release import Release
+from reprokit.image.base.release import Release
 from reprokit.supply.redact import redact
 
 # Begins each line of a hook's output.

@@ -10,13 +10,13 @@ from packaging.utils import canonicalize_name
 from reprokit import __version__
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.image.base import Base as OnEngine
+from reprokit.image.base.locked import lock_base, locked_base
+from reprokit.image.base.resolve import BaseImage as OnEngine
 from reprokit.image.blocks import wheel_requirements
-from reprokit.image.locked_base import lock_base, locked_base
+from reprokit.image.lock.sections import SECTIONS, sections, stale
+from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import MACHINES, platform_of
 from reprokit.image.render import Rendered, render
-from reprokit.image.sections import SECTIONS, sections, stale
-from reprokit.image.supplies import Supplier
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.image.lock.sections import stale
 from reprokit.image.render import Rendered
-from reprokit.image.sections import stale
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, read
 from reprokit.supply.lock.model import Lock, VariantLock

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.rootfs import RootFileSystem, installed
+from reprokit.image.base.rootfs import RootFileSystem, installed
 from tests.support.debs import entry
 
 NEWEST = 1_700_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reprokit.errors import SourceError
-from reprokit.image.mmdebstrap import asked
-from reprokit.image.release import Release
+from reprokit.image.base.mmdebstrap import asked
+from reprokit.image.base.release import Release
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.aptoutput import as_of, packages_of, remember_archives
 from reprokit.supply.lock.model import Bootstrap

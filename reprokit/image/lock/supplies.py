@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprokit.engine import Engine
-from reprokit.image.base import Base
+from reprokit.image.base.locked import locked_base, successor_base
+from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
-from reprokit.image.locked_base import locked_base, successor_base
 from reprokit.image.render import Rendered
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.git import fetch_git
@@ -54,7 +54,7 @@ class Supplier:
         """Every commit of a lock in the store; how many were not there. Raises SourceError."""
         return fetch_git(lock.git, self.store, self.mirrors, self.say, self.offline)
 
-    def base(self, engine: Engine, lock: VariantLock) -> Base:
+    def base(self, engine: Engine, lock: VariantLock) -> BaseImage:
         """The base on the engine; the files of a bootstrapped one are in the store. Raises SourceError, EngineError."""
         return locked_base(engine, lock.base, self.store, self.say, self.offline)
 

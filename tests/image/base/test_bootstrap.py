@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reprokit.image.bootstrap import name_of, packages_hash
-from reprokit.image.release import Release
+from reprokit.image.base.bootstrap import name_of, packages_hash
+from reprokit.image.base.release import Release
 
 
 def test_packages_are_hashed_whatever_their_order():

@@ -1,0 +1,1 @@
+"""Base images: pulled by digest, or made of the distribution's packages."""

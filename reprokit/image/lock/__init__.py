@@ -1,0 +1,1 @@
+"""Locks of variants: resolving, reading and using them."""
