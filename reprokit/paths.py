@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import EngineError
 
 
 def data_root() -> Path:
@@ -76,28 +76,3 @@ def bundled_workspace(name: str) -> Path | None:
     """The sources of a workspace that comes with reprokit."""
     folder = data_root() / "workspaces" / name
     return folder if folder.is_dir() else None
-
-
-def workspace(name: str) -> Path:
-    """The host folder that containers see as their workspace.
-
-    The first there is: `./workspaces/NAME`, NAME below the user's `workspace_roots`, NAME below `home()`. A new one
-    goes below the first root, else below `home()`. Raises UsageError where it is a link: a checkout may be a
-    stranger's, and what the link leads to would be mounted.
-    """
-    from reprokit.supply.mirrors.configuration import workspace_roots
-
-    here = Path.cwd() / "workspaces"
-    roots = [here, *workspace_roots(), home() / "workspaces"]
-    for root in roots:
-        folder = root / name
-        link = next((p for p in (here, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
-        if link and os.path.lexists(folder):
-            raise UsageError(
-                f"the workspace {name} is behind a link, which is not followed",
-                str(link),
-                f"remove the link; for another disk, list a folder of it under `workspace_roots` in {config_file()}",
-            )
-        if folder.is_dir():
-            return folder
-    return roots[1] / name

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from reprokit import paths
+from reprokit import config
 from reprokit.container.workspace import TARGET
 from reprokit.disk import ran_out
 from reprokit.errors import UsageError
@@ -27,7 +27,7 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     locked, where the work folder is no part of the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
-    root = paths.workspace(target.workspace)
+    root = config.workspace(target.workspace)
     try:
         root.mkdir(parents=True, exist_ok=True)
         with Folder(root) as folder:

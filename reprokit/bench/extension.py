@@ -11,7 +11,7 @@ import io
 import tarfile
 from pathlib import Path
 
-from reprokit import paths
+from reprokit import config, paths
 from reprokit.bench.hardware import Execute
 from reprokit.container.workspace import keep_up
 from reprokit.container.workspace_sync import Say
@@ -31,7 +31,7 @@ _MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 def sources(say: Say) -> dict[str, bytes]:
     """The extension's files by path below its workspace; the user's own wins over the bundled one."""
     keep_up(_WORKSPACE, say)
-    folder = paths.workspace(_WORKSPACE)
+    folder = config.workspace(_WORKSPACE)
     if not (folder / _PACKAGE).is_dir():
         bundled = paths.bundled_workspace(_WORKSPACE)
         if bundled is None:

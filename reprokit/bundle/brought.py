@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 import zstandard
 
-from reprokit import consent, paths
+from reprokit import config, consent
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
@@ -49,7 +49,7 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
     new: dict[Path, Part] = {}
     for part in bundle.metadata.parts:
         if part.kind == "workspace":
-            if os.path.lexists(place := paths.workspace(part.name)):
+            if os.path.lexists(place := config.workspace(part.name)):
                 say(f"the workspace {part.name} is here already ({place}); the bundle's is left in it")
             else:
                 new[place] = part

@@ -10,7 +10,7 @@ from typing import IO
 
 import zstandard
 
-from reprokit import paths
+from reprokit import config
 from reprokit.bundle.model import Part
 from reprokit.bundle.partial import PartialTar
 from reprokit.engine import Engine
@@ -28,7 +28,7 @@ _LEFT_OUT = {"__pycache__", ".pytest_cache"}
 def workspace_of(recipe: str) -> tuple[str, Path]:
     """Name and folder of what the recipe's containers see. Raises UsageError where it is not there."""
     name = target(recipe).workspace
-    folder = paths.workspace(name)
+    folder = config.workspace(name)
     if not folder.is_dir():
         raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
     return name, folder

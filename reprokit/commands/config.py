@@ -54,8 +54,8 @@ def config(
 
 def _init() -> None:
     from reprokit import paths
+    from reprokit.config import starting_text
     from reprokit.errors import UsageError
-    from reprokit.supply.mirrors.configuration import starting_text
 
     path = paths.config_file()
     try:

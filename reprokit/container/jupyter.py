@@ -55,10 +55,10 @@ def install(engine: Engine, container: str, python: Python, say: Callable[[str],
     The folder comes last on Python's path, through a .pth file: what the image pins is never shadowed by a dependency
     of Jupyter's. It is fetched on the host, so that the container needs neither network nor pip.
     """
+    from reprokit.supply.kinds.wheels.platform import Platform
+    from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
-    from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
-    from reprokit.supply.wheels import Platform
 
     say("the image has no Jupyter: fetching it for this container (its image stays as it is)")
     store = Store()

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from reprokit import paths
+from reprokit import config, paths
 from reprokit.container import workspace_sync
 from reprokit.container.spec import Mount
 from reprokit.container.workspace_sync import Say
@@ -26,7 +26,7 @@ def workspace_mount(target: Target, say: Say) -> Mount:
 
     One that comes with reprokit is copied to the user's own place first, and kept up with it. Raises UsageError.
     """
-    folder = paths.workspace(target.workspace)
+    folder = config.workspace(target.workspace)
     keep_up(target.workspace, say)
     try:
         if not folder.is_dir():
@@ -78,7 +78,7 @@ def _below(path: str, folder: str) -> bool:
 
 def keep_up(name: str, say: Say) -> None:
     """Renew what an older reprokit copied to the user's place, as far as the user left it alone."""
-    folder, original = paths.workspace(name), paths.bundled_workspace(name)
+    folder, original = config.workspace(name), paths.bundled_workspace(name)
     if folder.is_dir() and original is not None and original != folder:
         workspace_sync.renew(folder, original, say)
 

@@ -24,14 +24,14 @@ from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import Options, Watch
 from reprokit.recipe.find import Target
+from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.wheels.unlocked import fetch_wheels
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
-from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
-from reprokit.supply.unlocked import fetch_wheels
 
 
 @dataclass(frozen=True)

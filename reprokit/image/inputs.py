@@ -13,14 +13,14 @@ from reprokit.image.blocks import wheel_requirements
 from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
-from reprokit.supply import git
-from reprokit.supply.lock.git import lock_git
+from reprokit.supply.kinds.git import store as git
+from reprokit.supply.kinds.git.resolve import lock_git
+from reprokit.supply.kinds.wheels.platform import WheelSet
+from reprokit.supply.kinds.wheels.unlocked import resolve_wheels
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store, key_of
-from reprokit.supply.unlocked import resolve_wheels
-from reprokit.supply.wheels import WheelSet
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
-from reprokit.supply.wheels import Platform
+from reprokit.supply.kinds.wheels.platform import Platform
 
 # As Docker calls a machine, and as wheels do.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}

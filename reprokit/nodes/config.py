@@ -7,15 +7,15 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from reprokit import config
 from reprokit.nodes.address import Node, parse_node
-from reprokit.supply.mirrors import configuration
 
 _MOST_INCLUDES = 16  # ssh's own limit
 
 
 def configured() -> list[Node]:
     """The nodes of `nodes:` in the user's configuration, in the order written there. Raises UsageError."""
-    return list(configuration.load().nodes)
+    return list(config.load().nodes)
 
 
 def ssh_names() -> list[str]:

@@ -23,15 +23,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
+from reprokit.redact import redact
+from reprokit.supply.kinds import filesserve as fileserver
+from reprokit.supply.kinds.apt import serve as aptserver
+from reprokit.supply.kinds.conda import serve as condaserver
+from reprokit.supply.kinds.git import serve as gitserver
+from reprokit.supply.kinds.wheels import serve as wheelserver
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Policy, Recorder, pass_all
-from reprokit.supply.redact import redact
-from reprokit.supply.serve import apt as aptserver
-from reprokit.supply.serve import conda as condaserver
-from reprokit.supply.serve import files as fileserver
 from reprokit.supply.serve import forward, server, tunnel
-from reprokit.supply.serve import git as gitserver
-from reprokit.supply.serve import wheels as wheelserver
 from reprokit.supply.served_set import APT_HOST, CONDA_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, ServedSet, content_key
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES

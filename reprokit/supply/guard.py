@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from reprokit.supply.fetch.http import read_netrc
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.gitcommand import GitFailed, git
+from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urljoin, urlsplit
 
 from reprokit.formatting import size
-from reprokit.supply.redact import redact
+from reprokit.redact import redact
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 # Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.platform import WheelSet
 from reprokit.supply.lock.model import AptPackage, CondaPackage, PlainFile
 from reprokit.supply.store import key_of
-from reprokit.supply.wheels import WheelSet
 
 WHEELS_HOST = "wheels.reprokit.invalid"
 GIT_HOST = "git.reprokit.invalid"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from reprokit import config
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
-from reprokit.supply.mirrors import configuration
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the user's configuration would be, on a machine whose pip and environment say little."""
-    for name in [f"REPROKIT_{kind.upper()}_MIRRORS" for kind in configuration.KINDS]:
+    for name in [f"REPROKIT_{kind.upper()}_MIRRORS" for kind in config.KINDS]:
         monkeypatch.delenv(name, raising=False)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -81,19 +81,19 @@ def test_a_wrong_file_is_wrong_usage(call, file: Path):
 def test_init_writes_a_file_that_says_nothing_yet_and_never_over_another(call, file: Path):
     assert f"wrote {file}" in call("config", "--init").stdout
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert configuration.load().entries == ()
+    assert config.load().entries == ()
     again = call("config", "--init").exception
     assert isinstance(again, UsageError) and "already there" in again.message
 
 
 def test_what_the_starting_file_explains_is_valid(file: Path):
-    text = configuration.starting_text()
+    text = config.starting_text()
     examples_begin = ("# presets", "# mirr", "# hosts", "# fetch", "# workspace", "# nodes", "#  ")
     examples = "\n".join(line[2:] for line in text.splitlines() if line.startswith(examples_begin))
     write(file, examples)
-    found = configuration.load()
-    assert {entry.kind for entry in found.entries} == set(configuration.KINDS)
-    assert set(yaml.read(examples, "x").data) == set(configuration.File.model_fields)
+    found = config.load()
+    assert {entry.kind for entry in found.entries} == set(config.KINDS)
+    assert set(yaml.read(examples, "x").data) == set(config.File.model_fields)
     assert found.hosts == ("artifacts.example.org", "10.0.0.7:8081")
-    assert found.fetch == configuration.Fetch()  # the defaults, as they are
+    assert found.fetch == config.Fetch()  # the defaults, as they are
     assert [node.name for node in found.nodes] == ["lab1", "lab2", "lab3"]

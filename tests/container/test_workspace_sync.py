@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from reprokit import paths
+from reprokit import config, paths
 from reprokit.bench import extension
 from reprokit.container.workspace_sync import copy, renew
 
@@ -128,7 +128,7 @@ def test_the_extension_that_is_benchmarked_is_this_reprokits(tmp_path, monkeypat
     monkeypatch.chdir(here)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(paths, "data_root", lambda: package)
-    place = paths.workspace("fused_attention")
+    place = config.workspace("fused_attention")
     place.parent.mkdir(parents=True)
     copy(code.parent.parent, place)
     code.write_text("new")

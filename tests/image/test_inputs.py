@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.platform import WheelSet
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.served_set import ServedSet
-from reprokit.supply.wheels import WheelSet
 from tests.support.builds import rendered
 
 BASE = BaseImage("debian:12", "debian:12", "sha256:" + "1" * 64, "engine", "sha256:" + "2" * 64)

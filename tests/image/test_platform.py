@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprokit.image.platform import platform_of
-from reprokit.supply.wheels import Platform
+from reprokit.supply.kinds.wheels.platform import Platform
 from tests.support.builds import target_of
 
 

@@ -68,7 +68,7 @@ def fetch(wanted: str, store: str) -> None:
         def urls(self, want: LockedInput) -> Iterator[str]:
             return iter(want.urls)
 
-        def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
+        def report(self, url: str, error: str | None) -> None:
             pass
 
     lists = json.loads(Path(wanted).read_text())

@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.config import Configuration, Entry
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.recipe.model import File
-from reprokit.supply.aptsettings import AptSettings
 from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.git import ensure
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.git import Commit
-from reprokit.supply.lock.files import lock_file
-from reprokit.supply.lock.wheels import lock_wheels
-from reprokit.supply.mirrors.configuration import Configuration, Entry
-from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.files import lock_file
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import Platform
 from reprokit.untrusted import addresses
 from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect, is_public
 from tests.support.asking import ask as ask_gateway
@@ -194,7 +194,7 @@ def test_a_source_on_loopback_is_not_asked_by_git(store, monkeypatch, host):
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setattr("reprokit.supply.fetch.git._ATTEMPTS", 1)
+    monkeypatch.setattr("reprokit.supply.kinds.git.fetch._ATTEMPTS", 1)
     came = []
 
     def listen() -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import trustme
 
+from reprokit.config import Configuration
 from reprokit.container.environment import from_caller
 from reprokit.errors import SourceError
-from reprokit.supply.aptsettings import AptSettings
-from reprokit.supply.fetch.git import ensure
+from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.git import Commit
 from reprokit.supply.guard import guarded
-from reprokit.supply.mirrors.configuration import Configuration
-from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 from tests.support.file_server import Reply, Request, Server, whole
@@ -113,7 +113,7 @@ def asked_for(home: Path, secure: Server, monkeypatch: pytest.MonkeyPatch, *host
     for name in [name for name in os.environ if name.startswith("GIT_CONFIG")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
-    monkeypatch.setattr("reprokit.supply.fetch.git._ATTEMPTS", 1)
+    monkeypatch.setattr("reprokit.supply.kinds.git.fetch._ATTEMPTS", 1)
     secure.paths.clear()
     secure.requests.clear()
     secure.url("/team/tool/info/refs?service=git-upload-pack", unauthorized)

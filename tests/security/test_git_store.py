@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.git import Commit, folder_of, has_commit
+from reprokit.supply.kinds.git.store import Commit, folder_of, has_commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import collect, inventory
 from tests.support.repositories import Repositories

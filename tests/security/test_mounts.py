@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprokit import paths
+from reprokit import config, paths
 from reprokit.container import names
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, stop
@@ -233,12 +233,12 @@ def test_workspaces_on_another_disk(stranger, outside, monkeypatch):
     file = stranger.place / "config.yaml"
     monkeypatch.setenv("REPROKIT_CONFIG", str(file))
     file.write_text(f"workspace_roots: [{outside}]\n")
-    assert paths.workspace("paper") == outside / "paper"
+    assert config.workspace("paper") == outside / "paper"
     (paths.home() / "workspaces" / "old").mkdir(parents=True)
-    assert paths.workspace("old") == paths.home() / "workspaces" / "old"
+    assert config.workspace("old") == paths.home() / "workspaces" / "old"
     (outside / "linked").symlink_to("/etc")
     with pytest.raises(UsageError, match="behind a link"):
-        paths.workspace("linked")
+        config.workspace("linked")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_a_workspace_root_that_others_can_change_is_refused(stranger, outside, m
     (stranger.place / "open").chmod(0o777)
     file.write_text(f"workspace_roots: {roots.format(place=stranger.place)}\n")
     with pytest.raises(UsageError, match=words):
-        paths.workspace("paper")
+        config.workspace("paper")
 
 
 def test_another_recipes_workspace_is_refused(stranger):

@@ -23,15 +23,15 @@ from reprokit.recipe.load import load_text
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.lock import aptoutput
-from reprokit.supply.lock.conda import lock_conda
+from reprokit.supply.kinds.apt import output as aptoutput
+from reprokit.supply.kinds.conda.solve import lock_conda
+from reprokit.supply.kinds.wheels.index import WheelPlaces
+from reprokit.supply.kinds.wheels.lookup import Lookup
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.uv import explain
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.lookup import Lookup
-from reprokit.supply.mirrors.measured import Measures
-from reprokit.supply.mirrors.wheels import WheelPlaces
+from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
-from reprokit.supply.uv import explain
-from reprokit.supply.wheels import Platform
 from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.documents import parsed
 from tests.support import rendering
@@ -163,7 +163,7 @@ def test_a_download_from_no_address(url: str) -> None:
     ],
 )
 def test_a_page_of_an_index(tmp_path: Path, page: str) -> None:
-    places = WheelPlaces(("https://index.test/",), Measures(Store(tmp_path)), Client)
+    places = WheelPlaces(("https://index.test/",), Rest(Store(tmp_path)), Client)
     places._lookup = Lookup(lambda url: (page.encode(), "application/json"))
     want = LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())
     assert list(places.urls(want)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
 from tests.support.repositories import Repositories

@@ -13,16 +13,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from reprokit.config import Configuration
 from reprokit.recipe.model import Source
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.git import Commit
-from reprokit.supply.lock.git import lock_git
-from reprokit.supply.mirrors.configuration import Configuration
+from reprokit.supply.kinds.git.resolve import lock_git
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import GIT_HOST, WHEELS_HOST, ServedSet
 from reprokit.supply.store import Store
-from reprokit.supply.unlocked import fetch_wheels, resolve_wheels
-from reprokit.supply.wheels import Platform
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.fetching import HOSTS
 from tests.support.repositories import Repositories

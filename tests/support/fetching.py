@@ -33,13 +33,13 @@ class Here:
     """The addresses that the wants name themselves, and what was reported of them."""
 
     def __init__(self) -> None:
-        self.reports: list[tuple[str, int, str | None]] = []
+        self.reports: list[tuple[str, str | None]] = []
 
     def urls(self, want: LockedInput) -> Iterator[str]:
         return iter(want.urls)
 
-    def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
-        self.reports.append((url, count, error))
+    def report(self, url: str, error: str | None) -> None:
+        self.reports.append((url, error))
 
     def silent(self, want: LockedInput) -> dict[str, str]:
         return {}

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from reprokit.config import Configuration
 from reprokit.errors import EngineError
-from reprokit.supply.fetch.git import ensure
-from reprokit.supply.git import Commit, tree_of
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.store import Commit, tree_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Base, GitCommit, Lock, PlainFile, Section, VariantLock
-from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 

@@ -11,7 +11,7 @@ from reprokit.image.base import packages
 from reprokit.image.base import resolve as bases
 from reprokit.image.base.bootstrap import bootstrap, name_of
 from reprokit.image.base.release import Release, release_of
-from reprokit.supply.lock.drift import Drift, drifts, moved_packages
+from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
 from reprokit.supply.lock.model import Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store

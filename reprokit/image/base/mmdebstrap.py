@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
-from reprokit.supply.redact import redact
+from reprokit.redact import redact
 
 # Begins each line of a hook's output.
 _MARK = "reprokit: "

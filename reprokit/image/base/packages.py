@@ -8,7 +8,7 @@ from reprokit.errors import SourceError
 from reprokit.image.base.mmdebstrap import asked
 from reprokit.image.base.release import Release
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.lock.aptoutput import as_of, packages_of, remember_archives
+from reprokit.supply.kinds.apt.output import as_of, packages_of, remember_archives
 from reprokit.supply.lock.model import Bootstrap
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store

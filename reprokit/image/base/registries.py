@@ -1,15 +1,14 @@
-"""Where a base image may be pulled from: its registry and the user's mirrors, the dead ones last."""
+"""Where a base image may be pulled from: its registry and the user's mirrors, those that failed lately last."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from reprokit.config import load
 from reprokit.errors import SourceError
-from reprokit.supply.mirrors.configuration import load
-from reprokit.supply.mirrors.measured import Measures
+from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 
 _HUB = "docker.io"
@@ -24,7 +23,7 @@ def places(reference: str) -> list[tuple[str, str]]:
     """What it is, and the image's name there: `("mirror HOST/PREFIX", "HOST/PREFIX/library/debian:12")`."""
     found = {f"https://{registry_of(reference)}": ("registry", reference)}
     found |= {f"https://{mirror}": (f"mirror {mirror}", name) for mirror, name in mirrored(reference)}
-    return [found[url] for url in Measures(Store()).order(found)]
+    return [found[url] for url in Rest(Store()).order(found)]
 
 
 def mirrored(reference: str) -> list[tuple[str, str]]:
@@ -45,13 +44,13 @@ def registry_of(reference: str) -> str:
 
 
 @contextmanager
-def measured(name: str) -> Iterator[None]:
-    """Takes note of whether the registry of this name can be asked."""
-    measures, url, began = Measures(Store()), f"https://{registry_of(name)}", time.monotonic()
+def noted(name: str) -> Iterator[None]:
+    """Record whether the registry of this name works."""
+    rest, url = Rest(Store()), f"https://{registry_of(name)}"
     try:
         yield
     except SourceError as error:
         if not _NOT_AT_FAULT.search(error.message):
-            measures.report(url, 0, time.monotonic() - began, error.message)
+            rest.report(url, error.message)
         raise
-    measures.report(url, 0, 0, None)
+    rest.report(url, None)

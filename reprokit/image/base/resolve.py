@@ -88,7 +88,7 @@ def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str]
     """The image from its registry or a mirror; None where none serves it, and `tried` then says why."""
     for place, name in registries.places(reference):
         try:
-            with registries.measured(name):
+            with registries.noted(name):
                 digest = reference.partition("@")[2] or engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
                 say(f"pulling {name} ({digest[:19]})")
                 fetched = f"{_repository(name.partition('@')[0])}@{digest}"
@@ -103,7 +103,7 @@ def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | 
     """The digest that the registry or a mirror has for a reference; None where none has, and `tried` then says why."""
     for _, name in registries.places(reference):
         try:
-            with registries.measured(name):
+            with registries.noted(name):
                 return engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
         except SourceError as error:
             tried.append(f"{name}: {error.message}")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.supply import deb
+from reprokit.supply.kinds.apt import deb
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import BASE, BASE_ENTRIES, PACKAGE

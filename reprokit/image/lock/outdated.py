@@ -12,12 +12,12 @@ from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import platform_of
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
-from reprokit.supply.lock.apt import moved_apt
-from reprokit.supply.lock.files import moved_files
-from reprokit.supply.lock.git import moved_git
+from reprokit.supply.kinds.apt.resolve import moved_apt
+from reprokit.supply.kinds.files import moved_files
+from reprokit.supply.kinds.git.resolve import moved_git
+from reprokit.supply.kinds.wheels.resolve import moved_wheels
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.lock.moved import Moved
-from reprokit.supply.lock.wheels import moved_wheels
 from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store

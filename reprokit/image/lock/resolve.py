@@ -20,15 +20,15 @@ from reprokit.image.render import Rendered, render
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.lock.apt import lock_apt
-from reprokit.supply.lock.files import lock_file
-from reprokit.supply.lock.git import lock_git
+from reprokit.supply.kinds.apt.resolve import lock_apt
+from reprokit.supply.kinds.files import lock_file
+from reprokit.supply.kinds.git.resolve import lock_git
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.lock.model import AptPackage, Base, CondaPackage, Distribution, GitCommit, PlainFile, VariantLock
-from reprokit.supply.lock.wheels import lock_wheels
 from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import Platform
 
 Say = Callable[[str], None]
 # Pins of what comes with apt: asked to be updated, they mean that section.
@@ -171,7 +171,7 @@ class Locker:
         variant = self.target.variant
         if not variant.conda:
             return ()
-        from reprokit.supply.lock.conda import lock_conda  # its solver is an extra that few recipes need
+        from reprokit.supply.kinds.conda.solve import lock_conda  # its solver is an extra that few recipes need
 
         cuda = variant.pins.get("cuda", "")
         return lock_conda(variant.conda, variant.conda_channels, self.mirrors, platform, self.say, cuda)

@@ -11,19 +11,19 @@ from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
 from reprokit.supply.fetch.failure import FetchFailed
-from reprokit.supply.fetch.git import fetch_git
 from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.progress import Progress
-from reprokit.supply.git import Commit
-from reprokit.supply.lock.apt import successors
-from reprokit.supply.lock.conda import require_rattler
-from reprokit.supply.lock.drift import dropped
+from reprokit.supply.kinds.apt.drift import dropped
+from reprokit.supply.kinds.apt.resolve import successors
+from reprokit.supply.kinds.conda.solve import require_rattler
+from reprokit.supply.kinds.git.fetch import fetch_git
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.wheels.platform import WheelSet
 from reprokit.supply.lock.model import AptPackage, VariantLock
 from reprokit.supply.locked_input import LockedInput, of_base, of_variant
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from reprokit.supply.wheels import WheelSet
 
 
 @dataclass(frozen=True)

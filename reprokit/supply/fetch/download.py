@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from reprokit.formatting import size
+from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
@@ -16,7 +17,6 @@ from reprokit.supply.fetch.progress import Tally
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.fetch.transfer import Slow, Transfer
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.redact import redact
 
 GAIN = 1 << 16  # bytes; less is no reason to ask the same address again at once
 _LONGEST_BACKOFF_S = 30.0
@@ -116,7 +116,7 @@ class Bring:
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:
         """Why the address did not give the file, None if it did; and how many bytes came."""
-        began, came = time.monotonic(), 0
+        came = 0
 
         def count(block: int) -> None:
             nonlocal came
@@ -132,7 +132,7 @@ class Bring:
                 refusal = Refusal(why, other_bytes=True)
         except Refusal as error:
             refusal = error
-        self.places.report(url, came, time.monotonic() - began, refusal.why if refusal else None)
+        self.places.report(url, refusal.why if refusal else None)
         return refusal, came
 
     def _begin_anew(self) -> None:

@@ -22,9 +22,9 @@ import certifi
 import urllib3
 
 from reprokit.errors import SourceError
+from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.redact import redact
 from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect
 
 _BLOCK = 1 << 18  # measured: 64 KiB and 1 MiB are no faster

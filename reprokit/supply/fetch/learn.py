@@ -7,6 +7,7 @@ from io import FileIO
 from pathlib import Path
 
 from reprokit.errors import SourceError
+from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.download import GAIN, place
 from reprokit.supply.fetch.http import Client
@@ -14,7 +15,6 @@ from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.fetch.transfer import Slow, Transfer
-from reprokit.supply.redact import redact
 from reprokit.supply.store import Store, unwritable
 
 

@@ -15,7 +15,7 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
-from reprokit.supply.redact import redact
+from reprokit.redact import redact
 from reprokit.supply.store import Store
 
 _BLOCK = 1 << 20

@@ -18,8 +18,8 @@ class Places(Protocol):
         """
         ...
 
-    def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
-        """What one attempt gave: `count` bytes in `seconds`, and why it ended early if it did."""
+    def report(self, url: str, error: str | None) -> None:
+        """Record why an attempt failed, or with None that it worked."""
         ...
 
     def silent(self, want: LockedInput) -> Mapping[str, str]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
 from reprokit.supply.fetch.http import Answer, Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.stop import Stop
-from reprokit.supply.redact import redact
 
 _BLOCK = 1 << 20
 

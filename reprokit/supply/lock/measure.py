@@ -9,11 +9,11 @@ from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
 from reprokit.errors import SourceError
+from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.learn import learn
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
 

@@ -29,7 +29,7 @@ class Sized(Model):
 class AptPackage(Sized):
     """One binary package. `path` is its place in `archive`: `pool/main/c/curl/curl_7.88.1-10_amd64.deb` in `debian`.
 
-    Archives that have no name of their own in `reprokit.supply.mirrors.archives` are locked with their `url`.
+    Archives that have no name of their own in `reprokit.config.archives` are locked with their `url`.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reprokit import paths
-from reprokit.supply.mirrors.archives import archives, public_places, remembered
-from reprokit.supply.mirrors.configuration import KINDS, Fetch
-from reprokit.supply.mirrors.kinds import PUBLIC_CHANNEL
+from reprokit.config import KINDS, Fetch
+from reprokit.config.archives import archives, public_places
+from reprokit.config.templates import split_archive
+from reprokit.redact import redact
+from reprokit.supply.mirrors.kinds import PUBLIC_CHANNEL, remembered
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.mirrors.templates import split_archive
-from reprokit.supply.redact import redact
 from reprokit.supply.store import Store
 
 PUBLIC = "public"
@@ -41,7 +41,7 @@ class Line:
 def lines(mirrors: Mirrors, store: Store) -> list[Line]:
     """All places, kind by kind in the order to try, then how they are reached.
 
-    What was measured is left out, and so are the addresses that a recipe or a lock brings itself.
+    Addresses of recipes and locks are excluded.
     """
     found = [*_configured(mirrors), *_own(mirrors), *_public(store)]
     return [*sorted(found, key=lambda line: KINDS.index(line.kind)), *_ways(mirrors)]

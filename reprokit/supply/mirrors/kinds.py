@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from reprokit.config import archives
+from reprokit.config.templates import file_fields, fill, git_fields, split_archive
+from reprokit.redact import redact
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors import archives
-from reprokit.supply.mirrors.templates import file_fields, fill, git_fields, split_archive
+from reprokit.supply.store import Store
 
 # Where conda itself looks for channels that are named without an address.
 PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
 _DEFAULTS = ("main", "r", "free")
+_SEEN = "archives"
+_MOST_SEEN = 4
 _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 
@@ -65,3 +69,16 @@ def _filled(template: str, fields: Mapping[str, str]) -> Iterator[str]:
     found = fill(template, fields)
     if found:
         yield found
+
+
+def remember_archive(store: Store, archive: str, base_url: str) -> None:
+    """Keep where a resolution on this machine found an archive (`http://HOST/debian`), without credentials."""
+    base = redact(base_url).rstrip("/")
+    known = remembered(store, archive)
+    if known[:1] != (base,):
+        store.remember(_SEEN, archive, [base, *(other for other in known if other != base)][:_MOST_SEEN])
+
+
+def remembered(store: Store, archive: str) -> tuple[str, ...]:
+    """The addresses that resolutions on this machine found this archive at, the latest first."""
+    return tuple(store.remembered(_SEEN, archive) or ())

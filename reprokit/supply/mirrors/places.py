@@ -10,19 +10,21 @@ from dataclasses import replace
 from functools import cached_property
 from urllib.parse import SplitResult, urlsplit
 
-from reprokit.supply import aptsettings
-from reprokit.supply.aptsettings import AptSettings
+from reprokit.config import Configuration, load
+from reprokit.config.archives import archive_of, public_places
+from reprokit.config.templates import split_archive
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings, environment_proxy
+from reprokit.supply.kinds.apt import settings as aptsettings
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.wheels import pipsettings
+from reprokit.supply.kinds.wheels.index import WheelPlaces
+from reprokit.supply.kinds.wheels.lookup import is_folder_of_files, is_page
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors import kinds, pipsettings
-from reprokit.supply.mirrors.archives import archive_of, public_places, remembered
-from reprokit.supply.mirrors.configuration import Configuration, load
-from reprokit.supply.mirrors.lookup import is_folder_of_files, is_page
-from reprokit.supply.mirrors.measured import Measures
-from reprokit.supply.mirrors.pipsettings import PipSettings
-from reprokit.supply.mirrors.templates import split_archive
-from reprokit.supply.mirrors.wheels import WheelPlaces
+from reprokit.supply.mirrors import kinds
+from reprokit.supply.mirrors.kinds import remembered
+from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 
@@ -37,7 +39,7 @@ _NOT_AT_FAULT = re.compile(
 class Mirrors:
     """The user's mirrors, what the host's own tools are told, and the public's places (a `fetch.places.Places`).
 
-    In that order; what was measured puts the slow and the dead last. Threads may share one.
+    In that order, except that hosts which failed rest. Threads may share one.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Mirrors:
         """
         self.configuration = configuration if configuration is not None else load()
         self._store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
-        self._measures = Measures(store)
+        self._rest = Rest(store)
         self._wheel_places: WheelPlaces | None = None
         self._lock = threading.Lock()
 
@@ -87,13 +89,13 @@ class Mirrors:
             return iter(self._apt_urls(want))
         mirrors = self.configuration.of(want.kind)
         found = kinds.conda_urls(mirrors, want) if want.kind == "conda" else kinds.file_urls(mirrors, want)
-        return iter(self._measures.order(found))
+        return iter(self._rest.order(found))
 
-    def report(self, url: str, count: int, seconds: float, error: str | None) -> None:
-        """Take the measure of a place: `count` bytes in `seconds`, and why the attempt ended early if it did."""
+    def report(self, url: str, error: str | None) -> None:
+        """Record why a request to this address failed, or with None that it worked."""
         if error is None or not _NOT_AT_FAULT.match(error):
             index = self._wheel_places.index_of(url) if self._wheel_places else None
-            self._measures.report(index or url, count, seconds, error)
+            self._rest.report(index or url, error)
 
     def silent(self, want: LockedInput) -> Mapping[str, str]:
         """Indexes that could not be asked for the file, and why."""
@@ -126,7 +128,7 @@ class Mirrors:
 
     def git(self, url: str) -> list[str]:
         """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""
-        return self._measures.order(kinds.git_urls(self.configuration.of("git"), url))
+        return self._rest.order(kinds.git_urls(self.configuration.of("git"), url))
 
     def guarded(self) -> AbstractContextManager[dict[str, str]]:
         """The variables of a program that asks a stranger's addresses, see `guard.guarded`."""
@@ -142,7 +144,7 @@ class Mirrors:
 
     def channels(self, channel: str) -> list[str]:
         """Addresses of a conda channel."""
-        return self._measures.order(kinds.channel_urls(self.configuration.of("conda"), channel))
+        return self._rest.order(kinds.channel_urls(self.configuration.of("conda"), channel))
 
     def archive(self, url: str, hosts: Container[str] = ()) -> list[str]:
         """Where a file of a distribution's archive that is asked for at this address is asked for first.
@@ -155,7 +157,7 @@ class Mirrors:
             return []
         want = LockedInput("apt", url, "", 0, {"archive": found[0], "path": found[1]}, (url,))
         mirrors = kinds.apt_urls(self.configuration.of("apt"), self._own(found[0]), (), want)
-        order = self._measures.order(place for place in mirrors if not place.startswith("file:"))
+        order = self._rest.order(place for place in mirrors if not place.startswith("file:"))
         return order[: order.index(url)]
 
     def _is_public(self, host: str, archive: str, hosts: Container[str]) -> bool:
@@ -165,7 +167,7 @@ class Mirrors:
     def _apt_urls(self, want: LockedInput) -> list[str]:
         archive = want.fields["archive"]
         mirrors = self.configuration.of("apt")
-        return self._measures.order(kinds.apt_urls(mirrors, self._own(archive), remembered(self._store, archive), want))
+        return self._rest.order(kinds.apt_urls(mirrors, self._own(archive), remembered(self._store, archive), want))
 
     def _own(self, archive: str) -> list[str]:
         return [self.apt.mirrors[archive]] if archive in self.apt.mirrors else []
@@ -177,7 +179,7 @@ class Mirrors:
                 own = self.own_pip
                 sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
                 distinct = tuple(dict.fromkeys(sources))
-                self._wheel_places = WheelPlaces(distinct, self._measures, lambda: Client(self.settings))
+                self._wheel_places = WheelPlaces(distinct, self._rest, lambda: Client(self.settings))
             return self._wheel_places
 
     def _proxy(self, address: SplitResult) -> SplitResult | None:

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from reprokit.config.archives import probe_path
+from reprokit.config.templates import fill
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
-from reprokit.supply.mirrors.archives import probe_path
+from reprokit.supply.kinds.wheels.lookup import is_page, path_of
 from reprokit.supply.mirrors.effective import Line
-from reprokit.supply.mirrors.lookup import is_page, path_of
-from reprokit.supply.mirrors.templates import fill
 
 _AT_ONCE = 8
 _MOST_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reprokit.supply.redact import redact
+from reprokit.redact import redact
 from reprokit.untrusted.addresses import Named, check_for_proxy, connect
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def forward(handler: Handler, address: SplitResult) -> None:
     for mirror in mirrors:
         try:
             with _ask(handler, mirror) as answer:
-                handler.gateway.mirrors.report(mirror.geturl(), 0, 0, None)
+                handler.gateway.mirrors.report(mirror.geturl(), None)
                 if answer.status < 400:
                     _relay(handler, answer, _recording(handler, address, answer))
                     return
         except _Unreachable as error:
-            handler.gateway.mirrors.report(mirror.geturl(), 0, 0, str(error))
+            handler.gateway.mirrors.report(mirror.geturl(), str(error))
     try:
         with _ask(handler, address) as answer:
             _relay(handler, answer, _recording(handler, address, answer))

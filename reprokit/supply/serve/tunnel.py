@@ -7,7 +7,7 @@ import select
 import socket
 from typing import TYPE_CHECKING
 
-from reprokit.supply.redact import redact
+from reprokit.redact import redact
 from reprokit.supply.serve.forward import host_proxy, proxy_authorization
 from reprokit.untrusted.addresses import Named, check_for_proxy, connect
 

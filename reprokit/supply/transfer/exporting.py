@@ -17,7 +17,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.image.base.locked import locked_base
 from reprokit.image.base.resolve import carried_name
 from reprokit.supply import locked_input
-from reprokit.supply.git import folder_of
+from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import Base
 from reprokit.supply.store import Store, sha256_of

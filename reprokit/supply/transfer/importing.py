@@ -14,8 +14,8 @@ from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.supply import locked_input
-from reprokit.supply.git import Commit, folder_of
-from reprokit.supply.gitcommand import git
+from reprokit.supply.kinds.git.command import git
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.lock.model import Lock, VariantLock
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.image import load_images, refuse_foreign_names

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from reprokit.errors import SourceError
-from reprokit.supply.git import Commit
-from reprokit.supply.gitcommand import git, git_says
+from reprokit.supply.kinds.git.command import git, git_says
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.upkeep.verify import faults
 
 

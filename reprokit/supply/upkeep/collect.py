@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit.errors import EngineError
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.inventory import Leftover, Stored

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from reprokit.supply.git import REPOSITORIES, Commit
+from reprokit.supply.kinds.git.store import REPOSITORIES, Commit
 from reprokit.supply.store import Store
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.names import Names, all_locks, locked, names_of

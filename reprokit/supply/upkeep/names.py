@@ -10,7 +10,7 @@ from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe.find import targets
 from reprokit.supply import locked_input
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.locked_input import LockedInput

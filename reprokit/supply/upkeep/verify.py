@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.supply.git import Commit, has_commit
-from reprokit.supply.gitcommand import git_says
+from reprokit.supply.kinds.git.command import git_says
+from reprokit.supply.kinds.git.store import Commit, has_commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.inventory import Stored

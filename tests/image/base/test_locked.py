@@ -15,7 +15,7 @@ from reprokit.image.base import resolve as base_module
 from reprokit.image.base.bootstrap import bootstrap as make_base
 from reprokit.image.base.locked import lock_base, locked_base, moved_base, successor_base
 from reprokit.image.base.release import Release
-from reprokit.supply.lock.drift import Drift
+from reprokit.supply.kinds.apt.drift import Drift
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
@@ -24,7 +24,7 @@ from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
-# What is measured of registries is kept in the user's store.
+# Failures of registries are kept in the user's store.
 pytestmark = pytest.mark.usefixtures("home")
 BOOKWORM = Release("debian", "12", "bookworm")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.image.base.registries import measured, mirrored, places, registry_of
+from reprokit.image.base.registries import mirrored, noted, places, registry_of
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -42,14 +42,14 @@ def test_the_registry_of_a_name(reference: str, host: str):
 
 def fail(name: str, why: str) -> None:
     for _ in range(2):
-        with pytest.raises(SourceError), measured(name):
+        with pytest.raises(SourceError), noted(name):
             raise SourceError(why, name)
 
 
 def test_a_dead_registry_is_asked_last():
     fail("debian:12", "no answer within 20 s")
     assert [place for place, _ in places("debian:12")] == ["mirror one.test:5000/hub", "mirror two.test", "registry"]
-    with measured("debian:12"):
+    with noted("debian:12"):
         pass  # it served
     assert places("debian:12")[0][0] == "registry"
 

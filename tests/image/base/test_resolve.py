@@ -23,7 +23,7 @@ from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
 
 engine_test = pytest.mark.engine
-# What is measured of registries here stays here.
+# Failures of registries here stay here.
 pytestmark = pytest.mark.usefixtures("home")
 
 

@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.supply import deb
+from reprokit.supply.kinds.apt import deb
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.importing import take_in

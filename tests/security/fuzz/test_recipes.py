@@ -13,13 +13,13 @@ from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.model import Host
 from reprokit.compat.stack import stack_of
+from reprokit.config import Configuration
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, recipe_files
 from reprokit.recipe.load import load_text
 from reprokit.supply import locked_input
-from reprokit.supply.aptsettings import AptSettings
+from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.lock import file as lock_file
-from reprokit.supply.mirrors.configuration import Configuration
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fuzzing import Watch, fuzzed, trees

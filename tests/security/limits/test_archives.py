@@ -90,7 +90,7 @@ XZ = ["xz", "-0", "--check=crc32", "-c"]
 
 @pytest.mark.parametrize("form", ["zst", "gz", "xz"])
 def test_a_debian_package(run: Run, tmp_path: Path, form: str) -> None:
-    code = "from reprokit.supply.deb import control; print(control(Path('x.deb')))"
+    code = "from reprokit.supply.kinds.apt.deb import control; print(control(Path('x.deb')))"
     size = 1 << 28
     content = entry("control", size) + bytes(size)
     packed = {
@@ -106,5 +106,5 @@ def test_a_debian_package_whose_members_have_no_end(run: Run, tmp_path: Path) ->
     """A negative size led back to the same header for ever."""
     for size in ("-60", "+60", "1_0", " 60", "6\u0660"):
         (tmp_path / "x.deb").write_bytes(a_deb("data.tar", b"", size))
-        code = "from reprokit.supply.deb import control; control(Path('x.deb'))"
+        code = "from reprokit.supply.kinds.apt.deb import control; control(Path('x.deb'))"
         assert "not a Debian package" in run(python=code, code=4)

@@ -29,7 +29,7 @@ def test_a_file_is_asked_for_once_and_whole(fetch: Fetch, server: Server):
     assert (done.files, done.bytes) == (1, len(DATA))
     (request,) = server.requests["/f"]
     assert request.start is None and request.headers["accept-encoding"] == "identity"
-    assert fetch.places.reports == [(url, len(DATA), None)]
+    assert fetch.places.reports == [(url, None)]
 
 
 def test_a_warm_store_asks_nobody(fetch: Fetch, server: Server):
@@ -191,7 +191,7 @@ def test_what_is_not_given_is_not_asked_for_again(fetch: Fetch, server: Server, 
     first, second = server.url("/gone", status(code, Retry_After="1")), server.url("/f", whole(DATA))
     fetch(want(DATA, first, second))
     assert fetch.has(DATA) and len(server.requests["/gone"]) == 1
-    assert fetch.places.reports[0] == (first, 0, f"HTTP {code}")
+    assert fetch.places.reports[0] == (first, f"HTTP {code}")
 
 
 @pytest.mark.parametrize("code", [429, 503])
@@ -246,14 +246,14 @@ def test_a_mirror_with_other_bytes_is_passed_over(fetch: Fetch, server: Server):
 
 def test_an_error_page_is_not_the_file(fetch: Fetch, server: Server):
     page = whole(b"<html>Sign in to this network</html>")
-    fetch(want(DATA, server.url("/portal", page), server.url("/f", whole(DATA))))
-    assert fetch.has(DATA) and fetch.places.reports[0][1] == 0
+    found = fetch(want(DATA, server.url("/portal", page), server.url("/f", whole(DATA))))
+    assert fetch.has(DATA) and found.bytes == len(DATA)
 
 
 def test_an_address_that_nobody_listens_at_is_passed_over(fetch: Fetch, server: Server):
     fetch(want(DATA, "http://127.0.0.1:1/f", "gopher://old/f", server.url("/f", whole(DATA))))
     assert fetch.has(DATA)
-    assert [error for _, _, error in fetch.places.reports] == [
+    assert [error for _, error in fetch.places.reports] == [
         "Connection refused",
         "not an address of a file: gopher://old/f",
         None,

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reprokit.supply.aptsettings import AptSettings
+from reprokit.config import Configuration, Entry
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.wheels import index as wheels
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors import wheels
-from reprokit.supply.mirrors.archives import remember_archive
-from reprokit.supply.mirrors.configuration import Configuration, Entry
-from reprokit.supply.mirrors.pipsettings import PipSettings
+from reprokit.supply.mirrors.kinds import remember_archive
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS
@@ -97,10 +97,10 @@ def test_git_and_its_dead_mirrors(host: Host):
     dead, local = "https://dead.test/apache/tvm.git", "file:///srv/git/apache/tvm.git"
     assert places.git(url) == [dead, local, url]
     for _ in range(3):
-        places.report(dead, 0, 1, "repository 'https://dead.test/apache/tvm.git' not found")
+        places.report(dead, "repository 'https://dead.test/apache/tvm.git' not found")
     assert places.git(url)[0] == dead  # it answers: another repository may be there
     for _ in range(2):
-        places.report(dead, 0, 30, "Failed to connect to dead.test port 443")
+        places.report(dead, "Failed to connect to dead.test port 443")
     assert places.git(url) == [local, url, dead]
     assert host(**lists).git(url) == [local, url, dead]  # the next run knows
 
@@ -110,7 +110,7 @@ def test_who_answers_is_not_dead(host: Host, error: str):
     places = host(files=["https://m.test/{path}"])
     want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
     for _ in range(5):
-        places.report("https://m.test/f", 0, 1, error)
+        places.report("https://m.test/f", error)
     assert next(places.urls(want)) == "https://m.test/f"
 
 
@@ -119,7 +119,7 @@ def test_who_does_not_serve_goes_last(host: Host, error: str):
     places = host(files=["https://m.test/{path}"])
     want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
     for _ in range(2):
-        places.report("https://m.test/f", 0, 1, error)
+        places.report("https://m.test/f", error)
     assert list(places.urls(want)) == ["https://forge.test/f", "https://m.test/f"]
 
 
@@ -158,7 +158,7 @@ def test_a_dead_file_host_puts_its_index_last(host: Host, upstream: Upstream):
     places = host(wheels=[f"http://localhost:{upstream.port}/one", f"{root}/two"])
     assert next(places.urls(WHEEL)) == f"http://cdn.test/files/{WHEEL.name}"
     for _ in range(2):
-        places.report(f"http://cdn.test/files/{WHEEL.name}", 0, 1, "stalled")
+        places.report(f"http://cdn.test/files/{WHEEL.name}", "stalled")
     assert next(places.urls(WHEEL)) == f"{root}/files/{WHEEL.name}"
 
 

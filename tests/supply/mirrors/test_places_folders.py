@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.aptsettings import AptSettings
-from reprokit.supply.fetch.git import fetch_git
+from reprokit.config import Configuration, Entry
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.git.fetch import fetch_git
+from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.configuration import Configuration, Entry
-from reprokit.supply.mirrors.pipsettings import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 

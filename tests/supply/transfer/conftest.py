@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.git import Commit
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.importing import Imported, take_in

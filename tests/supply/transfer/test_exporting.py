@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
 from tests.support.stores import CONTENTS, a_lock, fetch, no_engine, overwrite, plain, put, write_recipe

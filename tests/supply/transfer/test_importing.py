@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from reprokit.errors import ReprokitError, UsageError
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.importing import Imported, take_in
 from reprokit.supply.transfer.manifest import Manifest, header, padding

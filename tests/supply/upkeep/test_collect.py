@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import PARTIAL_S, YOUNG_S, Plan, free, plan

@@ -3,7 +3,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import faults, repair, verify
 from tests.support.repositories import Repositories

@@ -15,7 +15,7 @@ from subprocess import PIPE
 
 import pytest
 
-from reprokit.supply.git import Commit, folder_of
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
 from reprokit.supply.transfer.importing import take_in

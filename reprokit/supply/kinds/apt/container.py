@@ -1,0 +1,115 @@
+"""A base's own apt, asked in a container that is gone afterwards."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from reprokit.engine import Engine
+from reprokit.errors import SourceError
+from reprokit.helper.sidecar import closed_network
+from reprokit.redact import redact
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.served_set import ServedSet
+from reprokit.supply.store import Store
+
+if TYPE_CHECKING:
+    from reprokit.image.base.resolve import BaseImage
+
+# A part of an update that fails is a failure. apt 2.6 can wait for ever where it retries one of two archives of a host.
+# What an image has downloaded is named all the same, and apt keeps its cache where the image forbids it: otherwise each
+# call makes it anew.
+_CONFIGURATION = """
+Acquire::ForceHash "SHA256";
+Acquire::Languages "none";
+Acquire::Retries "0";
+APT::Update::Error-Mode "any";
+Dir::Cache::Archives "/tmp/archives";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "srcpkgcache.bin";
+"""
+# As the block `base` does: the vendor's lists are signed with a key that was replaced in April 2022.
+WITHOUT_VENDOR = "rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list"
+# What a killed process leaves ends by itself.
+_LONGEST_S = 3600
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a command ended, and what it printed on standard output and error."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class BaseApt:
+    """Use as a context manager: the container runs inside it, its package lists are today's.
+
+    The network is reached through a gateway, so that the host's mirrors and proxies are used. They are given to each
+    command and are no part of the container. Raises SourceError where the lists cannot be had, EngineError.
+    """
+
+    def __init__(self, engine: Engine, base: BaseImage, store: Store, say: Callable[[str], None]) -> None:
+        self.engine, self.base, self.store, self.say = engine, base, store, say
+        self._stack = ExitStack()
+
+    def __enter__(self) -> BaseApt:
+        from reprokit.image.render import is_vendors
+
+        with ExitStack() as stack:
+            network = stack.enter_context(closed_network(self.engine))
+            gateway = Gateway(
+                self.store,
+                ServedSet(),
+                archives=self.base.archives,
+                listening=network.listening,
+                address=network.address,
+            )
+            self._gateway = stack.enter_context(gateway)
+            self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
+            host = {"NetworkMode": network.name, "AutoRemove": True}
+            command = {"Entrypoint": ["sleep"], "Cmd": [str(_LONGEST_S)], "User": "0:0"}
+            self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
+            stack.callback(self.engine.remove, self.name, force=True)
+            self.engine.start(self.name)
+            self.ask(["sh", "-ec", f"mkdir -p /tmp/archives/partial; echo '{_CONFIGURATION}' >/tmp/apt.conf"])
+            if is_vendors(self.base.reference):
+                self.ask(["sh", "-c", WITHOUT_VENDOR])
+            self.update()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def ask(self, command: Sequence[str]) -> Answer:
+        """Run a command as root."""
+        environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
+        environment["DEBIAN_FRONTEND"] = "noninteractive"
+        started = self.engine.exec_create(self.name, list(command), environment=environment, user="0:0")
+        output, errors = [], []
+        for out, err in self.engine.exec_stream(started):
+            output.append(out or b"")
+            errors.append(err or b"")
+        code = self.engine.exec_exit_code(started)
+        texts = (b"".join(parts).decode("utf-8", "replace") for parts in (output, errors))
+        return Answer(1 if code is None else code, *(redact(text) for text in texts))
+
+    def update(self) -> None:
+        """Get today's package lists. Raises SourceError."""
+        self.say(f"reading the package lists of {self.base.reference}")
+        for _ in range(_TRIES):
+            answer = self.ask(["apt-get", "update"])
+            if answer.code == 0:
+                return
+        failed = re.search(r"^E: .*", answer.errors, re.MULTILINE)
+        raise SourceError(
+            f"the package lists of {self.base.reference} cannot be had: {failed[0] if failed else answer.errors}",
+            hint="`reprokit config` shows the mirrors and proxies that are used",
+        )

@@ -1,0 +1,132 @@
+"""The apt packages of a variant: resolved by its base's own apt, as the build will install them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError, SourceError, UsageError
+from reprokit.recipe.spelling import nearest
+from reprokit.supply.kinds.apt.container import Answer, BaseApt
+from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
+from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of, remember_archives
+from reprokit.supply.lock.model import AptPackage
+from reprokit.supply.lock.moved import Moved
+from reprokit.supply.store import Store
+
+if TYPE_CHECKING:
+    from reprokit.image.apt import AptInstall
+    from reprokit.image.base.resolve import BaseImage
+
+Say = Callable[[str], None]
+
+
+def lock_apt(
+    engine: Engine, base: BaseImage, installs: Sequence[AptInstall], store: Store, say: Say
+) -> tuple[tuple[AptPackage, ...], str]:
+    """What these installs download on the base, dependencies and upgrades of the base's own packages included.
+
+    With it the date of the package lists that they came from, as `20261121T101500Z`. Nothing is downloaded but the
+    lists. Raises UsageError or SourceError naming the package and its block, EngineError.
+    """
+    if not installs:
+        return (), ""
+    found: set[AptPackage] = set()
+    enabled: set[str] = set()
+    with BaseApt(engine, base, store, say) as apt:
+        for install in installs:
+            _enable(apt, install.components, enabled)
+            command = ["apt-get", "install", "-q", "--yes", "--no-install-recommends", "--print-uris"]
+            answer = apt.ask([*command, *dict.fromkeys((*install.before, *install.packages))])
+            if answer.code:
+                raise _explained(apt, install, answer)
+            remember_archives(answer.output, store)
+            found |= set(packages_of(answer.output))
+        packages = in_order(found)
+        return packages, as_of(packages, _lists(apt, packages))
+
+
+def successors(
+    engine: Engine,
+    base: BaseImage,
+    installs: Sequence[AptInstall],
+    locked: Sequence[AptPackage],
+    store: Store,
+    say: Say,
+) -> tuple[tuple[AptPackage, ...], str, tuple[Drift, ...]]:
+    """What takes the place of locked packages of which some are on no mirror any more: packages, date and differences.
+
+    All of them are resolved anew: a successor may need others of its own age, and apt alone knows which fit together.
+    """
+    packages, date = lock_apt(engine, base, installs, store, say)
+    return packages, date, drifts(locked, packages)
+
+
+def moved_apt(
+    engine: Engine,
+    base: BaseImage,
+    installs: Sequence[AptInstall],
+    locked: Sequence[AptPackage],
+    store: Store,
+    say: Say,
+) -> list[Moved]:
+    """The locked packages of which the base's archives now list another version as the newest, or none at all."""
+    if not locked:
+        return []
+    with BaseApt(engine, base, store, say) as apt:
+        enabled: set[str] = set()
+        for install in installs:
+            _enable(apt, install.components, enabled)
+        return moved_packages("apt", locked, _newest(_lists(apt, locked)))
+
+
+def _newest(text: str) -> dict[str, str]:
+    """The newest version of each package that `apt-cache madison` names."""
+    newest: dict[str, str] = {}
+    for line in listed(text):
+        newest.setdefault(line.name, line.version)
+    return newest
+
+
+def _enable(apt: BaseApt, components: Sequence[str], enabled: set[str]) -> None:
+    """Ask for these components from here on, as the blocks that follow do."""
+    from reprokit.image.apt import enable
+
+    if set(components) - enabled:
+        enabled |= set(components)
+        apt.ask(["sh", "-c", "; ".join(enable(components))])
+        apt.update()
+
+
+def _lists(apt: BaseApt, packages: Sequence[AptPackage]) -> str:
+    """The versions that there are of these packages, and the dates of the lists."""
+    versions = apt.ask(["apt-cache", "madison", *dict.fromkeys(p.name for p in packages)]).output
+    return versions + apt.ask(["sh", "-c", "grep -H ^Date: /var/lib/apt/lists/*Release"]).output
+
+
+def _explained(apt: BaseApt, install: AptInstall, answer: Answer) -> ReprokitError:
+    """apt's refusal as one error, with what there is instead."""
+    where = f"block {install.block}"
+    if version := re.search(r"^E: Version '(\S+)' for '(\S+)' was not found", answer.errors, re.MULTILINE):
+        there = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]
+        hint = f"versions that {apt.base.reference} can have: {', '.join(dict.fromkeys(there)) or 'none'}"
+        return UsageError(f"there is no {version[2]} {version[1]}", where, hint)
+    unknown = re.search(
+        r"^E: (?:Unable to locate package|Couldn't find any package by \S+|Package) '?([^\s']+)'?"
+        r"(?: has no installation candidate)?$",
+        answer.errors,
+        re.MULTILINE,
+    )
+    if unknown:
+        name = unknown[1]
+        near = nearest(name, apt.ask(["apt-cache", "pkgnames", name[:3]]).output.split())
+        return UsageError(f"{apt.base.reference} has no package {name}{near}", where)
+    text = answer.output + answer.errors
+    unmet = re.search(r"^The following packages have unmet dependencies:\n((?: .*\n)+)", text, re.MULTILINE)
+    if unmet:
+        causes = "; ".join(" ".join(line.split()) for line in unmet[1].splitlines()[:4])
+        return SourceError(f"{' '.join(install.packages)} cannot be installed: {causes}", where)
+    first = next((line for line in answer.errors.splitlines() if line.startswith("E: ")), answer.errors.strip())
+    return SourceError(f"apt cannot resolve {' '.join(install.packages)}: {first}", where)

@@ -1,0 +1,289 @@
+"""Git commits, fetched by the host's own git into the store: several at a time, from the mirrors that the user has.
+
+git cannot resume a pack. So a commit whose fetch was cut off once is fetched in pieces, first what its folders hold,
+then the files in batches, each of which is kept, across processes too. A server that cannot filter sends all at once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from filelock import FileLock
+
+from reprokit.errors import SourceError
+from reprokit.redact import redact
+from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
+from reprokit.supply.kinds.git.store import Commit, folder_of, has_commit, tree_of
+from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.store import Store, key_of, unwritable
+
+Say = Callable[[str], None]
+_ATTEMPTS = 4
+_AT_ONCE = 4
+_BATCH = 256  # files: what a cut line costs at most, against one round trip for each
+_FOR_GOOD = (
+    "not found",
+    "does not exist",
+    "not appear to be a git",
+    "Authentication failed",
+    "could not read Username",
+    "not allowed",
+)
+# A server that prepares a pack says so every few seconds: only a dead line is silent for so long. Packs stay packs,
+# which git syncs to the disk, however small.
+_SETTINGS = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", "-c", "fetch.unpackLimit=1"]
+_NAME = "reprokit"
+_QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
+
+
+class GitPlaces(Protocol):
+    """Where repositories may be had (`reprokit.supply.mirrors`). Both are called from several threads at once."""
+
+    def git(self, url: str) -> Iterable[str]:
+        """Addresses for the repository at this https:// address, in the order to try."""
+        ...
+
+    def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
+        """The environment of a git that talks to this address, None for the user's own."""
+        ...
+
+    def report(self, url: str, error: str | None) -> None:
+        """Record why an attempt failed, or with None that it worked."""
+        ...
+
+
+def fetch_git(
+    commits: Sequence[GitCommit],
+    store: Store,
+    places: GitPlaces,
+    say: Say = lambda line: None,
+    offline: bool = False,
+) -> int:
+    """Bring locked commits into the store, and return how many were not there.
+
+    Raises SourceError where a fetch fails, where a commit has another tree than locked, or, `offline`, where one is
+    missing.
+    """
+    missing = [locked for locked in commits if not folder_of(_address(locked), store).is_dir()]
+    if missing and offline:
+        raise SourceError(
+            f"{len(missing)} git commits are not in the store, {missing[0].commit[:12]} for one",
+            missing[0].url,
+            "`reprokit fetch` brings them while there is a network",
+        )
+    ensure([_address(locked) for locked in missing], store, places, say)
+    for locked in missing:
+        tree = tree_of(_address(locked), store)
+        if tree != locked.tree:
+            raise SourceError(f"commit {locked.commit} has the tree {tree}, expected {locked.tree}", locked.url)
+    return len(missing)
+
+
+def _address(locked: GitCommit) -> Commit:
+    return Commit(locked.url, locked.commit)
+
+
+def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say = lambda line: None) -> None:
+    """Have these commits in the store; what is there asks no network.
+
+    Raises SourceError where a fetch fails, EngineError where the store cannot be written.
+    """
+    missing = [c for c in dict.fromkeys(commits) if not folder_of(c, store).is_dir()]
+    if not missing:
+        return
+    running = _Running()
+    with ThreadPoolExecutor(min(_AT_ONCE, len(missing))) as pool:
+        try:
+            for task in as_completed([pool.submit(_ensure, c, store, places, say, running) for c in missing]):
+                task.result()
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.stop()
+            if isinstance(error, OSError):
+                raise unwritable(error, store) from None
+            raise
+
+
+class _Running:
+    """The fetches under way, ended together: git would go on long after an error elsewhere, or Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self._processes: list[subprocess.Popen[str]] = []
+        self._lock = threading.Lock()
+
+    def begun(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._processes.append(process)
+        if self.stopped.is_set():
+            process.terminate()
+
+    def wait(self, seconds: float) -> None:
+        """Returns early where the fetches are ended meanwhile."""
+        self.stopped.wait(seconds)
+
+    def stop(self) -> None:
+        self.stopped.set()
+        with self._lock:
+            for process in self._processes:
+                process.terminate()
+
+
+def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: _Running) -> None:
+    published = folder_of(commit, store)
+    published.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(published.with_suffix(".lock")):
+        if published.is_dir():
+            return
+        pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
+        with store.scratch() as scratch:
+            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, running.begun)
+            try:
+                _try(fetch, list(dict.fromkeys([*places.git(commit.url), commit.url])), places, running)
+            except (SourceError, OSError):
+                if not any(pieces.glob("objects/pack/*.pack")):
+                    shutil.rmtree(pieces, ignore_errors=True)
+                raise
+            fetch.folder.replace(published)
+        shutil.rmtree(pieces, ignore_errors=True)
+
+
+def _try(fetch: _Fetch, addresses: list[str], places: GitPlaces, running: _Running) -> None:
+    """Every address in turn, again and again unless it has said no for good."""
+    commit, say = fetch.commit, fetch.say
+    say(f"{commit.name}: fetching {commit.commit[:12]}")
+    for attempt in range(_ATTEMPTS):
+        for address in tuple(addresses):
+            try:
+                with places.reach(address) as fetch.environ:
+                    fetch.fetch(address)
+            except GitFailed as error:
+                places.report(address, str(error))
+                if any(words in str(error) for words in _FOR_GOOD):
+                    addresses.remove(address)
+                last, failed = address, error
+            else:
+                places.report(address, None)
+                return
+            if running.stopped.is_set():
+                raise explained(failed, commit)
+            if addresses and address != commit.url:
+                say(f"{commit.name}: {redact(address)}: {failed}")
+        if not addresses or attempt == _ATTEMPTS - 1:
+            break
+        say(f"{commit.name}: {failed}; trying again in {2**attempt} s")
+        running.wait(2**attempt)
+    raise explained(failed, commit, last)
+
+
+class _Fetch:
+    """One commit on its way into `folder`, by way of the repository `pieces` where a fetch of it was cut off before."""
+
+    def __init__(
+        self, commit: Commit, folder: Path, pieces: Path, say: Say, begun: Callable[[subprocess.Popen[str]], None]
+    ) -> None:
+        self.commit, self.folder, self.pieces, self.say, self.begun = commit, folder, pieces, say, begun
+        self.environ: Mapping[str, str] | None = None
+
+    def fetch(self, address: str) -> None:
+        """Raises GitFailed, and OSError where the disk is full."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.pieces.exists():
+            self.pieces.mkdir(parents=True)  # found by whoever comes after a fetch that was cut off
+            self._whole(address)
+        elif self._in_pieces(address):
+            self.environ = None  # the rest is done here
+            with self._kept():
+                self._whole(str(self.pieces))
+        else:
+            self._whole(address)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Work on the pieces alone: where that fails they are spoilt, as by a power cut, and no use to anybody."""
+        try:
+            yield
+        except GitFailed:
+            shutil.rmtree(self.pieces)
+            raise GitFailed("what was kept of an earlier fetch is spoilt, and thrown away") from None
+
+    def _whole(self, address: str) -> None:
+        git("init", "--quiet", "--bare", str(self.folder))
+        into = f"+{self.commit.commit}:refs/heads/reprokit"
+        try:
+            self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), "--depth=1", address, into])
+        except GitFailed as error:
+            if not error.refused_by_commit:
+                raise
+            self._history(address)
+        git("symbolic-ref", "HEAD", "refs/heads/reprokit", folder=self.folder)
+        shutil.rmtree(self.folder / "hooks", ignore_errors=True)
+
+    def _history(self, address: str) -> None:
+        self.say(f"{self.commit.name}: the server gives no single commits; fetching its whole history")
+        self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), address, "+refs/*:refs/remotes/all/*"])
+        if not has_commit(self.folder, self.commit.commit):
+            raise GitFailed(f"no branch or tag of the repository holds {self.commit.commit}: not found")
+        git("update-ref", "refs/heads/reprokit", self.commit.commit, folder=self.folder)
+
+    def _in_pieces(self, address: str) -> bool:
+        """Whether all pieces are here now; false where the server would not give single files."""
+        for lock in self.pieces.rglob("*.lock"):
+            lock.unlink()  # of a git that was killed: nobody else works here
+        with self._kept():
+            git("init", "--quiet", "--bare", str(self.pieces))
+            for index in self.pieces.glob("objects/pack/*.idx"):
+                git("verify-pack", str(index))
+        # git notes in its configuration whom it fetched in part from: a name, as the address may hold a password.
+        # Without noop it looks for ancestors of what are no commits.
+        settings = ["-c", f"remote.{_NAME}.url={address}", "-c", "fetch.negotiationAlgorithm=noop"]
+        options = [*_QUIETLY, *_trusting(address), "--filter=blob:none"]
+        try:
+            if not has_commit(self.pieces, self.commit.commit):
+                into = f"+{self.commit.commit}:refs/heads/reprokit"
+                self._git(self.pieces, [*settings, "fetch", *options, "--depth=1", _NAME, into])
+            missing = self._missing()
+            for start in range(0, len(missing), _BATCH):
+                self.say(f"{self.commit.name}: in pieces, {start} of {len(missing)} files are here")
+                batch = missing[start : start + _BATCH]
+                self._git(self.pieces, [*settings, "fetch", *options, _NAME, *batch])
+        except GitFailed as error:
+            if error.refused_by_commit:
+                return False
+            raise
+        return True
+
+    def _missing(self) -> list[str]:
+        with self._kept():
+            listed = git("rev-list", "--objects", "--missing=print", self.commit.commit, folder=self.pieces)
+        return [line.removeprefix("?") for line in listed.splitlines() if line.startswith("?")]
+
+    def _git(self, folder: Path, arguments: list[str]) -> None:
+        def say(step: str) -> None:
+            self.say(f"{self.commit.name}: {step}")
+
+        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.begun, self.environ)
+
+
+def _trusting(address: str) -> list[str]:
+    """A mirror in a folder may belong to another user, whom git does not trust unless told that we do."""
+    return ["--upload-pack=git -c safe.directory=* upload-pack"] if address.startswith("file://") else []
+
+
+def explained(error: GitFailed, commit: Commit, address: str = "") -> SourceError:
+    """What git said, as one error of the commit's."""
+    text = str(error)
+    if "refused" in text or "resolve host" in text or "unable to access" in text:
+        hint = "is the network there? git's own settings (proxies, url.insteadOf) are honoured"
+    elif any(words in text for words in _FOR_GOOD):
+        hint = "check the source's `git` and `commit` in the recipe"
+    else:
+        hint = "`git fetch` of that commit by hand shows more"
+    return SourceError(f"git could not fetch {commit.commit[:12]}: {text}", redact(address) or commit.url, hint)

@@ -1,0 +1,149 @@
+"""git's smart HTTP protocol (gitprotocol-http(5)), read only, over exactly the commits of one build."""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import SplitResult, parse_qs, unquote
+
+from reprokit.supply.kinds.git.command import environment
+from reprokit.supply.kinds.git.store import Commit, serving_repository
+from reprokit.supply.store import Store
+
+if TYPE_CHECKING:
+    from reprokit.supply.gateway import Handler
+
+_SERVICE = "git-upload-pack"
+_BLOCK = 1 << 16
+
+
+def prepare(commits: tuple[Commit, ...], store: Store, scratch: Path) -> dict[str, Path]:
+    """Make one repository a name (`host/owner/repository`) that offers this build's commits of it."""
+    by_name: dict[str, list[Commit]] = {}
+    for commit in commits:
+        by_name.setdefault(commit.name, []).append(commit)
+    repositories = {}
+    for number, (name, wanted) in enumerate(sorted(by_name.items())):
+        repositories[name] = scratch / f"{number}.git"
+        serving_repository(sorted(wanted), store, repositories[name])
+    return repositories
+
+
+def answer(handler: Handler, address: SplitResult) -> None:
+    """Answer `/NAME[.git]/info/refs?service=git-upload-pack` and `POST /NAME[.git]/git-upload-pack`."""
+    path = unquote(address.path).strip("/")
+    for end in ("/info/refs", f"/{_SERVICE}"):
+        name = path.removesuffix(end)
+        if name != path:
+            break
+    name = name.removesuffix(".git")
+    repository = handler.gateway.repositories.get(name)
+    if repository is None:
+        handler.discard_body()
+        handler.gateway.not_there(name)
+        handler.refuse(404, f"{name} is no source of this recipe")
+    elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
+        _advertise(handler, repository)
+    elif end == f"/{_SERVICE}" and handler.command == "POST":
+        _upload_pack(handler, repository)
+    else:
+        handler.discard_body()
+        handler.refuse(403, "only fetching over git's smart protocol is served")
+
+
+def _command(handler: Handler, repository: Path, *options: str) -> subprocess.Popen[bytes]:
+    environ = environment()
+    # `version=2` and the like; the value is handed to a program, so nothing else is let through.
+    wanted = handler.headers.get("Git-Protocol", "")
+    environ.pop("GIT_PROTOCOL", None)
+    if wanted in ("version=1", "version=2"):
+        environ["GIT_PROTOCOL"] = wanted
+    settings = ["-c", "uploadpack.allowAnySHA1InWant=true", "-c", "safe.directory=*"]
+    command = ["git", *settings, "upload-pack", "--strict", "--stateless-rpc", *options, str(repository)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
+    )
+
+
+def _advertise(handler: Handler, repository: Path) -> None:
+    handler.discard_body()
+    with _command(handler, repository, "--advertise-refs") as process:
+        body, _ = process.communicate()
+    if process.returncode:
+        handler.refuse(500, "git upload-pack failed")
+        return
+    service = f"# service={_SERVICE}\n".encode()
+    if handler.headers.get("Git-Protocol", "") != "version=2":
+        body = b"%04x" % (len(service) + 4) + service + b"0000" + body
+    headers = {"Content-Type": f"application/x-{_SERVICE}-advertisement", "Content-Length": str(len(body))}
+    handler.start(200, {**headers, "Cache-Control": "no-cache"})
+    handler.wfile.write(body)
+
+
+def _upload_pack(handler: Handler, repository: Path) -> None:
+    with _command(handler, repository) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            # Stateless: git reads the whole request before it answers.
+            for block in _body(handler):
+                process.stdin.write(block)
+            process.stdin.close()
+        except BrokenPipeError:
+            handler.close_connection = True
+        _send(handler, process.stdout)
+
+
+def _send(handler: Handler, stdout: IO[bytes]) -> None:
+    handler.start(
+        200,
+        {
+            "Content-Type": f"application/x-{_SERVICE}-result",
+            "Cache-Control": "no-cache",
+            "Transfer-Encoding": "chunked",
+        },
+    )
+    while block := stdout.read1(_BLOCK):  # type: ignore[attr-defined]
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block))
+        handler.gateway.served(len(block))
+    handler.wfile.write(b"0\r\n\r\n")
+
+
+def _body(handler: Handler) -> Iterator[bytes]:
+    blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else _sized(handler)
+    if handler.headers.get("Content-Encoding") not in ("gzip", "x-gzip"):
+        yield from blocks
+        return
+    unzip = zlib.decompressobj(wbits=31)
+    for block in blocks:
+        while block:
+            yield unzip.decompress(block, _BLOCK)
+            block = unzip.unconsumed_tail
+    yield unzip.flush()
+
+
+def _sized(handler: Handler) -> Iterator[bytes]:
+    left = int(handler.headers.get("Content-Length") or 0)
+    while left > 0:
+        block = handler.rfile.read(min(left, _BLOCK))
+        if not block:
+            handler.close_connection = True
+            return
+        left -= len(block)
+        yield block
+
+
+def _chunks(handler: Handler) -> Iterator[bytes]:
+    while size := int(handler.rfile.readline(100).split(b";")[0].strip() or b"0", 16):
+        while size:
+            block = handler.rfile.read(min(size, _BLOCK))
+            if not block:
+                handler.close_connection = True
+                return
+            size -= len(block)
+            yield block
+        handler.rfile.readline(10)
+    while handler.rfile.readline(8192).strip():
+        pass

@@ -1,0 +1,236 @@
+"""uv, run on the host to resolve wheels for another Python and platform than its own. It builds and installs nothing.
+
+uv decides from metadata alone, so that a stack of several gigabytes is resolved without a download, and it judges
+markers and wheels for the Python that it is told, which `pip download` does for wheels only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import tomli
+
+from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.redact import redact
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.untrusted.documents import understood
+
+# glibc minors that `uv --python-platform` knows; wheels for those between are judged by the next lower one.
+_GLIBC = (17, 28, *range(31, 41))
+_HARMLESS = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """One file of an index; `sha256` and `size` (bytes) are empty and None where the index does not say them.
+
+    `url` may hold the credentials of the user's index: it is for requests, not for people.
+    """
+
+    file: str
+    url: str = field(repr=False)
+    sha256: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package of a resolution: the wheels of it that fit the platform, or its sdist; `yanked` by its publisher."""
+
+    name: str
+    version: str
+    files: tuple[IndexFile, ...]
+    yanked: bool = False
+
+
+class Unsatisfied(SourceError):
+    """The indexes answered, and no choice of versions meets the requirements."""
+
+
+class Unreachable(SourceError):
+    """An index, whose address stands in `where`, did not answer or answered with an error."""
+
+
+def resolve(
+    requirements: Sequence[str],
+    platform: Platform,
+    settings: PipSettings,
+    indexes: Sequence[str] = (),
+    sdists: Mapping[str, Sequence[str]] = {},
+    preferred: Mapping[str, str] = {},
+    variables: Mapping[str, str] = {},
+) -> list[Package]:
+    """Versions that meet all requirements, newest first, those `preferred` (by name) wherever they do too.
+
+    `sdists` says for exact requirements (`NAME==VERSION`) what they need: of these packages an sdist is taken, unread.
+    Indexes stand together as pip has them: the best version of all wins. `variables` are added to uv's environment.
+    Raises Unsatisfied in uv's words, Unreachable for the first index that fails.
+    """
+    with TemporaryDirectory(prefix="reprokit-uv-") as folder:
+        wanted, config, output = (Path(folder) / name for name in ("wanted.in", "uv.toml", "pylock.toml"))
+        wanted.write_text("".join(f"{line}\n" for line in [*requirements, *sdists]))
+        config.write_text("".join(_static_metadata(*entry) for entry in sdists.items()))
+        if preferred:
+            output.write_text(_as_pylock(preferred))
+        command = [_uv(), "pip", "compile", str(wanted), f"--output-file={output}", "--format=pylock.toml"]
+        command += [f"--config-file={config}", "--no-progress", "--only-binary=:all:"]
+        command += [f"--no-binary={_name(text)}" for text in sdists]
+        command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]
+        command += [f"--python-platform={python_platform(platform)}"]
+        command += places(settings, indexes)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment({**os.environ, **variables}, settings),
+            cwd=folder,
+        )
+        if done.returncode:
+            raise explain(redact(done.stderr), platform)
+        yanked = set(re.findall(r"^warning: `(\S+)` is yanked", done.stderr, re.MULTILINE))
+        with understood("what an index lists"):
+            pylock = tomli.loads(output.read_text(encoding="utf-8"))
+            return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
+
+
+def python_platform(platform: Platform) -> str:
+    """uv's name for the platform."""
+    minor = int(platform.glibc.split(".")[1])
+    known = max((m for m in _GLIBC if m <= minor), default=_GLIBC[0])
+    return f"{platform.machine}-manylinux_2_{known}"
+
+
+def places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
+    """uv's options for the places that pip would ask, and the recipe's `indexes` beside them."""
+    found = ["--index-strategy=unsafe-best-match"]
+    # Some projects publish a page of links in place of an index.
+    pages = [index for index in indexes if index.endswith(".html")]
+    found += [f"--find-links={place}" for place in [*settings.find_links, *pages]]
+    found += [f"--allow-insecure-host={host}" for host in settings.trusted_hosts]
+    everywhere = [*settings.extra_indexes, *(index for index in indexes if index not in pages)]
+    if settings.index and not settings.own_index:
+        found.append(f"--default-index={settings.index}")
+    elif not settings.index and everywhere:
+        found.append(f"--default-index={everywhere.pop(0)}")
+    elif not settings.index:
+        found.append("--no-index")
+    return [*found, *(f"--index={index}" for index in everywhere)]
+
+
+def environment(environ: Mapping[str, str], settings: PipSettings) -> dict[str, str]:
+    """What uv sees: pip's settings, and none of the user's for uv that would change what is found."""
+    found = {k: v for k, v in environ.items() if not k.startswith("UV_") or k in _HARMLESS}
+    found |= {"NO_COLOR": "1", "UV_SYSTEM_CERTS": "1"}
+    bundle = settings.cert or next((environ[k] for k in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if environ.get(k)), "")
+    if bundle:
+        found["SSL_CERT_FILE"] = bundle
+    if settings.client_cert:
+        found["SSL_CLIENT_CERT"] = settings.client_cert
+    if settings.proxy:
+        found |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), settings.proxy)
+    return found
+
+
+def _uv() -> str:
+    from uv import find_uv_bin
+
+    try:
+        return find_uv_bin()
+    except FileNotFoundError:
+        raise SourceError("uv is not there", sys.executable, "reinstall reprokit: it asks for uv") from None
+
+
+def _name(requirement: str) -> str:
+    return re.split(r"[=<>!~\[; ]", requirement, maxsplit=1)[0]
+
+
+def _static_metadata(requirement: str, requires: Sequence[str]) -> str:
+    """An entry of uv.toml by which uv need not build a package to know what it needs."""
+    name, _, version = requirement.partition("==")
+    lines = ["[[dependency-metadata]]", f"name = {_text(name)}", f"version = {_text(version)}"]
+    return "\n".join([*lines, f"requires-dist = [{', '.join(map(_text, requires))}]"]) + "\n"
+
+
+def _as_pylock(versions: Mapping[str, str]) -> str:
+    """Versions as the earlier output that uv prefers to newer ones."""
+    entries = (f"[[packages]]\nname = {_text(n)}\nversion = {_text(v)}\n" for n, v in sorted(versions.items()))
+    return 'lock-version = "1.0"\ncreated-by = "reprokit"\n' + "".join(entries)
+
+
+def _text(value: str) -> str:
+    """A TOML string. Names, versions and requirements hold no control characters."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) -> list[Package]:
+    """The packages of a pylock.toml (PEP 751)."""
+    found = []
+    for entry in pylock.get("packages", []):
+        name, version = entry["name"], entry["version"]
+        files = tuple(_file(file, indexes) for file in entry.get("wheels") or [entry["sdist"]])
+        found.append(Package(name, version, files, f"{name}=={version}" in yanked))
+    return found
+
+
+def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
+    name = entry.get("name") or unquote(urlsplit(entry["url"]).path.rpartition("/")[2])
+    sha256 = entry.get("hashes", {}).get("sha256", "")
+    return IndexFile(name, _with_credentials(entry["url"], indexes), sha256, entry.get("size"))
+
+
+def _with_credentials(url: str, indexes: Iterable[str]) -> str:
+    """`url` with the credentials of the index on the same host: uv leaves them out of what it writes."""
+    parts = urlsplit(url)
+    for index in map(urlsplit, indexes):
+        if index.username and (index.hostname, index.port) == (parts.hostname, parts.port) and not parts.username:
+            userinfo = quote(unquote(index.username), safe="")
+            if index.password:
+                userinfo += ":" + quote(unquote(index.password), safe="")
+            return parts._replace(netloc=f"{userinfo}@{parts.netloc}").geturl()
+    return url
+
+
+def explain(stderr: str, platform: Platform) -> ReprokitError:
+    """uv's output as one error. What no version meets is Unsatisfied, its `where` the requirement that uv names."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
+    words = " ".join(line.removeprefix("error: ").removeprefix("cause: ") for line in lines if "hint: " not in line)
+    hints = " ".join(line.removeprefix("hint: ") for line in lines if line.startswith("hint: "))
+    if "No space left on device" in words:
+        return EngineError("the disk is full", hint="free space below the home folder, where uv keeps its cache")
+    if "No solution found" in words:
+        return _unsatisfied(words, hints, platform)
+    if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
+        causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+        return Unreachable(
+            f"a package index could not be reached: {(causes or [words])[-1][:300]}",
+            address[1],
+            "`pip config list` shows the indexes and proxies that are asked",
+        )
+    return SourceError(f"uv failed: {words[:400]}", hint=hints)
+
+
+def _unsatisfied(words: str, hints: str, platform: Platform) -> Unsatisfied:
+    here = f"Python {platform.python} and glibc {platform.glibc}"
+    if missing := re.search(r"Because there is no version of (\S+) and you require \1", words):
+        return Unsatisfied(f"no wheel of {missing[1]} for {here}", missing[1])
+    if unknown := re.search(r"Because (\S+) was not found in the ", words):
+        return Unsatisfied(f"no index has a wheel of {unknown[1]} for {here}", unknown[1], "is the name right?")
+    if unusable := re.search(r"Because (?:only )?(\S+?)(?: is available and \S+)? has no (?:usable )?wheels", words):
+        if "building from source is disabled" in hints or not hints:
+            hints = "a release without a wheel stands under `sdists`: it is built inside the image, never here"
+        return Unsatisfied(f"no wheel of {unusable[1]} for {here}", unusable[1], hints)
+    causes = re.sub(r"^No solution found when resolving dependencies:?\s*", "", words)
+    return Unsatisfied(f"the wheels do not fit together: {causes[:600]}", hint=hints or "loosen or correct a pin")

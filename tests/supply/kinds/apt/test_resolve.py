@@ -1,0 +1,214 @@
+"""apt packages resolved by a base's own apt, of a local archive and of Debian's own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import SourceError, UsageError
+from reprokit.image.apt import AptInstall
+from reprokit.image.base.resolve import BaseImage
+from reprokit.recipe.blocks import templates
+from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt
+from reprokit.supply.kinds.apt.drift import Drift
+from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt, successors
+from reprokit.supply.lock.moved import Moved
+from reprokit.supply.locked_input import of_apt
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.policy import locked as refusing
+from reprokit.supply.served_set import ServedSet
+from tests.support.apt_archive import Archive
+from tests.support.names import unique
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("apt-lock")]
+EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
+    archive = Archive(tmp_path_factory.mktemp("archive"))
+    yield archive
+    archive.close()
+
+
+@pytest.fixture(scope="module")
+def base(engine: Engine, bookworm, served: Archive) -> Iterator[BaseImage]:
+    """Debian 12 whose apt knows the local archive alone, and a vendor's that is not there."""
+    script = (
+        f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
+        "echo 'deb [trusted=yes] http://127.0.0.1:9/cuda ./' >/etc/apt/sources.list.d/cuda-ubuntu.list"
+    )
+    name = unique("apt")
+    container = engine.create_container(name, {"Image": bookworm.base.name, "Cmd": ["sh", "-c", script]})
+    try:
+        engine.start(container)
+        list(engine.logs(container, follow=True))
+        image = engine.commit(container, name, "1")
+    finally:
+        engine.remove(container, force=True)
+    yield BaseImage("nvidia/cuda:1", f"{name}:1", image, "engine")
+    engine.remove_image(f"{name}:1", force=True)
+
+
+@pytest.fixture
+def archive(served: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """The archive, empty."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    served.clear()
+    return served
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, archive, store):
+    files = {
+        file.name.partition("_")[0]: file
+        for file in (
+            archive.deb("app", Depends="lib (>= 1), either | other, tzdata (>= 9000)"),
+            archive.deb("lib", "1:1.5+b1"),
+            archive.deb("either"),
+            archive.deb("other"),
+            archive.deb("tzdata", "9999"),
+            archive.deb("recommended"),
+            archive.deb("more", Depends="lib", Recommends="recommended"),
+        )
+    }
+    archive.publish(EARLY)
+    installs = [AptInstall("apt", ("app",)), AptInstall("llvm", ("more",), before=("app",))]
+    packages, as_of = lock_apt(engine, base, installs, store, quiet)
+    assert [p.name for p in packages] == ["app", "either", "lib", "more", "tzdata"]
+    assert as_of == "20260905T093136Z"
+    for package in packages:
+        content = files[package.name].read_bytes()
+        assert (package.sha256, package.size) == (hashlib.sha256(content).hexdigest(), len(content))
+        assert package.url == f"{archive.url}/pool/main/{files[package.name].name}"
+    assert next(p.version for p in packages if p.name == "lib") == "1:1.5+b1"
+    archive.publish(LATE)
+    assert lock_apt(engine, base, installs, store, quiet) == (packages, "20261120T021241Z")
+    mirrors = Mirrors(store)
+    assert fetch_all([of_apt(p) for p in packages], store, mirrors, settings=mirrors.settings).files == len(packages)
+
+
+def test_components_are_asked_for_from_their_block_on(engine, base, archive, store):
+    archive.deb("free", Depends="more | plain")
+    archive.deb("plain")
+    archive.deb("more", component="contrib")
+    archive.publish(EARLY)
+    installs = [AptInstall("apt", ("free",)), AptInstall("cuda", ("more",), ("free",), ("contrib",))]
+    packages, _ = lock_apt(engine, base, installs, store, quiet)
+    assert [(p.name, p.path.split("/")[2]) for p in packages] == [
+        ("free", "main"),
+        ("more", "contrib"),
+        ("plain", "main"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind", "message", "hint"),
+    [
+        ("tool=1.5", UsageError, "there is no tool 1.5", "versions that nvidia/cuda:1 can have: 2.0, 1.0"),
+        ("toolx", UsageError, "nvidia/cuda:1 has no package toolx; did you mean tool?", ""),
+        ("virtual", UsageError, "nvidia/cuda:1 has no package virtual", ""),
+        ("broken", SourceError, "broken cannot be installed: broken : Depends: nowhere but it is not installable", ""),
+    ],
+)
+def test_what_cannot_be_installed_is_named_with_its_block(engine, base, archive, store, asked, kind, message, hint):
+    for version in ("1.0", "2.0"):
+        archive.deb("tool", version)
+    archive.deb("broken", Depends="nowhere, virtual")
+    archive.publish(EARLY)
+    with pytest.raises(kind) as error:
+        lock_apt(engine, base, [AptInstall("base", ("tool=1.0",)), AptInstall("apt", (asked,))], store, quiet)
+    assert error.value.message.startswith(message)
+    assert (error.value.where, error.value.hint) == ("block apt", hint)
+
+
+def test_a_vendors_lists_are_left_out_as_the_image_leaves_them_out(engine, base, archive, store):
+    assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
+    archive.publish(EARLY)
+    with pytest.raises(SourceError, match=r"the package lists of me/cuda:1 cannot be had: .*127\.0\.0\.1:9"):
+        lock_apt(engine, replace(base, reference="me/cuda:1"), [AptInstall("apt", ("app",))], store, quiet)
+
+
+def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store):
+    archive.publish(EARLY)
+    with BaseApt(engine, base, store, quiet) as apt:
+        assert "proxy" not in str(engine.container(apt.name)["Config"]).lower()
+        assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
+    assert engine.container(apt.name) is None
+
+
+def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, archive, store):
+    archive.deb("app", Depends="lib, gone")
+    old = archive.deb("lib", "1.0")
+    gone = archive.deb("gone")
+    archive.publish(EARLY)
+    installs = [AptInstall("apt", ("app",))]
+    locked, _ = lock_apt(engine, base, installs, store, quiet)
+    assert moved_apt(engine, base, installs, locked, store, quiet) == []
+    assert successors(engine, base, installs, locked, store, quiet)[2] == ()
+    for file in (old, gone, archive.folder / "pool/main/app_1.0_all.deb"):
+        file.unlink()
+    archive.deb("app", "1.1", Depends="lib")
+    archive.deb("lib", "1.0+deb12u1")
+    archive.publish(LATE)
+    assert moved_apt(engine, base, installs, locked, store, quiet) == [
+        Moved("apt", "app", "1.0", "1.1", "newer"),
+        Moved("apt", "gone", "1.0", "", "vanished"),
+        Moved("apt", "lib", "1.0", "1.0+deb12u1", "newer"),
+    ]
+    packages, as_of, drifts = successors(engine, base, installs, locked, store, quiet)
+    assert [(p.name, p.version) for p in packages] == [("app", "1.1"), ("lib", "1.0+deb12u1")]
+    assert as_of == "20261120T021241Z"
+    assert drifts == (Drift("app", "1.0", "1.1"), Drift("gone", "1.0", ""), Drift("lib", "1.0", "1.0+deb12u1"))
+
+
+def test_nothing_is_resolved_for_nothing(store):
+    assert lock_apt(None, None, [], store, pytest.fail) == ((), "")
+    assert moved_apt(None, None, [], (), store, pytest.fail) == []
+
+
+def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monkeypatch):
+    """Resolved, fetched, and installed by the lines of a block, while the gateway lets nothing through."""
+    install = AptInstall("base", ("ca-certificates",))
+    packages, as_of = lock_apt(engine, bookworm.base, [install], bookworm.store, quiet)
+    assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
+    mirrors = Mirrors(bookworm.store)
+    fetch_all([of_apt(p, as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    offer = ServedSet(apt=packages)
+    with Gateway(bookworm.store, offer, refusing("debian:12")) as gateway:
+        environment = {**gateway.build_arguments(), **offer.arguments()}
+        script = "set -e\n" + block_lines("ca-certificates") + "\ndpkg-query -W ca-certificates openssl"
+        config = {
+            "Image": bookworm.base.name,
+            "Cmd": ["sh", "-c", script],
+            "Env": [f"{key}={value}" for key, value in environment.items()],
+            "HostConfig": {"NetworkMode": "host"},
+        }
+        container = engine.create_container(unique("apt"), config)
+        try:
+            engine.start(container)
+            shown = b"".join(engine.logs(container, follow=True)).decode()
+        finally:
+            engine.remove(container, force=True)
+    expected = {(p.name, p.version) for p in packages if p.name in ("ca-certificates", "openssl")}
+    assert {tuple(line.split("\t")) for line in shown.splitlines()[-2:]} == expected, shown
+    assert not gateway.hosts and not gateway.missing
+
+
+def block_lines(package: str) -> str:
+    """What a block's filter writes, without the marks of a Dockerfile."""
+    from reprokit.image.render import template_environment
+
+    template = template_environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
+    return template.render(installs=[]).replace("; \\\n", ";\n")

@@ -1,0 +1,137 @@
+"""The host's own apt, with folders of its own, asks the archive; containers ask it in test_locked."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import SourceError
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt import deb
+from reprokit.supply.served_set import ServedSet
+from reprokit.supply.store import Store
+from tests.support.asking import ask, environment
+from tests.support.debs import locked, make_deb
+
+Apt = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def offer(tmp_path: Path, store: Store) -> ServedSet:
+    folder = tmp_path / "made"
+    files = [
+        make_deb(folder, "app", "1:2.0+b1", "amd64", Depends="lib (>= 1)"),
+        make_deb(folder, "lib", "1.5~rc1", packing="zstd", Multi_Arch="foreign"),
+        make_deb(folder, "other", packing="gzip"),
+    ]
+    return ServedSet(apt=tuple(locked(file, store) for file in files))
+
+
+@pytest.fixture
+def gateway(store: Store, offer: ServedSet):
+    with Gateway(store, offer) as running:
+        yield running
+
+
+@pytest.fixture
+def apt(tmp_path: Path, gateway: Gateway) -> Apt:
+    """`apt-get` of a host on which nothing is installed, with the sources that a block writes."""
+    root = tmp_path / "root"
+    for folder in ("etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"):
+        (root / folder).mkdir(parents=True)
+    (root / "var/cache/apt/archives/partial").mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    settings = {"Dir": f"{root}/", "Dir::State::status": f"{root}/var/lib/dpkg/status"}
+    settings |= {"APT::Sandbox::User": "", "APT::Architecture": "amd64", "APT::Architectures": "amd64"}
+    (root / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
+    (root / "locked.list").write_text(f"deb [trusted=yes] {gateway.offer.arguments()['REPROKIT_APT']} ./\n")
+    environ = {**environment(gateway, tmp_path), "APT_CONFIG": str(root / "apt.conf"), "LC_ALL": "C"}
+    sources = ["-o", f"Dir::Etc::SourceList={root}/locked.list", "-o", "Dir::Etc::SourceParts=-"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["apt-get", *sources, *arguments], env=environ, capture_output=True, text=True)
+
+    return run
+
+
+def test_apt_gets_the_locked_packages_with_what_they_need(apt: Apt, gateway: Gateway, tmp_path: Path):
+    updated = apt("update")
+    assert (updated.returncode, updated.stderr) == (0, "")
+    done = apt("install", "-y", "-d", "--no-install-recommends", "app")
+    assert (done.returncode, done.stderr) == (0, "")
+    got = sorted((tmp_path / "root/var/cache/apt/archives").glob("*.deb"))
+    assert [file.name for file in got] == ["app_1%3a2.0+b1_amd64.deb", "lib_1.5~rc1_all.deb"]
+    by_name = {package.name: package for package in gateway.offer.apt or ()}
+    for file in got:
+        assert file.read_bytes() == gateway.store.path(by_name[file.name.partition("_")[0]].sha256).read_bytes()
+    assert not gateway.missing and not gateway.hosts
+
+
+def test_apt_goes_on_where_a_download_was_cut(apt: Apt, gateway: Gateway, tmp_path: Path):
+    apt("update")
+    other = next(package for package in gateway.offer.apt or () if package.name == "other")
+    content = gateway.store.path(other.sha256).read_bytes()
+    partial = tmp_path / "root/var/cache/apt/archives/partial/other_1.0_all.deb"
+    partial.write_bytes(content[:100])
+    before = gateway.bytes_served
+    assert apt("install", "-y", "-d", "other").returncode == 0
+    assert gateway.bytes_served - before == len(content) - 100
+
+
+def test_apt_refuses_a_package_whose_bytes_are_others(apt: Apt, gateway: Gateway):
+    apt("update")
+    other = next(package for package in gateway.offer.apt or () if package.name == "other")
+    file = gateway.store.path(other.sha256)
+    file.write_bytes(b"x" * other.size)
+    done = apt("install", "-y", "-d", "other")
+    assert done.returncode != 0 and "Hash Sum mismatch" in done.stderr
+
+
+def test_what_is_not_locked_is_not_there(apt: Apt, gateway: Gateway):
+    apt("update")
+    assert "Unable to locate package stranger" in apt("install", "-y", "-d", "stranger").stderr
+    assert "Version '9' for 'other' was not found" in apt("install", "-y", "-d", "other=9").stderr
+    archive = gateway.offer.arguments()["REPROKIT_APT"]
+    assert ask(gateway, f"{archive}./InRelease")[0].status == 404
+    assert not gateway.missing
+    answer, body = ask(gateway, f"{archive}pool/stranger_1.0_all.deb")
+    assert (answer.status, body) == (404, b"reprokit gateway: pool/stranger_1.0_all.deb is not in the lock\n")
+    assert gateway.missing == {"pool/stranger_1.0_all.deb": 1}
+    answer, body = ask(gateway, archive.replace(gateway.archive.key, "0" * 16) + "./Packages")
+    assert (answer.status, body) == (404, b"reprokit gateway: another build's packages\n")
+
+
+def test_the_same_packages_are_the_same_archive(store: Store, offer: ServedSet):
+    other_way_round = ServedSet(apt=tuple(reversed(offer.apt or ())))
+    with Gateway(store, offer) as one, Gateway(store, other_way_round) as two:
+        assert one.archive == two.archive
+    assert offer.arguments() == other_way_round.arguments()
+    fewer = ServedSet(apt=(offer.apt or ())[1:])
+    assert fewer.arguments()["REPROKIT_APT"] != offer.arguments()["REPROKIT_APT"]
+
+
+def test_a_package_is_opened_once(store: Store, offer: ServedSet, monkeypatch: pytest.MonkeyPatch):
+    with Gateway(store, offer) as first:
+        pages = first.archive
+    monkeypatch.setattr(deb, "control", None)
+    with Gateway(store, offer) as second:
+        assert second.archive == pages
+
+
+def test_a_package_that_left_the_store(store: Store, offer: ServedSet):
+    package = (offer.apt or ())[0]
+    store.path(package.sha256).unlink()
+    with pytest.raises(SourceError) as caught, Gateway(store, offer):
+        pass
+    assert caught.value.message == f"{package.name} {package.version} is not in the store"
+
+
+def test_no_packages_at_all(store: Store):
+    with Gateway(store, ServedSet(apt=())) as gateway:
+        assert ask(gateway, f"{gateway.offer.arguments()['REPROKIT_APT']}./Packages")[1] == b""
+    with Gateway(store, ServedSet()) as gateway:
+        assert "REPROKIT_APT" not in gateway.offer.arguments()
+        assert ask(gateway, "http://apt.reprokit.invalid/0/./Packages")[0].status == 404

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import socket
+from base64 import b64encode
+from pathlib import Path
+
+from reprokit.config import Configuration, Entry
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.settings import AptSettings, mirrors_of, proxies_of, read_settings
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.served_set import ServedSet
+from reprokit.supply.store import Store
+from tests.support.asking import ask
+from tests.support.fetching import HOSTS
+from tests.support.upstream import Upstream
+
+ONE_LINE = """\
+# deb http://off.test/debian bookworm main
+deb [arch=amd64 signed-by=/k.gpg] https://mirror.test/pub/debian/ bookworm main
+deb http://second.test/debian bookworm-updates main
+deb cdrom:[x]/debian bookworm main
+deb https://tools.test/linux/apt stable main
+"""
+DEB822 = """\
+Types: deb
+URIs: http://mirror.test/debian-security
+  http://other.test/ubuntu
+Suites: bookworm-security
+"""
+
+
+def test_mirrors_of_both_formats():
+    assert mirrors_of([ONE_LINE, DEB822]) == {
+        "debian": "https://mirror.test/pub/debian",
+        "debian-security": "http://mirror.test/debian-security",
+        "ubuntu": "http://other.test/ubuntu",
+    }
+
+
+def test_proxies():
+    settings = AptSettings(
+        {}, proxies_of('Acquire::http::Proxy "http://p:1";\nAcquire::http::Proxy::near.test "DIRECT";\n')
+    )
+    assert (settings.proxy("far.test"), settings.proxy("near.test")) == ("http://p:1", None)
+    assert AptSettings().proxy("far.test") is None
+
+
+def test_a_host_without_apt(tmp_path: Path):
+    assert read_settings(tmp_path).mirrors == {}
+
+
+def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: Store, upstream: Upstream):
+    upstream.answers |= {
+        "/mine/pool/main/a.deb": (200, {}, b"from the user's mirror"),
+        "/pub/debian/pool/main/b.deb": (200, {}, b"from the host's"),
+        "/debian/pool/main/c.deb": (200, {}, b"only in the archive"),
+        "/debian/pool/main/a.deb": (200, {}, b"from the archive"),
+    }
+    with socket.socket() as taken, Gateway(store, ServedSet(), archives=("127.0.0.1",)) as gateway:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
+        mirrors = [Entry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
+        host = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
+        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), apt=host)
+        url = f"http://127.0.0.1:{upstream.port}/debian/pool/main"
+        assert ask(gateway, f"{url}/a.deb")[1] == b"from the user's mirror"
+        headers = upstream.requests[-1][2]
+        assert headers["Host"] == f"localhost:{upstream.port}"
+        assert headers["Authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+        assert ask(gateway, f"{url}/b.deb")[1] == b"from the host's"
+        assert ask(gateway, f"{url}/c.deb")[1] == b"only in the archive"
+        assert ask(gateway, f"{url}/d.deb")[0].status == 404
+        assert not [place for place in gateway.mirrors.archive(f"{url}/a.deb", gateway.archives) if dead in place]
+        gateway.archives = ()  # a vendor's folder of the same name
+        assert ask(gateway, f"{url}/a.deb")[1] == b"from the archive"
+
+
+def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
+    upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
+    with Gateway(store, ServedSet()) as gateway:
+        gateway.mirrors = Mirrors(
+            store, Configuration(hosts=HOSTS), apt=AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        )
+        assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
+        assert ask(gateway, "http://archive.invalid/other")[0].status == 502

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from reprokit.config import Configuration
+from reprokit.recipe.model import Source
+from reprokit.supply.kinds.git.resolve import lock_git, moved_git
+from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.lock.moved import Moved
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from tests.support.fetching import HOSTS
+from tests.support.repositories import Repositories
+
+
+def places(store: Store) -> Mirrors:
+    return Mirrors(store, Configuration(hosts=HOSTS))
+
+
+def source(name: str, commit: str, submodules: bool = True, ref: str = "") -> Source:
+    return Source(name="s", git=f"https://forge.test/{name}", commit=commit, ref=ref, path="/s", submodules=submodules)
+
+
+def lock(wanted: Source, store: Store) -> tuple[GitCommit, ...]:
+    return lock_git(wanted, store, lambda line: None, places(store))
+
+
+def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, store: Store):
+    leaf = repositories.make("lib/leaf", {"l": "1"})
+    middle = repositories.make("lib/middle", {"m": "1"}, {"deep/leaf": ("lib/leaf", "../leaf.git")})
+    top = repositories.make(
+        "team/top",
+        {"t": "1"},
+        {"a": ("lib/middle", "../../lib/middle.git"), "b": ("lib/leaf", "https://forge.test/lib/leaf.git")},
+    )
+    expected = tuple(
+        GitCommit(url=f"https://forge.test/{n}", commit=c, tree=repositories.git(n, "rev-parse", "HEAD^{tree}"))
+        for n, c in (("team/top", top), ("lib/leaf", leaf), ("lib/middle", middle))
+    )
+    assert lock(source("team/top", top), store) == expected
+    assert lock(source("team/top", top, submodules=False), store) == expected[:1]
+
+
+def test_locked_once_needs_no_git(repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch):
+    head = repositories.make("team/tool", {"a": "1"})
+    first = lock(source("team/tool", head), store)
+    monkeypatch.setenv("PATH", "")
+    assert lock(source("team/tool", head), store) == first
+
+
+def test_what_left_the_store_is_fetched_again(repositories: Repositories, store: Store):
+    head = repositories.make("team/tool", {"a": "1"})
+    first = lock(source("team/tool", head), store)
+    folder = folder_of(Commit("https://forge.test/team/tool", head), store)
+    folder.rename(folder.with_name("away"))
+    assert lock(source("team/tool", head), store) == first
+    assert folder.is_dir()
+
+
+def test_what_moved(repositories: Repositories, store: Store):
+    one = repositories.make("team/tool", {"a": "1"})
+    repositories.git("team/tool", "tag", "-a", "-m", "one", "v1")
+    repositories.git("team/tool", "tag", "v2")
+    named = [source("team/tool", one, ref=ref) for ref in ("main", "v1", "v2", "")]
+    locked = lock(named[0], store)
+    assert moved_git(named, locked, places(store)) == []
+    two = repositories.commit("team/tool", {"a": "2"})
+    repositories.git("team/tool", "tag", "-f", "v1")
+    repositories.git("team/tool", "tag", "-d", "v2")
+    assert moved_git(named, locked, places(store)) == [
+        Moved("git", "s main", one, two, "newer"),
+        Moved("git", "s v1", one, two, "changed"),
+        Moved("git", "s v2", one, "", "vanished"),
+    ]
+
+
+def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, store: Store):
+    old = repositories.make("team/tool", {"a": "1"})
+    locked = lock(source("team/tool", old), store)
+    repositories.git(
+        "team/tool", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--amend", "-m", "b"
+    )
+    repositories.git("team/tool", "reflog", "expire", "--expire=now", "--all")
+    repositories.git("team/tool", "gc", "-q", "--prune=now")
+    assert moved_git([], locked, places(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
+
+
+def test_a_repository_that_does_not_answer_is_told_of(repositories: Repositories, store: Store):
+    head = repositories.make("team/tool", {"a": "1"})
+    locked = lock(source("team/tool", head), store)
+    (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
+    said: list[str] = []
+    assert moved_git([source("team/tool", head, ref="main")], locked, places(store), said.append) == []
+    assert len(said) == 2 and all("tool" in line for line in said)

@@ -1,0 +1,91 @@
+"""Wheels looked up by file name: HTML, JSON, folders, pages of links."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reprokit.supply.kinds.wheels.lookup import Lookup, NotThere, is_folder_of_files, links_of
+
+A, B = "a" * 64, "b" * 64
+FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
+
+
+def pages(**texts: str):
+    """A client that knows some pages and counts what it is asked."""
+    asked: list[str] = []
+
+    def get(url: str) -> tuple[bytes, str]:
+        asked.append(url)
+        name = url.rstrip("/").rpartition("/")[2]
+        if name not in texts:
+            raise NotThere(url)
+        return texts[name].encode(), "application/vnd.pypi.simple.v1+json" if texts[name][0] == "{" else "text/html"
+
+    return get, asked
+
+
+def test_html_relative_escaped_and_with_hash():
+    quoted = FILE.replace("+", "%2B")
+    get, asked = pages(torch=f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>')
+    lookup = Lookup(get)
+    found = list(lookup.find("https://i.test/cu/simple/", "Torch", FILE, A))
+    assert found == [f"https://i.test/cu/whl/{quoted}"]
+    assert list(lookup.find("https://i.test/cu/simple", "torch", "other.whl", A)) == []
+    assert asked == ["https://i.test/cu/simple/torch/"]  # the page is asked for once
+
+
+def test_another_checksum_is_another_file_and_none_may_be_it():
+    body = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
+    get, _ = pages(p=body)
+    assert list(Lookup(get).find("https://i.test", "p", "x.whl", A)) == []
+    assert list(Lookup(get).find("https://i.test", "p", "y.whl", A)) == ["https://files.test/d/y.whl"]
+
+
+def test_json():
+    files = [{"filename": "x.whl", "url": "/f/x.whl", "hashes": {"sha256": A}}, {"filename": "z.whl", "url": "z.whl"}]
+    get, _ = pages(p=json.dumps({"meta": {"api-version": "1.1"}, "files": files}))
+    assert list(Lookup(get).find("https://i.test/simple", "P", "x.whl", A)) == ["https://i.test/f/x.whl"]
+    assert list(Lookup(get).find("https://i.test/simple", "P", "z.whl", A)) == ["https://i.test/simple/p/z.whl"]
+
+
+def test_the_indexs_credentials_go_to_its_own_host_only():
+    body = b'<a href="https://i.test/x.whl">x</a><a href="https://cdn.test/y.whl">y</a><a href="z.whl">z</a>'
+    found = links_of(body, "text/html", "https://me:secret@i.test/simple/p/")
+    assert [found[name][0][0] for name in ("x.whl", "y.whl", "z.whl")] == [
+        "https://me:secret@i.test/x.whl",
+        "https://cdn.test/y.whl",
+        "https://me:secret@i.test/simple/p/z.whl",
+    ]
+
+
+def test_folders_of_files_and_of_pages(tmp_path: Path):
+    get, asked = pages()
+    files, simple = tmp_path / "files", tmp_path / "simple"
+    (simple / "pkg").mkdir(parents=True)
+    files.mkdir()
+    (files / FILE).touch()
+    (simple / "pkg" / "index.html").write_text(f'<a href="../../files/{FILE}#sha256={A}">x</a>')
+    lookup = Lookup(get)
+    assert list(lookup.find(files.as_uri(), "torch", FILE, A)) == [(files / FILE).as_uri()]
+    assert list(lookup.find(simple.as_uri(), "pkg", FILE, A)) == [(files / FILE).as_uri().replace("%2B", "+")]
+    assert list(lookup.find(simple.as_uri(), "pkg", FILE, B)) == []
+    assert list(lookup.find(simple.as_uri(), "none", FILE, A)) == []
+    assert (is_folder_of_files(files.as_uri()), is_folder_of_files(simple.as_uri())) == (True, False)
+    assert not asked
+
+
+def test_a_page_of_links_is_one_page_for_all():
+    get, asked = pages(**{"stable.html": '<a href="cu/x.whl">x</a>'})
+    assert list(Lookup(get).find("https://i.test/whl/stable.html", "p", "x.whl", A)) == ["https://i.test/whl/cu/x.whl"]
+    assert asked == ["https://i.test/whl/stable.html"]
+
+
+def test_a_place_that_fails_is_the_callers_to_judge():
+    def get(url: str) -> tuple[bytes, str]:
+        raise OSError("stalled")
+
+    with pytest.raises(OSError, match="stalled"):
+        list(Lookup(get).find("https://i.test", "p", "x.whl", A))

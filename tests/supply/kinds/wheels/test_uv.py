@@ -1,0 +1,124 @@
+"""What becomes of uv's own words; the lines are uv's."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import EngineError, SourceError
+from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied, environment, explain, places, python_platform
+
+HERE = Platform("3.8", "2.31")
+NONE = "error: No solution found when resolving dependencies\n  cause: Because "
+END = "we can conclude that your requirements are unsatisfiable.\n"
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind", "words", "where"),
+    [
+        (
+            f"{NONE}there is no version of six==1.99 and you require six==1.99, {END}",
+            Unsatisfied,
+            "no wheel of six==1.99 for Python 3.8 and glibc 2.31",
+            "six==1.99",
+        ),
+        (
+            f"{NONE}sixx was not found in the package registry and you require sixx==1, {END}",
+            Unsatisfied,
+            "no index has a wheel of sixx",
+            "sixx",
+        ),
+        (
+            f"{NONE}gputil==1.4.0 has no usable wheels and you require gputil==1.4.0, {END}\n"
+            "hint: Wheels are required for `gputil` because building from source is disabled for all packages",
+            Unsatisfied,
+            "no wheel of gputil==1.4.0",
+            "gputil==1.4.0",
+        ),
+        (
+            f"{NONE}one==1.0 depends on low==1 and you require low==2, we can conclude that\n"
+            f"         your requirements and one==1.0 are incompatible.\n         And because you require one, {END}",
+            Unsatisfied,
+            "the wheels do not fit together: Because one==1.0 depends on low==1 and you require low==2",
+            "",
+        ),
+        (
+            "error: Request failed after 3 retries in 6.3s\n  cause: Failed to fetch: http://index.test/simple/six/\n"
+            "  cause: client error (Connect)\n  cause: Connection refused (os error 111)\n",
+            Unreachable,
+            "a package index could not be reached: Connection refused",
+            "http://index.test/simple/six/",
+        ),
+        ("error: No space left on device (os error 28)\n", EngineError, "the disk is full", ""),
+        ("warning: something\nerror: something new\n", SourceError, "uv failed: something new", ""),
+        ("", SourceError, "uv failed", ""),
+    ],
+)
+def test_one_error(stderr: str, kind: type, words: str, where: str):
+    error = explain(stderr, HERE)
+    assert type(error) is kind
+    assert words in error.message
+    assert error.where == where
+
+
+def test_a_release_without_wheels_is_told_of_sdists():
+    error = explain(f"{NONE}gast==0.2.2 has no usable wheels and you require gast==0.2.2, {END}", HERE)
+    assert "`sdists`" in error.hint
+
+
+def test_wheels_of_other_pythons_are_uvs_own_hint():
+    hint = "You require CPython 3.11 (`cp311`), but we only found wheels for `torch` (v1.8.0) with `cp38`, `cp39`"
+    error = explain(
+        f"{NONE}torch==1.8.0 has no wheels with a matching Python ABI tag (e.g., `cp311`) and you require "
+        f"torch==1.8.0, {END}\nhint: {hint}\n",
+        HERE,
+    )
+    assert error.where == "torch==1.8.0"
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("glibc", "expected"),
+    [("2.17", "2_17"), ("2.27", "2_17"), ("2.28", "2_28"), ("2.30", "2_28"), ("2.36", "2_36"), ("2.41", "2_40")],
+)
+def test_platforms_that_uv_does_not_know_become_the_next_older_one(glibc: str, expected: str):
+    assert python_platform(Platform("3.11", glibc)) == f"x86_64-manylinux_{expected}"
+    assert python_platform(Platform("3.11", glibc, "aarch64")) == f"aarch64-manylinux_{expected}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "indexes", "expected"),
+    [
+        # uv's default index is pip's: it is not named where no setting names it.
+        (PipSettings(index="https://default.test/", own_index=True), (), []),
+        (PipSettings(index="https://own.test/"), (), ["--default-index=https://own.test/"]),
+        (
+            PipSettings(index="https://own.test/", extra_indexes=("https://more.test/",)),
+            ("https://recipe.test/",),
+            ["--default-index=https://own.test/", "--index=https://more.test/", "--index=https://recipe.test/"],
+        ),
+        (PipSettings(find_links=("file:///wheels",)), (), ["--find-links=file:///wheels", "--no-index"]),
+        (
+            PipSettings(trusted_hosts=("own.test",)),
+            ("https://recipe.test/", "https://recipe.test/links.html"),
+            [
+                "--find-links=https://recipe.test/links.html",
+                "--allow-insecure-host=own.test",
+                "--default-index=https://recipe.test/",
+            ],
+        ),
+    ],
+)
+def test_pips_settings_in_uvs_words(settings: PipSettings, indexes: tuple[str, ...], expected: list[str]):
+    assert places(settings, indexes) == ["--index-strategy=unsafe-best-match", *expected]
+
+
+def test_what_uv_sees_of_the_environment():
+    settings = PipSettings(cert="/ca.pem", client_cert="/me.pem", proxy="http://proxy.test:1")
+    found = environment({"UV_INDEX": "https://other.test", "UV_CACHE_DIR": "/cache", "PATH": "/bin"}, settings)
+    assert "UV_INDEX" not in found
+    assert found["UV_CACHE_DIR"] == "/cache" and found["PATH"] == "/bin"
+    assert found["SSL_CERT_FILE"] == "/ca.pem" and found["SSL_CLIENT_CERT"] == "/me.pem"
+    assert found["https_proxy"] == found["HTTP_PROXY"] == "http://proxy.test:1"
+    assert environment({"REQUESTS_CA_BUNDLE": "/requests.pem"}, PipSettings())["SSL_CERT_FILE"] == "/requests.pem"
