@@ -37,10 +37,11 @@ proof: ## Kill every kind of work 100 times; the results go to tests/proofs/kill
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest -m kills --kills $(or $(KILLS),100) $(PYTEST_ARGS)
 
-lint: ## Run ruff, mypy and shellcheck
+lint: ## Run ruff, mypy, import-linter and shellcheck
 	@$(SETUP) lint
 	$(PYTHON_ENV) -m ruff check .
 	$(PYTHON_ENV) -m mypy
+	.venv/bin/lint-imports --no-cache
 	.venv/bin/shellcheck .ci/setup.sh .ci/run reprokit/helper/build.sh
 
 bench: ## Measure reprokit's own start-up, check, build and download times as ratios

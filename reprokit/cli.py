@@ -170,9 +170,9 @@ def _run() -> int:
 
 def _unforeseen(error: Exception) -> int:
     """Tells of it, and gives the exit code. A disk may fill anywhere that something is written."""
-    from reprokit.disk import ran_out
+    from reprokit.host.disk import is_full
 
-    if isinstance(error, OSError) and ran_out(error):
+    if isinstance(error, OSError) and is_full(error):
         _say(
             f"error: the disk is full{f' ({error.filename})' if error.filename else ''}",
             "hint: make room; `reprokit store gc` frees what no lock names, $REPROKIT_HOME puts the store elsewhere",

@@ -1,4 +1,4 @@
-"""Consent to what a user may not expect: asked for at a terminal, given by an option elsewhere."""
+"""The user's consent to what they may not expect: asked for at a terminal, given by an option elsewhere."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from reprokit.untrusted.text import confirm
 
 
 def require(what: str, option: str, given: bool, where: str = "") -> None:
-    """Go on if the `option` was `given` or the user agrees to `what`. Raises UsageError."""
+    """Return if the `option` was `given` or the user agrees to `what`. Raises UsageError."""
     if given:
         return
-    if sys.stdin.isatty() and sys.stderr.isatty() and confirm(f"{what}. Go on?"):
+    if sys.stdin.isatty() and sys.stderr.isatty() and confirm(f"{what}. Continue?"):
         return
     raise UsageError(what, where, f"nothing was changed; {option} allows it")

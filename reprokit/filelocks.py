@@ -1,4 +1,4 @@
-"""Processes that take turns at one thing, by a lock file."""
+"""Locks between processes, by lock files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from reprokit import paths
 
 
 @contextmanager
-def turn(file: Path, waiting: str, say: Callable[[str], object]) -> Iterator[None]:
-    """One process at a time within; one that must wait says `waiting`. The lock file's folder is made private."""
+def file_lock(file: Path, waiting: str, say: Callable[[str], object]) -> Iterator[None]:
+    """Hold the lock `file`, in a private folder; `waiting` is reported while another process holds it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(paths.private(file.parent) / file.name)

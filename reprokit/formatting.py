@@ -1,8 +1,13 @@
-"""Figures as a user reads them."""
+"""Numbers as a user reads and writes them."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
+from typing import Any
+
+LARGEST_SIZE = 1 << 50  # bytes: larger numbers overflow in engines
+_SIZE = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?)(I?)(B?)", re.IGNORECASE)
 
 
 class Meter:
@@ -13,7 +18,7 @@ class Meter:
         self.samples: deque[tuple[float, int]] = deque()
 
     def rate(self, now: float, count: int) -> float:
-        """`count` is all bytes until `now`, in seconds of any clock that only goes forward."""
+        """`count` is all bytes until `now`, in seconds of a monotonic clock."""
         self.samples.append((now, count))
         while len(self.samples) > 2 and now - self.samples[0][0] > self.window_s:
             self.samples.popleft()
@@ -35,3 +40,20 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def parse_size(value: Any) -> int:
+    """Bytes of `8GiB`, `8g` (both by 1024, as `docker run --shm-size 8g`) or `8GB` (by 1000). Raises ValueError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        count = value
+    else:
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None or (match[3] and not (match[2] and match[4])):
+            raise ValueError(
+                f"{str(value)[:40]!r} is not a size; write for example 8GiB or 8g (8 x 1024^3 bytes), or 8GB (8 x 10^9)"
+            )
+        base = 1000 if match[4] and not match[3] else 1024
+        count = int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+    if not 0 <= count <= LARGEST_SIZE:
+        raise ValueError(f"a size is from 0 to {LARGEST_SIZE >> 40} TiB")
+    return count

@@ -1,4 +1,4 @@
-"""Ctrl-C and a stop by the system, where a piece of work must not be left in its middle."""
+"""Ctrl-C and SIGTERM, around work that must not stop halfway."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """What interrupts the block is raised after it. For work that the engine would finish all the same, unseen.
+def deferred() -> Iterator[None]:
+    """Raise an interrupt of the block after it, for work that the engine would complete unseen anyway.
 
-    Python interrupts the main thread alone: in any other this does nothing.
+    Python interrupts the main thread only; in any other this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

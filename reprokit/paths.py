@@ -1,4 +1,4 @@
-"""Where reprokit keeps and finds things. Every folder is made by whoever writes into it."""
+"""The folders and files of reprokit. A folder is created by the code that writes into it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def data_root() -> Path:
 
 
 def home() -> Path:
-    """`$REPROKIT_HOME`, else the user's cache folder: the store and what can be made again."""
+    """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again."""
     chosen = os.environ.get("REPROKIT_HOME")
     return Path(chosen).expanduser().absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit"))
 
@@ -29,9 +29,9 @@ def state() -> Path:
 
 
 def private(folder: Path, shared: bool = False) -> Path:
-    """This folder of ours, made if need be, which no other user can enter. Raises EngineError where it is another's.
+    """Create the folder if missing and close it to other users. Raises EngineError where it belongs to another user.
 
-    With `shared` its group may read it, where its owner chose so, and it may be another user's.
+    With `shared` it may belong to another user, and its group may read it if the owner chose so.
     """
     if state() in folder.parents:
         private(state())
@@ -53,26 +53,26 @@ def config_file() -> Path:
 
 
 def recipe_dirs() -> list[Path]:
-    """Folders that are searched for recipes, first match wins.
+    """The folders that are searched for recipes; the first match wins.
 
-    Where the user stands, `$REPROKIT_RECIPES`, ours, those that came with bundles.
+    `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes that came with bundles.
     """
     chosen = os.environ.get("REPROKIT_RECIPES", "")
-    places = [Path.cwd() / "recipes", *(Path(p).expanduser() for p in chosen.split(os.pathsep) if p)]
-    places += [data_root() / "recipes", carried_recipes()]
+    folders = [Path.cwd() / "recipes", *(Path(p).expanduser() for p in chosen.split(os.pathsep) if p)]
+    folders += [data_root() / "recipes", carried_recipes()]
     found: list[Path] = []
-    for place in places:
-        if place.is_dir() and place.resolve() not in found:
-            found.append(place.resolve())
+    for folder in folders:
+        if folder.is_dir() and folder.resolve() not in found:
+            found.append(folder.resolve())
     return found
 
 
 def carried_recipes() -> Path:
-    """Where `load` puts recipes that no other folder has."""
+    """The folder for recipes that `load` found in bundles and in no other folder."""
     return home() / "recipes"
 
 
 def bundled_workspace(name: str) -> Path | None:
-    """The sources of a workspace that comes with reprokit."""
+    """The sources of a workspace that is part of reprokit."""
     folder = data_root() / "workspaces" / name
     return folder if folder.is_dir() else None

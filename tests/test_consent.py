@@ -34,5 +34,5 @@ def test_at_a_terminal_the_user_is_asked(answer, agreed):
     )
     os.close(theirs)
     assert ("done" in process.communicate(timeout=30)[0]) is agreed
-    assert b"a name moves. Go on? [y/N]" in os.read(ours, 10_000)
+    assert b"a name moves. Continue? [y/N]" in os.read(ours, 10_000)
     os.close(ours)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from reprokit.formatting import Meter, clock, size
+import pytest
+
+from reprokit.formatting import Meter, clock, parse_size, size
 
 
 def test_figures_are_short():
@@ -11,3 +13,19 @@ def test_figures_are_short():
 def test_a_rate_is_that_of_the_last_seconds():
     meter = Meter(3.0)
     assert [meter.rate(0.0, 0), meter.rate(1.0, 100), meter.rate(10.0, 1000)] == [0.0, 100.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("4GiB", 4 << 30), ("1.5MB", 1_500_000), (7, 7), ("1024TiB", 1 << 50), ("8GB", 8 * 10**9), ("8g", 8 << 30)],
+)
+def test_sizes(text: object, count: int):
+    assert parse_size(text) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 400 + "GiB", "9" * 20 + "GiB", -5, 10**30, "1e400GiB", "4 gigs", "4Gi", "4i", None, [], True]
+)
+def test_what_is_no_size_is_a_value_error(text: object):
+    with pytest.raises(ValueError, match=r"is not a size|a size is from 0"):
+        parse_size(text)

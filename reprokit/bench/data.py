@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from reprokit import config
-from reprokit.container.workspace import TARGET
-from reprokit.disk import ran_out
+from reprokit.container.mounts import WORKSPACE
 from reprokit.errors import UsageError
+from reprokit.host import workspace
+from reprokit.host.disk import is_full
 from reprokit.image.lock.read import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
@@ -27,13 +27,13 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     locked, where the work folder is no part of the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
-    root = config.workspace(target.workspace)
+    root = workspace.locate(target.workspace)
     try:
         root.mkdir(parents=True, exist_ok=True)
         with Folder(root) as folder:
             _put(folder, inside, target, file, fetch)
     except OSError as error:
-        if ran_out(error):
+        if is_full(error):
             raise
         raise UsageError(
             f"the data cannot be put into the workspace: {error.strerror}",
@@ -59,10 +59,10 @@ def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -
 def _in_workspace(target: Target, path: str) -> str:
     """The path below the workspace."""
     inside = PurePosixPath(target.variant.workdir, path)
-    if not inside.is_relative_to(TARGET):
+    if not inside.is_relative_to(WORKSPACE):
         raise UsageError(
             f"data cannot be put at {inside}, which is no part of the workspace",
             str(target.path),
-            f"give {target.label} a `workdir` below {TARGET}",
+            f"give {target.label} a `workdir` below {WORKSPACE}",
         )
-    return str(inside.relative_to(TARGET))
+    return str(inside.relative_to(WORKSPACE))

@@ -11,12 +11,11 @@ import io
 import tarfile
 from pathlib import Path
 
-from reprokit import config, paths
+from reprokit import paths
 from reprokit.bench.hardware import Execute
-from reprokit.container.workspace import keep_up
-from reprokit.container.workspace_sync import Say
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.host.workspace import Say, keep_up, locate
 from reprokit.untrusted.files import Folder
 
 RECIPE = "fused-attention"
@@ -31,7 +30,7 @@ _MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 def sources(say: Say) -> dict[str, bytes]:
     """The extension's files by path below its workspace; the user's own wins over the bundled one."""
     keep_up(_WORKSPACE, say)
-    folder = config.workspace(_WORKSPACE)
+    folder = locate(_WORKSPACE)
     if not (folder / _PACKAGE).is_dir():
         bundled = paths.bundled_workspace(_WORKSPACE)
         if bundled is None:

@@ -1,4 +1,4 @@
-"""The attention benchmark's figures, as PNG and SVG: how much faster, and how near to what the machine can do."""
+"""Plots of the attention benchmark as PNG and SVG: the speedup, and the share of the machine's peak."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
-# Okabe and Ito's colours, which the colour-blind tell apart; two masks of a family share one, and differ in the dash
-# and the marker, so that a print without colours can be read too.
-_INK, _MUTED, _FAINT = "#1a1a1a", "#6b6b6b", "#d9d9d9"
+# Okabe and Ito's colours suit colour-blind readers. By mask: colour, whether line and marker are solid, name. The two
+# masks of a family share a colour and differ in dash and marker, so that a print without colours is readable too.
+_INK, _MUTED, _FAINT, _OTHERS = "#1a1a1a", "#6b6b6b", "#d9d9d9", "#a8a8a8"
 _STYLES = {
     "none": (_INK, True, "dense"),
     "causal": ("#0072B2", True, "causal"),
@@ -48,7 +48,7 @@ _SETTINGS: dict[Any, Any] = {
     "grid.color": _FAINT,
     "grid.linewidth": 0.6,
     "svg.fonttype": "none",
-    # The same records give the same bytes.
+    # Without a salt the same records would give other bytes.
     "svg.hashsalt": "reprokit",
 }
 
@@ -80,27 +80,25 @@ def draw(measured: Measured, folder: Path) -> list[Path]:
 
 
 def speedup(cells: Sequence[Cell], batch: int, about: str) -> Figure:
-    """By mask and length, a panel a dtype; both axes are logarithmic."""
+    """Speedup by mask and length, a panel a dtype; both axes are logarithmic."""
     figure, panels = _panels(cells, width=4.6)
     values = [cell.speedup for cell in cells]
     low, high = min(0.8, *(v / 1.15 for v in values)), max(2.0, *(v * 1.25 for v in values))
     seqs = sorted({cell.seq for cell in cells})
-    names: dict[str, dict[str, tuple[float, float, str]]] = {}
+    ends: dict[str, dict[str, tuple[float, float, str]]] = {}
     for dtype, axes in panels.items():
+        _log_axes(axes, dtype, (seqs[0] / 1.25, seqs[-1] * 1.25), (low, high))
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_ylim(low, high)
-        axes.set_xlim(seqs[0] / 1.25, seqs[-1] * 1.25)
         axes.axhspan(low, 1, color="#f4f1ee", zorder=0)
         axes.axhline(1, color=_INK, linewidth=1.4, zorder=1)
         axes.grid(True, axis="y", which="major")
-        ratios = [t for t in (0.25, 0.5, 1, 2, 3, 5, 10, 20, 50, 100) if low <= t <= high]
-        _plain_ticks(axes.yaxis, ratios, "{:g}x".format)
+        _plain_ticks(
+            axes.yaxis, [t for t in (0.25, 0.5, 1, 2, 3, 5, 10, 20, 50, 100) if low <= t <= high], "{:g}x".format
+        )
         _plain_ticks(axes.xaxis, [s for s in seqs if s & (s - 1) == 0] or seqs, _length)
         axes.set_xlabel("sequence length")
-        axes.set_title(DTYPES[dtype])
-        ends: dict[str, tuple[float, float, str]] = {}
-        for mask, (colour, first, name) in _STYLES.items():
+        ends[dtype] = {}
+        for mask, (colour, filled, name) in _STYLES.items():
             line = sorted((c.seq, c.speedup) for c in cells if (c.dtype, c.mask) == (dtype, mask))
             if not line:
                 continue
@@ -108,78 +106,49 @@ def speedup(cells: Sequence[Cell], batch: int, about: str) -> Figure:
                 *zip(*line, strict=True),
                 color=colour,
                 linewidth=2.2 if mask == "none" else 1.5,
-                linestyle="-" if first else (0, (4, 2)),
+                linestyle="-" if filled else (0, (4, 2)),
                 marker="o",
                 markersize=4.5,
-                markerfacecolor=colour if first else "white",
+                markerfacecolor=colour if filled else "white",
                 zorder=4 if mask == "none" else 3,
             )
-            ends[name] = (line[-1][0], line[-1][1], colour)
-        names[dtype] = ends
+            ends[dtype][name] = (*line[-1], colour)
     leftmost = next(iter(panels.values()))
     leftmost.set_ylabel("times as fast as the fastest alternative")
-    leftmost.annotate(
-        "slower", (seqs[0] / 1.2, 1), (0, -4), textcoords="offset points", va="top", color=_MUTED, fontsize=9
-    )
+    _note(leftmost, "slower", (seqs[0] / 1.2, 1), (0, -4), va="top", color=_MUTED)
     _frame(figure, _finding(cells, batch), _COMPARED, about)
     for dtype, axes in panels.items():
-        _label_ends(axes, names[dtype])
+        _label_ends(axes, ends[dtype])
     return figure
 
 
 def roofline(measured: Measured) -> Figure:
-    """Useful work a second against useful work a byte, a panel a dtype that has a peak."""
+    """Useful work a second against useful work a byte, a panel for each dtype with a measured peak."""
     cells = [cell for cell in measured.cells if cell.dtype in measured.peaks]
     bandwidth = measured.bandwidth or 0.0
     figure, panels = _panels(cells, width=4.3)
-    # Where a lone token's work is next to nothing, points would stretch the axes into empty paper.
+    # Limits from the cells alone: a single token does so little work that its roof would be mostly empty paper.
     low, high = min(c.intensity for c in cells) / 1.5, max(c.intensity for c in cells) * 1.5
     bottom = min(min(c.rate() for c in cells), min(c.rate(c.best_other) for c in cells)) / 1.4
     top = max(max(measured.peaks.values()), max(c.rate() for c in cells)) * 1.6
     for dtype, axes in panels.items():
         peak, mine = measured.peaks[dtype], [c for c in cells if c.dtype == dtype]
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlim(low, high)
-        axes.set_ylim(bottom, top)
+        _log_axes(axes, dtype, (low, high), (bottom, top))
         ridge = peak / bandwidth
         axes.plot([low, ridge, max(high, ridge)], [low * bandwidth, peak, peak], color=_INK, linewidth=1.8, zorder=2)
-        axes.annotate(
-            f"{peak:.0f} GFLOP/s", (high, peak), (0, 4), textcoords="offset points", ha="right", color=_INK, fontsize=9
-        )
-        axes.annotate(
-            f"{bandwidth:.0f} GB/s",
-            (low, max(low * bandwidth, bottom)),
-            (6, -2),
-            textcoords="offset points",
-            va="top",
-            color=_INK,
-            fontsize=9,
-        )
-        axes.scatter(
-            [c.intensity for c in mine],
-            [c.rate(c.best_other) for c in mine],
-            s=13,
-            facecolors="none",
-            edgecolors="#a8a8a8",
-            linewidths=0.7,
-        )
-        for mask, (colour, first, _) in _STYLES.items():
-            points = [c for c in mine if c.mask == mask]
+        _note(axes, f"{peak:.0f} GFLOP/s", (high, peak), (0, 4), ha="right", color=_INK)
+        _note(axes, f"{bandwidth:.0f} GB/s", (low, max(low * bandwidth, bottom)), (6, -2), va="top", color=_INK)
+        x, y = [c.intensity for c in mine], [c.rate(c.best_other) for c in mine]
+        axes.scatter(x, y, s=13, facecolors="none", edgecolors=_OTHERS, linewidths=0.7)
+        for mask, (colour, filled, _) in _STYLES.items():
+            points = [(c.intensity, c.rate()) for c in mine if c.mask == mask]
             if points:
-                axes.scatter(
-                    [c.intensity for c in points],
-                    [c.rate() for c in points],
-                    s=20,
-                    facecolors=colour if first else "white",
-                    edgecolors=colour,
-                    linewidths=1.1,
-                    zorder=3,
-                )
+                x, y = map(list, zip(*points, strict=True))
+                face = colour if filled else "white"
+                axes.scatter(x, y, s=20, facecolors=face, edgecolors=colour, linewidths=1.1, zorder=3)
         _plain_ticks(axes.yaxis, [t for t in (1, 3, 10, 30, 100, 300, 1000, 1e4, 1e5, 1e6) if bottom <= t <= top])
         _plain_ticks(axes.xaxis, [t for t in (0.3, 1, 3, 10, 30, 100, 300, 1000, 3000) if low <= t <= high])
         axes.grid(True, which="major")
-        axes.set_title(DTYPES[dtype])
         axes.set_xlabel("useful FLOP a byte of q, k, v and result")
     next(iter(panels.values())).set_ylabel("GFLOP/s of useful work")
     _legend(figure, cells)
@@ -190,7 +159,7 @@ def roofline(measured: Measured) -> Figure:
 
 
 _COMPARED = "In each case against the fastest of torch's SDPA (all backends), naive matmul and compiled flex_attention."
-_ROOFS = "Work on masked pairs does not count. Short cases stay in cache, and may pass the roof of memory."
+_ROOFS = "Work on masked pairs does not count. Short cases stay in cache and may exceed the memory roof."
 
 
 def _finding(cells: Sequence[Cell], batch: int) -> str:
@@ -211,7 +180,7 @@ def _nearness(measured: Measured) -> str:
 
 
 def _peak_shares(measured: Measured, ours: bool) -> list[tuple[str, float]]:
-    """The best share of the peak in dense cases by dtype, of ours or of the fastest of the others."""
+    """The best share of the peak in dense cases by dtype, for ours or for the fastest alternative."""
     return [
         (name, max(c.rate() if ours else c.rate(c.best_other) for c in dense) / measured.peaks[dtype])
         for dtype, name in DTYPES.items()
@@ -232,6 +201,18 @@ def _panels(cells: Sequence[Cell], width: float) -> tuple[Figure, dict[str, Axes
     return figure, dict(zip(dtypes, axes[0], strict=True))
 
 
+def _log_axes(axes: Axes, dtype: str, across: tuple[float, float], up: tuple[float, float]) -> None:
+    axes.set_title(DTYPES[dtype])
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*across)
+    axes.set_ylim(*up)
+
+
+def _note(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    axes.annotate(text, at, offset, textcoords="offset points", fontsize=9, **style)
+
+
 def _plain_ticks(axis: Any, ticks: Sequence[float], form: Callable[[float], str] = "{:g}".format) -> None:
     from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -245,7 +226,7 @@ def _length(seq: float) -> str:
 
 
 def _label_ends(axes: Axes, ends: dict[str, tuple[float, float, str]]) -> None:
-    """Each line's name at its right end, moved as little as keeps names apart."""
+    """Name each line at its right end, moved as little as possible to keep the names apart."""
     if not ends:
         return
     pixels = axes.transData.transform
@@ -254,35 +235,19 @@ def _label_ends(axes: Axes, ends: dict[str, tuple[float, float, str]]) -> None:
     moved = _apart([at for at, _ in wanted], height, *(pixels((1, y))[1] for y in axes.get_ylim()))
     for (at, name), to in zip(wanted, moved, strict=True):
         x, y, colour = ends[name]
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(20, (to - at) * 72 / axes.figure.dpi),
-            textcoords="offset points",
-            va="center",
-            color=colour,
-            fontsize=9,
-            annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "linewidth": 0.5,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 4,
-            },
-        )
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 4}
+        offset = (20, (to - at) * 72 / axes.figure.dpi)
+        _note(axes, name, (x, y), offset, va="center", color=colour, annotation_clip=False, arrowprops=line)
 
 
 def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The places nearest to `wanted` (ascending) that are `gap` apart, between `low` and `high`.
+    """The positions nearest to `wanted` (ascending) that are `gap` apart, between `low` and `high`.
 
-    Less `gap` for each place before it, a place need only not be below the one before: isotonic regression, by
-    pooling neighbours that are out of order.
+    With `i * gap` subtracted from the i-th position this is isotonic regression: pool neighbours that are out of order.
     """
-    pools: list[list[float]] = []  # of neighbours that share a mean
-    for i, place in enumerate(wanted):
-        pools.append([place - i * gap])
+    pools: list[list[float]] = []  # neighbours that share a mean
+    for i, position in enumerate(wanted):
+        pools.append([position - i * gap])
         while len(pools) > 1 and statistics.fmean(pools[-2]) > statistics.fmean(pools[-1]):
             pools[-2:] = [pools[-2] + pools[-1]]
     means = [statistics.fmean(pool) for pool in pools for _ in pool]
@@ -294,29 +259,26 @@ def _legend(figure: Figure, cells: Sequence[Cell]) -> None:
     from matplotlib.lines import Line2D
 
     present = {cell.mask for cell in cells}
+    styles = [(c, c if filled else "white", name) for mask, (c, filled, name) in _STYLES.items() if mask in present]
     marks = [
-        Line2D([], [], linestyle="", marker="o", markersize=5, mfc=c if first else "white", color=c, label=name)
-        for mask, (c, first, name) in _STYLES.items()
-        if mask in present
+        Line2D([], [], linestyle="", marker="o", markersize=5, mfc=face, color=colour, label=name)
+        for colour, face, name in [*styles, (_OTHERS, "none", "fastest alternative")]
     ]
-    marks.append(
-        Line2D([], [], linestyle="", marker="o", markersize=4, mfc="none", color="#a8a8a8", label="fastest alternative")
-    )
     figure.legend(handles=marks, loc="lower center", ncols=6, frameon=False, fontsize=9, bbox_to_anchor=(0.5, 0.055))
 
 
 def _frame(figure: Figure, finding: str, what: str, about: str, legend: bool = False) -> None:
-    """The finding above, what is compared below it, and the conditions at the foot."""
+    """Put the finding and the comparison above the panels, and the conditions below them."""
     wide = 72 * 0.97 * figure.get_figwidth()
     texts: tuple[tuple[str, float, float, float, dict[str, Any]], ...] = (
         (finding, 0.975, 14.5, 0.62, {"color": _INK, "fontweight": "bold"}),
         (what, 0.915, 10.0, 0.54, {"color": _MUTED}),
     )
     for text, top, largest, letter, style in texts:
-        # `letter` is about what one is wide, in its own size.
+        # `letter` is the mean width of a letter as a share of the font size.
         figure.text(0.015, top, text, fontsize=min(largest, wide / (letter * len(text))), va="top", **style)
     figure.text(0.015, 0.015, about, fontsize=8.5, color=_MUTED, va="bottom")
-    # Names of lines stand right of their panel, and the layout does not know them.
+    # Room for the names of lines right of each panel, which tight_layout ignores.
     right, between = (0.995, 2.0) if legend else (1 - 1.0 / figure.get_figwidth(), 9.5)
     figure.tight_layout(rect=(0.005, 0.15 if legend else 0.04, right, 0.885), w_pad=between)
 
@@ -328,7 +290,7 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
     try:
         stem.parent.mkdir(parents=True, exist_ok=True)
         for file in files:
-            # Without its date a file changes only when its figure does.
+            # Without a date a file only changes with its figure.
             figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
     except OSError as error:
         raise EngineError(f"the plot could not be written: {error.strerror or error}", str(stem.parent)) from None

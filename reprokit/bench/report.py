@@ -17,7 +17,7 @@ _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportTable:
     """A table of one metric under one set of conditions. `rows` are as wide as `columns`."""
 
     title: str
@@ -27,7 +27,7 @@ class Section:
     notes: tuple[str, ...] = ()
 
 
-def sections(records: Sequence[Record], claims: Sequence[Claim] = ()) -> list[Section]:
+def sections(records: Sequence[Record], claims: Sequence[Claim] = ()) -> list[ReportTable]:
     """The tables of `records`. Like records are pooled; unlike ones are kept apart, and a note says why."""
     tables: dict[str, list[Summary]] = {}
     questions: dict[tuple, list[Record]] = {}
@@ -47,7 +47,7 @@ def number(value: float) -> str:
     return f"{value:.3e}"
 
 
-def _section(table: list[Summary], questions: dict[tuple, list[Record]], claims: Sequence[Claim]) -> Section:
+def _section(table: list[Summary], questions: dict[tuple, list[Record]], claims: Sequence[Claim]) -> ReportTable:
     first = table[0].record
     names = list(dict.fromkeys(name for summary in table for name in summary.record.params))
     constant = {
@@ -62,7 +62,7 @@ def _section(table: list[Summary], questions: dict[tuple, list[Record]], claims:
     conditions = [f"{name} {_text(value)}" for name, value in constant.items()] + _conditions(first)
     if runs > 1:
         conditions.append(f"{runs} runs")
-    return Section(
+    return ReportTable(
         f"{first.recipe}:{first.variant} {first.benchmark}: {first.metric} [{first.unit}]",
         ", ".join(conditions),
         (*varying, *columns),

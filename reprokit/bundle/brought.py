@@ -18,14 +18,15 @@ from pathlib import Path, PurePosixPath
 
 import zstandard
 
-from reprokit import config, consent
+from reprokit import consent
 from reprokit.bundle.members import refuse
 from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.verify import Unchanged, blocks
-from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.formatting import size as in_words
+from reprokit.host import workspace
+from reprokit.host.disk import require_space
 from reprokit.supply.store import Store
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES
@@ -49,7 +50,7 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
     new: dict[Path, Part] = {}
     for part in bundle.metadata.parts:
         if part.kind == "workspace":
-            if os.path.lexists(place := config.workspace(part.name)):
+            if os.path.lexists(place := workspace.locate(part.name)):
                 say(f"the workspace {part.name} is here already ({place}); the bundle's is left in it")
             else:
                 new[place] = part
@@ -159,7 +160,7 @@ def _unpack(bundle: Bundle, part: Part, place: Path, taken: _Taken, say: Say) ->
                 elif member.issym():
                     links[str(name)] = member.linkname
                 elif member.isreg():
-                    need_space(place, member.size)
+                    require_space(member.size, place)
                     _write(stream, member, folder, str(name))
                 else:
                     refuse(f"{what} is no file, folder or link", bundle.where)

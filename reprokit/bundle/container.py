@@ -25,7 +25,7 @@ from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
-from reprokit.interrupts import held_back
+from reprokit.interrupts import deferred
 
 Say = Callable[[str], None]
 _SNAPSHOTS = "reprokit-export"
@@ -86,11 +86,11 @@ def _committed(engine: Engine, name: str, tag: str, say: Say) -> Iterator[str]:
     _remove(engine, reference)
     say(f"taking a snapshot of {name}")
     try:
-        with held_back():
+        with deferred():
             engine.commit(name, _SNAPSHOTS, tag)
         yield reference
     finally:
-        with held_back():
+        with deferred():
             _remove(engine, reference)
 
 

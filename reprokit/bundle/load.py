@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from reprokit import consent
-from reprokit.bundle import fit, signature, target
+from reprokit.bundle import signature, target
 from reprokit.bundle.giving import STEP, Giving, is_image
 from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Image
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.target import Chain, Target, diff_ids, held
 from reprokit.bundle.verify import Checked, Watch, verify
-from reprokit.container.gpu_host import Gpu
 from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.host.fit import ImageNeeds, require_image
+from reprokit.host.gpu import GpuDevice
 from reprokit.image import trust
 from reprokit.image.labels import kind_of_name
 
@@ -85,7 +86,7 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 def load(
     files: Sequence[Checked],
     engine: Engine,
-    gpus: Sequence[Gpu],
+    gpus: Sequence[GpuDevice],
     allowed: Allowed,
     say: Say,
     shown: Callable[[str], Shown],
@@ -98,7 +99,8 @@ def load(
     """
     for file in files:
         for described in file.bundle.metadata.images:
-            fit.require(described, gpus, allowed.force, say)
+            needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
+            require_image(described.name, needs, gpus, allowed.force, say)
     there = Target.of(engine)
     _need_layers(files, there)
     target.need_room(there, _room(files, there))

@@ -10,11 +10,11 @@ from typing import IO
 
 import zstandard
 
-from reprokit import config
 from reprokit.bundle.model import Part
 from reprokit.bundle.partial import PartialTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.host import workspace
 from reprokit.recipe.find import target
 from reprokit.supply.store import Store
 from reprokit.untrusted.files import pack
@@ -28,7 +28,7 @@ _LEFT_OUT = {"__pycache__", ".pytest_cache"}
 def workspace_of(recipe: str) -> tuple[str, Path]:
     """Name and folder of what the recipe's containers see. Raises UsageError where it is not there."""
     name = target(recipe).workspace
-    folder = config.workspace(name)
+    folder = workspace.locate(name)
     if not folder.is_dir():
         raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
     return name, folder

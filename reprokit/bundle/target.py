@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -11,8 +10,7 @@ from typing import Any
 
 from reprokit.bundle.model import Image
 from reprokit.engine import Engine
-from reprokit.errors import EngineError
-from reprokit.formatting import size as in_words
+from reprokit.host.disk import ENGINE_HINT, require_space
 
 
 class Form(Enum):
@@ -105,10 +103,4 @@ def need_room(target: Target, needed: int) -> None:
     root = Path(str(target.engine.info().get("DockerRootDir") or ""))
     if not target.engine.url.startswith("unix://") or not root.is_absolute() or not root.is_dir():
         return
-    free = shutil.disk_usage(root).free
-    if needed > free:
-        raise EngineError(
-            f"the engine needs {in_words(needed)} for this, and {in_words(free)} are free",
-            str(root),
-            "free space there, with `docker image prune` for one",
-        )
+    require_space(needed, root, hint=ENGINE_HINT)

@@ -16,10 +16,10 @@ from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, Image, Metadata, P
 from reprokit.bundle.pack import pack
 from reprokit.bundle.partial import PartialTar
 from reprokit.bundle.subjects import describe
-from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
+from reprokit.host.disk import require_space
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.claim import claimed, partial_of
 
@@ -68,7 +68,7 @@ def write(
 
         require_inputs(extras.store, Store())
     with becoming(target, say, {layer for each in wanted for layer in each.layers} - without) as tar:
-        need_space(target.parent, sum({each.id: each.size for each in wanted}.values()) // LEAST_RATIO)
+        require_space(sum({each.id: each.size for each in wanted}.values()) // LEAST_RATIO, target.parent)
         images = gather(engine, wanted, tar, without, changed, watch)
         carried = _parts(engine, tar, extras, target, say)
         metadata = described(images, wanted, say, carried)

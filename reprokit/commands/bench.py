@@ -14,10 +14,10 @@ import typer
 from reprokit import completion, paths
 from reprokit.bench import choose, extension, printed, record
 from reprokit.bench.report import sections
+from reprokit.commands import _options as options
 from reprokit.commands._shown import built, say, status
-from reprokit.container import options
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
-from reprokit.filelocks import turn
+from reprokit.filelocks import file_lock
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Claim
@@ -73,7 +73,8 @@ def bench(
     outcome = _Outcome()
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at once measure each other.
-    with turn(paths.state() / "bench.lock", waiting, say), _opened(target, gpus, chosen) as (engine, container, found):
+    lock = file_lock(paths.state() / "bench.lock", waiting, say)
+    with lock, _opened(target, gpus, chosen) as (engine, container, found):
         folder = extension.send(engine, container, found.execute, extension.sources(say)) if with_extension else ""
         for title, benchmark in chosen.items():
             outcome.run(found, title, benchmark, folder, file)

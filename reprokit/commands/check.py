@@ -45,7 +45,7 @@ def check(
 
     facts = bundled()
     stacks = _stacks(facts, names or [], pins, gpu or [], driver, purpose)
-    results = [Checked(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
+    results = [CheckedStack(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
     if json:
         dump(as_json(facts, results))
     else:
@@ -54,7 +54,7 @@ def check(
         raise typer.Exit(1)
 
 
-class Checked(NamedTuple):
+class CheckedStack(NamedTuple):
     """The findings on one stack. What does not count is shown for its own sake: an authors' stack beside what works."""
 
     label: str
@@ -66,7 +66,7 @@ class Checked(NamedTuple):
         return not self.counts or all(f.severity != "error" for f in self.findings)
 
 
-def as_json(facts: Facts, results: list[Checked]) -> dict[str, Any]:
+def as_json(facts: Facts, results: list[CheckedStack]) -> dict[str, Any]:
     """`{"ok", "findings"}`; findings of recipes also name their `recipe`. Sources are citations."""
     found = [
         {
@@ -119,10 +119,10 @@ def _recipes(
     from reprokit.compat.model import Host
     from reprokit.compat.stack import stack_of
     from reprokit.errors import UsageError
-    from reprokit.host import probe
+    from reprokit.host import disk, machine
     from reprokit.recipe.find import current_targets, recipe_names, targets
 
-    host = Host(probe.memory_bytes(), probe.disk_free_bytes())
+    host = Host(machine.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
     stacks = []
     found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
     for target in found:
@@ -146,7 +146,7 @@ def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[Gpu, ...], bool]:
     return found, bool(parsed) and not found
 
 
-def _print(facts: Facts, results: list[Checked]) -> None:
+def _print(facts: Facts, results: list[CheckedStack]) -> None:
     from rich.text import Text
 
     screen = console()

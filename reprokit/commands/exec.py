@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 
 
 def exec(
@@ -16,19 +16,19 @@ def exec(
 ) -> None:
     """Run a command in a container that is running.
 
-    Unlike `run` it neither makes nor starts one. The exit code is the command's.
+    Unlike `run` it neither creates nor starts one. The exit code is the command's.
     """
     import os
 
-    from reprokit.container import names, parse
+    from reprokit.commands._shown import say
+    from reprokit.container import names
     from reprokit.container.session import in_container
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
 
-    given = parse.environment(env, os.environ)
-    who = parse.user(user) if user else None
+    wanted = options.container_command(command, env, user, tty)
     engine = Engine.connect()
     found = names.find(names.known_containers(engine), name, os.getuid())
     if not found.running:
         raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
-    raise typer.Exit(in_container(engine, found.name, command, given, who, tty=tty))
+    raise typer.Exit(in_container(engine, found.name, wanted, say))

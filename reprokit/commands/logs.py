@@ -6,7 +6,7 @@ from typing import Optional
 
 import typer
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import Output
 
 

@@ -6,7 +6,7 @@ from typing import Optional
 
 import typer
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import Output, echo
 
 
@@ -24,15 +24,14 @@ def notebook(
     """Serve Jupyter from a recipe's container.
 
     Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Where the image
-    has no Jupyter it is added to the container, behind the image's own packages.
+    has no Jupyter it is installed into the container, after the image's own packages on Python's path.
     """
-
+    from reprokit.commands._shown import say
     from reprokit.container.notebook import INSIDE, serve
-    from reprokit.container.session import tell
     from reprokit.engine import Engine
     from reprokit.recipe.find import target
 
     ports = [f"{publish}:{INSIDE}"] if publish else []
     chosen = options.choices(container, gpus, volume, ports, shm_size, network)
 
-    raise typer.Exit(serve(Engine.connect(), target(name), chosen, tell, echo, Output(2).write))
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, say, echo, Output(2).write))

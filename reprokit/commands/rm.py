@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import echo
 
 

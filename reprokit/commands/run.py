@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 
 
 def run(
@@ -23,12 +23,16 @@ def run(
 ) -> None:
     """Run a command in a recipe's container.
 
-    The container is made if there is none, started if it is stopped, and made anew, with its files, if it lacks
-    a GPU, mount, port, network or root that you ask for. It goes on running afterwards, which costs nothing; `stop`
-    ends it. Its files outlive a stop, and /workspace is a folder of the host. The exit code is the command's.
-    With --on all this happens on another machine, which needs Docker and the image, and nothing of reprokit.
+    The container is created if there is none, started if it is stopped, and recreated with its files if it lacks a GPU,
+    mount, port, network or root that you ask for. It keeps running afterwards, which costs nothing; `stop` ends it.
+    Its files survive a stop, and /workspace is a folder of the host. The exit code is the command's. With --on all this
+    happens on another machine, which needs Docker and the image, but no reprokit.
     """
+    from reprokit.commands._shown import say
     from reprokit.container.session import in_recipe
+    from reprokit.recipe.find import target
 
     chosen = options.choices(container, gpus, volume, publish, shm_size, network, on)
-    raise typer.Exit(in_recipe(name, command, chosen, env, user, on=on, tty=tty))
+    found, wanted = target(name), options.container_command(command, env, user, tty)
+    with options.engine_on(on) as engine:
+        raise typer.Exit(in_recipe(engine, found, wanted, chosen, say))

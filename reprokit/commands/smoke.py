@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import built, say
-from reprokit.container import options
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.host.probe import ENGINE_ROOT
+from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.smoke import result
 from reprokit.smoke.junit import report
-from reprokit.smoke.result import Result, Step
+from reprokit.smoke.result import TrialResult, TrialStep
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -40,17 +40,15 @@ def smoke(
 ) -> None:
     """Check, build and try recipes, for CI.
 
-    One line a variant: pass, fail or skip, seconds, and why. What needs a GPU is left out where there is none,
-    and said to be; a historic variant is tried only where it is named itself. Each runs in a fresh container; one
-    that fails stops no other. Exit code 3 where nothing could run at all. With --on they are tried on another
-    machine, which needs Docker and the images, and nothing of reprokit.
+    Prints one line a variant: pass, fail or skip, seconds, and the reason. What needs a GPU is skipped where there is
+    none; a historic variant is tried only where it is named itself. Each runs in a fresh container, and one that fails
+    stops no other. Exit code 3 where nothing could run at all. With --on they are tried on another machine, which
+    needs Docker and the images, but no reprokit.
     """
-    from reprokit.container.session import engine_on
-
     chosen = find.current_targets(names or [])
-    results: list[Result] = []
+    results: list[TrialResult] = []
     _write(junit, results)
-    with engine_on(on) as engine:
+    with options.engine_on(on) as engine:
         for found in _trials(engine, chosen if names else None):
             results.append(found)
             _write(junit, results)
@@ -66,8 +64,8 @@ def smoke(
         raise typer.Exit(code)
 
 
-def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]:
-    """The result of each target; of all that this host can run where none is chosen."""
+def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialResult]:
+    """The result of each target; without a choice, of all that this host can run."""
     from reprokit.image.findings import errors_of
     from reprokit.smoke.run import Trial
 
@@ -78,10 +76,10 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[Result]
         on_step=lambda target, name: say(f"{target.label}: {name}"),
     )
     for target in chosen if chosen is not None else _all():
-        if isinstance(target, Result):
+        if isinstance(target, TrialResult):
             yield target
         elif chosen is None and (reason := _not_here(engine, target)):
-            yield Result(target.label, (Step("host", "skip", reason=reason),))
+            yield TrialResult(target.label, (TrialStep("host", "skip", reason=reason),))
         else:
             yield trial.run(target)
 
@@ -95,29 +93,30 @@ def _sent(engine: Engine, target: Target) -> None:
         say(notice)
 
 
-def _all() -> Iterator[Target | Result]:
-    """Every variant of every recipe but the historic; a recipe that cannot be read is a failure, and the rest go on."""
+def _all() -> Iterator[Target | TrialResult]:
+    """Every variant that is not historic; a recipe that cannot be read is a failure and stops no other."""
     for name in find.recipe_names():
         try:
             yield from find.current_targets([name])
         except ReprokitError as error:
             reason = f"{error.message} ({error.where})"
-            yield Result(name, (Step("recipe", "fail", reason=reason, output=reason),), error.exit_code)
+            yield TrialResult(name, (TrialStep("recipe", "fail", reason=reason, output=reason),), error.exit_code)
 
 
 def _not_here(engine: Engine, target: Target) -> str:
-    """Why this host cannot run the target, or nothing. An image that is there takes no more disk."""
+    """Why this host cannot run the target, or "". An image that is built already needs no more disk."""
     from reprokit.bench.container import gpus_for
     from reprokit.container.names import image_reference
-    from reprokit.smoke.host import lacks
+    from reprokit.host.fit import in_words, recipe_findings
 
     has_gpu = gpus_for(engine, target, None) != "none"
     free_disk = None
     if engine.image(image_reference(target)) is None:
         if engine.host.name:
-            return f"its image is not on {engine.host.name}"
-        free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or str(ENGINE_ROOT))
-    return lacks(target.variant.requires, has_gpu, engine.host.memory_bytes(), free_disk)
+            return f"its image is missing on {engine.host.name}"
+        free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
+    found = recipe_findings(target.variant, has_gpu, engine.host.gpus(), engine.host.memory_bytes(), free_disk)
+    return next((in_words(finding) for finding in found if finding.severity == "error"), "")
 
 
 @contextmanager
@@ -130,12 +129,12 @@ def _fresh(engine: Engine, target: Target) -> Iterator[Execute]:
     try:
         yield partial(execute, engine, name)
     finally:
-        with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
+        with suppress(ReprokitError):  # an error here would hide the first one
             remove(engine, name)
 
 
-def _write(junit: Path | None, results: Sequence[Result]) -> None:
-    """The report so far, so that one exists however the run ends."""
+def _write(junit: Path | None, results: Sequence[TrialResult]) -> None:
+    """Write the report so far, so that one exists however the run ends."""
     if junit is None:
         return
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.container import options
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import echo
 
 

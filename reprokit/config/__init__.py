@@ -148,30 +148,6 @@ def workspace_roots() -> list[Path]:
     return roots
 
 
-def workspace(name: str) -> Path:
-    """The host folder that containers see as their workspace.
-
-    The first that exists of `./workspaces/NAME`, NAME in the user's `workspace_roots`, NAME in `paths.home()`. A new
-    one goes into the first root, else into `paths.home()`. Raises UsageError where it is a link: a stranger's checkout
-    could have the engine mount what the link points to.
-    """
-    here = Path.cwd() / "workspaces"
-    roots = [here, *workspace_roots(), paths.home() / "workspaces"]
-    for root in roots:
-        folder = root / name
-        link = next((p for p in (here, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
-        if link and os.path.lexists(folder):
-            raise UsageError(
-                f"the workspace {name} is behind a link, which is not followed",
-                str(link),
-                f"remove the link; to use another disk, list a folder of it under `workspace_roots` in "
-                f"{paths.config_file()}",
-            )
-        if folder.is_dir():
-            return folder
-    return roots[1] / name
-
-
 def starting_text() -> str:
     """A commented file to start from."""
     return Path(__file__).with_name("start.yaml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Run one command in a container, its input and output attached; whatever ends us ends the command too."""
+"""Run one command in a container with its input and output attached; an interrupt here ends the command too."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reprokit.container import names
 from reprokit.container.signals import end, new_mark
 from reprokit.engine import Engine
+from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError
-from reprokit.exec_stream import Connection
 
-# Control keys of a session that the engine would take for itself. Its default begins with Ctrl-P, which
-# shells need.
+# The keys by which the engine detaches from a session. Its default begins with Ctrl-P, which shells need.
 _DETACH_KEYS = ",".join(["ctrl-^"] * 6)
-# Between the end of the output and the engine's note of the exit code.
+# The engine knows the exit code some time after the output has ended.
 _EXIT_CODE_TRIES = 100
 
 Sink = Callable[[bool, bytes], None]
 
 
 @dataclass(frozen=True)
-class Attached:
-    """How a command runs: `user` None is the caller, `workdir` None the container's, `stdin` a file descriptor."""
+class Command:
+    """`user` None is the container's caller, `workdir` None the container's; `stdin` is a file descriptor."""
 
-    env: Mapping[str, str] | None = None
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
     user: str | None = None
     tty: bool = False
@@ -38,38 +38,37 @@ class Attached:
 def attach(
     engine: Engine,
     container: str,
-    argv: Sequence[str],
-    how: Attached,
+    command: Command,
     sink: Sink,
     started: Callable[[str], None] = lambda exec_id: None,
 ) -> int:
-    """Run `argv` to its end and return its exit code; `sink(is_stderr, data)` is called from another thread.
+    """Run a command to its end and return its exit code; `sink(is_stderr, data)` is called from another thread.
 
-    Where the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe), the command and all it started are
-    ended first. Raises EngineError.
+    `started` is called with the command's id. Where the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe),
+    the command and all processes that it started are ended first. Raises EngineError.
     """
     variable, mark = new_mark()
-    user = how.user or names.command_user(engine, container)
+    user = command.user or names.command_user(engine, container)
     exec_id = engine.exec_create(
         container,
-        list(argv),
-        stdin=how.stdin is not None,
-        tty=how.tty,
+        list(command.argv),
+        stdin=command.stdin is not None,
+        tty=command.tty,
         user=user,
-        environment=dict(how.env or {}) | {variable: mark},
-        workdir=how.workdir,
+        environment=dict(command.env) | {variable: mark},
+        workdir=command.workdir,
         detach_keys=_DETACH_KEYS,
     )
-    with contextlib.closing(engine.exec_attach(exec_id, how.tty)) as connection:
-        reader = _Reader(connection, how.tty, sink)
+    with contextlib.closing(engine.exec_attach(exec_id, command.tty)) as stream:
+        reader = _Reader(stream, command.tty, sink)
         try:
             reader.start()
             started(exec_id)
-            _feed(connection, how.stdin, reader)
+            _feed(stream, command.stdin, reader)
             if reader.error is not None:
                 raise reader.error
         except BaseException:
-            # The reader goes on meanwhile: a program that tidies up may have much to say.
+            # The reader goes on meanwhile: a program that cleans up may write much.
             end(engine, container, mark, user, reader.join)
             reader.join(1)
             raise
@@ -77,11 +76,11 @@ def attach(
 
 
 class _Reader(threading.Thread):
-    """Hands output to the sink; `ended` becomes readable when all has come or the sink has failed."""
+    """Pass output to the sink; `ended` becomes readable at the end of the output, or when the sink has failed."""
 
-    def __init__(self, connection: Connection, tty: bool, sink: Sink) -> None:
+    def __init__(self, stream: CommandStream, tty: bool, sink: Sink) -> None:
         super().__init__(daemon=True)
-        self._blocks = _plain(connection) if tty else connection.frames()
+        self._blocks = _plain(stream) if tty else stream.frames()
         self._sink = sink
         self.error: BaseException | None = None
         self.ended, self._end = os.pipe()
@@ -89,8 +88,8 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             for is_stderr, data in self._blocks:
-                # After a failure output is read on and dropped: Engine 20.10 answers no call about a container while
-                # it cannot get rid of a command's output.
+                # After a failure the rest of the output is read and dropped: Engine 20.10 answers no call about a
+                # container while a command's output is stuck.
                 if self.error is None:
                     self._try(is_stderr, data)
         except (Exception, SystemExit) as error:
@@ -111,12 +110,12 @@ class _Reader(threading.Thread):
             self._end = -1
 
 
-def _plain(connection: Connection) -> Iterator[tuple[bool, bytes]]:
-    while data := connection.read():
+def _plain(stream: CommandStream) -> Iterator[tuple[bool, bytes]]:
+    while data := stream.read():
         yield False, data
 
 
-def _feed(connection: Connection, stdin: int | None, reader: _Reader) -> None:
+def _feed(stream: CommandStream, stdin: int | None, reader: _Reader) -> None:
     """Pass standard input on until the command's output ends."""
     waiting = [reader.ended] if stdin is None else [reader.ended, stdin]
     try:
@@ -127,11 +126,11 @@ def _feed(connection: Connection, stdin: int | None, reader: _Reader) -> None:
             data = os.read(waiting[1], 1 << 16)
             try:
                 if data:
-                    connection.write(data)
+                    stream.write(data)
                 else:
-                    connection.end_input()
+                    stream.end_input()
                     waiting = waiting[:1]
-            except OSError:  # the command no longer reads; its output tells the rest
+            except OSError:  # the command no longer reads
                 waiting = waiting[:1]
     finally:
         os.close(reader.ended)
@@ -143,4 +142,4 @@ def _exit_code(engine: Engine, exec_id: str) -> int:
         if code is not None:
             return code
         select.select([], [], [], 0.05)
-    raise EngineError("the engine does not say how the command ended", hint="see the engine's own log")
+    raise EngineError("the engine does not report the command's exit code", hint="see the engine's own log")

@@ -1,20 +1,19 @@
-"""Which GPUs a container gets, and how the engine is asked for them."""
+"""GPU requests: `--gpus`, and the ways to ask an engine for GPUs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.gpu import CDI_KIND, GpuSupport
 
-_KIND = "nvidia.com/gpu"
 _HINT = "write --gpus all, --gpus none, --gpus 2 or --gpus device=0,1"
 
 
 class GpuRefused(EngineError):
-    """The host or its engine cannot give the GPUs that were asked for."""
+    """The host or its engine cannot provide the requested GPUs."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def parse_gpus(text: str) -> GpuRequest:
         return NONE
     if re.fullmatch(r"\d{1,3}", text):
         return GpuRequest(count=int(text))
-    # docker needs the quotes of --gpus '"device=0,1"'; users bring them along.
+    # docker needs the quotes of --gpus '"device=0,1"', so users write them here too.
     match = re.fullmatch(r'"?device=([A-Za-z0-9:-]+(?:,[A-Za-z0-9:-]+)*)"?', text)
     if match is None:
         raise UsageError(f"--gpus {text!r} is not a choice of GPUs", hint=_HINT)
@@ -57,29 +56,8 @@ def parse_gpus(text: str) -> GpuRequest:
 
 
 @dataclass(frozen=True)
-class GpuSupport:
-    """What the engine offers: its CDI devices, such as `nvidia.com/gpu=0`."""
-
-    cdi: tuple[str, ...] = ()
-
-
-def support_of(info: Mapping[str, Any], spec_devices: tuple[str, ...]) -> GpuSupport:
-    """From the engine's info; `spec_devices` are of the host's own CDI files, for engines that list none.
-
-    Engines before 25, and later ones with CDI off, have no `CDISpecDirs`; before 28.3 none has
-    `DiscoveredDevices`.
-    """
-    cdi: tuple[str, ...] = ()
-    if info.get("CDISpecDirs"):
-        discovered = info.get("DiscoveredDevices")
-        listed = spec_devices if discovered is None else tuple(str(d.get("ID", "")) for d in discovered)
-        cdi = tuple(d for d in listed if d.startswith(f"{_KIND}="))
-    return GpuSupport(cdi)
-
-
-@dataclass(frozen=True)
 class Rung:
-    """One way to ask: `requests` are the Engine API's DeviceRequests."""
+    """One way to request GPUs: `requests` are the Engine API's DeviceRequests."""
 
     name: str
     requests: tuple[dict[str, Any], ...]
@@ -88,9 +66,9 @@ class Rung:
 def ladder(request: GpuRequest, support: GpuSupport) -> list[Rung]:
     """The ways to try, best first: CDI where the engine has it, then the NVIDIA runtime's hook.
 
-    The hook is tried even where the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when
-    it found `nvidia-container-runtime-hook` on its PATH at start, and shows that nowhere. Raises UsageError
-    for a device that CDI does not know.
+    The hook is tried even where the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when it found
+    `nvidia-container-runtime-hook` on its PATH at start, and does not report that. Raises UsageError for a device that
+    CDI does not know.
     """
     if request.none:
         return [Rung("none", ())]
@@ -110,24 +88,24 @@ def ladder(request: GpuRequest, support: GpuSupport) -> list[Rung]:
 
 def _cdi_ids(request: GpuRequest, known: tuple[str, ...]) -> list[str]:
     if request.devices:
-        ids = [f"{_KIND}={d}" for d in request.devices]
+        ids = [f"{CDI_KIND}={d}" for d in request.devices]
     elif request.count < 0:
-        ids = [f"{_KIND}=all"]
+        ids = [f"{CDI_KIND}=all"]
     else:
-        indexes = sorted(int(d.partition("=")[2]) for d in known if re.fullmatch(rf"{_KIND}=\d+", d))
+        indexes = sorted(int(d.partition("=")[2]) for d in known if re.fullmatch(rf"{CDI_KIND}=\d+", d))
         if len(indexes) < request.count:
             raise UsageError(
                 f"--gpus {request.count}: this host has {len(indexes)}",
                 hint=f"--gpus all, or {len(indexes)} at most",
             )
-        ids = [f"{_KIND}={i}" for i in indexes[: request.count]]
+        ids = [f"{CDI_KIND}={i}" for i in indexes[: request.count]]
     missing = [i for i in ids if i not in known]
     if missing:
         raise UsageError(f"the engine knows no GPU {', '.join(missing)}", hint=f"it knows {', '.join(known)}")
     return ids
 
 
-# The engine's and the toolkit's words for "cannot give that GPU", from moby's daemon/devices.go, CDI's
+# Messages of the engine and the toolkit for a GPU that they cannot provide, from moby's daemon/devices.go, CDI's
 # registry and nvidia-container-cli.
 _REFUSALS = (
     "could not select device driver",
@@ -139,21 +117,21 @@ _REFUSALS = (
 
 
 def refused(message: str) -> bool:
-    """Whether the engine's error says that it cannot give the GPUs, rather than anything else."""
-    return any(words in message for words in _REFUSALS)
+    """Whether the engine's error is about the GPUs."""
+    return any(text in message for text in _REFUSALS)
 
 
 def no_gpu_error(request: GpuRequest, message: str) -> GpuRefused:
-    """The one clear error after the last rung. `message` is the engine's own."""
+    """The error after the last rung failed. `message` is the engine's own."""
     if "could not select device driver" in message:
         return GpuRefused(
             f"--gpus {request}: this Docker Engine cannot hand GPUs to containers",
             message.strip().replace("\n", " "),
             "install the NVIDIA Container Toolkit, run `sudo nvidia-ctk runtime configure --runtime=docker` "
-            "and restart the engine; or go on without a GPU: --gpus none",
+            "and restart the engine; or continue without a GPU: --gpus none",
         )
     return GpuRefused(
-        f"--gpus {request}: the NVIDIA Container Toolkit could not hand over the GPUs",
+        f"--gpus {request}: the NVIDIA Container Toolkit could not provide the GPUs",
         message.strip().replace("\n", " "),
-        "see whether `nvidia-smi` works on the host; after a driver update reboot; or go on with --gpus none",
+        "see whether `nvidia-smi` works on the host; reboot after a driver update; or use --gpus none",
     )

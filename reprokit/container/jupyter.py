@@ -1,4 +1,4 @@
-"""Jupyter for an image that has none: wheels that the host fetches, unpacked beside the image's own packages."""
+"""Jupyter for an image that has none: wheels fetched by the host, unpacked beside the image's own packages."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def probe(engine: Engine, container: str) -> Python:
 
 
 def install(engine: Engine, container: str, python: Python, say: Callable[[str], None]) -> None:
-    """Put Jupyter into the container's own files. Raises SourceError where it cannot be fetched.
+    """Install Jupyter into the container. Raises SourceError where it cannot be fetched.
 
-    The folder comes last on Python's path, through a .pth file: what the image pins is never shadowed by a dependency
-    of Jupyter's. It is fetched on the host, so that the container needs neither network nor pip.
+    A .pth file puts its folder last on Python's path, so that no dependency of Jupyter shadows a pinned package. The
+    host fetches the wheels, so that the container needs neither network nor pip.
     """
     from reprokit.supply.kinds.wheels.platform import Platform
     from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
-    say("the image has no Jupyter: fetching it for this container (its image stays as it is)")
+    say("the image has no Jupyter: fetching it for this container (the image is not changed)")
     store = Store()
     mirrors = Mirrors(store)
     platform = Platform(python.python, python.libc or "2.28", python.machine)
@@ -84,7 +84,7 @@ def _pack(wheels: Iterator[Path], site: str, archive: IO[bytes]) -> None:
 
 
 def placed(name: str) -> str:
-    """Where a wheel's file goes below FOLDER (as the wheel format's `.data` folders say); "" for what is not needed."""
+    """The path of a wheel's file below FOLDER, by the wheel format's `.data` folders; "" for unneeded files."""
     parts = name.split("/")
     if ".." in parts or name.startswith("/"):
         return ""
@@ -96,6 +96,6 @@ def placed(name: str) -> str:
 
 def _add(tar: tarfile.TarFile, path: str, data: bytes) -> None:
     entry = tarfile.TarInfo(path.lstrip("/"))
-    # Libraries in wheels are loaded, not run, but some packages start helpers of theirs.
+    # Executable, because some packages start their own helper programs.
     entry.size, entry.mode = len(data), 0o755
     tar.addfile(entry, io.BytesIO(data))

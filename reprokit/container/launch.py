@@ -1,4 +1,4 @@
-"""Make and start one container; nothing is left behind where it does not start."""
+"""Create and start one container; one that does not start is removed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.container import gpu, names
-from reprokit.container.fit import require_fit
 from reprokit.container.gpu import GpuRefused
-from reprokit.container.path_mapping import reachable
+from reprokit.container.mounts import as_engine_paths, require_apart
 from reprokit.container.prepare import Preparation, prepare
-from reprokit.container.settings import Settings, to_label
+from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.spec import ContainerSpec, to_api
-from reprokit.container.user import Caller, Identity, identity
-from reprokit.container.workspace import require_apart
+from reprokit.container.user import Identity, identity
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
+from reprokit.host.user import Caller
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a container begins with: `built` is the id of the built image, `image` that or its snapshot.
+    """What a container is created from: `built` is the id of the built image, `image` that or its snapshot.
 
-    `links` are targets by their path in the container.
+    `links` maps paths in the container to the targets of symbolic links.
     """
 
     name: str
@@ -39,17 +38,19 @@ class Start:
     links: dict[str, str] = field(default_factory=dict)
 
 
-def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool, say: Say) -> Settings:
-    """Create and start; returns the settings with the rung that gave the GPUs.
+def launch(
+    engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool, say: Say
+) -> ContainerSettings:
+    """Create and start; returns the settings with the rung that provided the GPUs.
 
-    With `gpu_optional` a container without GPUs is started where the engine gives none. Raises EngineError,
+    With `gpu_optional` the container is started without GPUs where the engine provides none. Raises EngineError,
     UsageError.
     """
     if gpu_optional:
         try:
             return launch(engine, start, settings, False, say)
         except GpuRefused as error:
-            say(f"{error.message}: going on without a GPU, which the recipe allows")
+            say(f"{error.message}: continuing without a GPU, which the recipe allows")
             settings = replace(settings, gpus="none")
     caller = engine.host.caller()
     info = engine.info()
@@ -61,9 +62,9 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
         _require_fit(engine, start, say)
     refusal = ""
     for rung in gpu.ladder(request, engine.host.gpu_support(info)):
-        given = replace(settings, rung=rung.name)
+        with_rung = replace(settings, rung=rung.name)
         try:
-            spec = _spec(engine, start, given, rung, info, caller, who)
+            spec = _spec(engine, start, with_rung, rung, info, caller, who)
             _try(engine, start.name, spec, Preparation(who.user, caller, who.groups, start.links))
         except EngineError as error:
             if request.none or not gpu.refused(error.message):
@@ -72,17 +73,28 @@ def launch(engine: Engine, start: Start, settings: Settings, gpu_optional: bool,
             continue
         if not request.none:
             say(f"GPUs: {request}, through {rung.name}")
-        return given
+        return with_rung
     raise gpu.no_gpu_error(request, refusal)
 
 
 def _require_fit(engine: Engine, start: Start, say: Say) -> None:
+    """Report what the driver or the GPUs lack for the image. Raises GpuRefused where the driver is too old."""
+    from reprokit.host.fit import ImageNeeds, image_findings, in_words
+
     config = (engine.image(start.built) or {}).get("Config") or {}
-    if warning := require_fit(config.get("Labels") or {}, engine.host.gpus()):
-        say(warning)
+    gpus = engine.host.gpus()
+    for finding in image_findings(ImageNeeds.of_labels(config.get("Labels") or {}), gpus):
+        if finding.severity == "error" and any(subject.startswith("driver=") for subject in finding.subjects):
+            raise GpuRefused(
+                f"the NVIDIA driver is too old for this image: {in_words(finding)}",
+                gpus[0].name,
+                "update the driver, or continue without a GPU: --gpus none",
+            )
+        if finding.severity in ("error", "warning"):
+            say(in_words(finding))
 
 
-def _require_apart(engine: Engine, start: Start, settings: Settings, caller: Caller) -> None:
+def _require_apart(engine: Engine, start: Start, settings: ContainerSettings, caller: Caller) -> None:
     others = [c for c in names.known_containers(engine) if c.owner == caller.uid and c.name != start.name]
     require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
 
@@ -119,7 +131,7 @@ def _remove(engine: Engine, container: str) -> None:
 def _spec(
     engine: Engine,
     start: Start,
-    settings: Settings,
+    settings: ContainerSettings,
     rung: gpu.Rung,
     info: dict[str, Any],
     caller: Caller,
@@ -127,7 +139,7 @@ def _spec(
 ) -> ContainerSpec:
     env = dict(start.env)
     if rung.name == "none":
-        # CUDA images set this to `all`, which is obeyed where NVIDIA's runtime is the engine's default one.
+        # CUDA images set this to `all`, which takes effect where NVIDIA's runtime is the engine's default.
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     elif env.get("NVIDIA_VISIBLE_DEVICES") == "void":
         del env["NVIDIA_VISIBLE_DEVICES"]
@@ -146,13 +158,12 @@ def _spec(
             names.SETTINGS: to_label(settings),
         },
         env=env,
-        mounts=reachable(engine, settings.mounts),
+        mounts=as_engine_paths(engine, settings.mounts),
         ports=() if settings.network in ("host", "none") else settings.ports,
         shm=settings.shm,
         network=settings.network,
         gpus=rung.requests,
-        # SELinux lets no container read the user's files, unless they are relabelled, which would change the
-        # host.
+        # SELinux lets no container read the user's files unless they are relabelled, which would change the host.
         security=("label=disable",) if any("name=selinux" in str(o) for o in info.get("SecurityOptions") or []) else (),
         groups=who.groups,
         host_users=who.host_users,

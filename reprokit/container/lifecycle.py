@@ -1,4 +1,4 @@
-"""A recipe's container: made if there is none, started if it is stopped, made anew for other settings."""
+"""A recipe's container: created, started, and recreated for other settings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from reprokit import paths
-from reprokit.container import gpu, log, names, prepare, workspace
+from reprokit.container import gpu, log, mounts, names, prepare
 from reprokit.container.launch import Say, Start, launch
 from reprokit.container.recreate import drop_snapshots, recover, recreate
-from reprokit.container.settings import DEFAULTS, RunOptions, Settings, changes, merge
+from reprokit.container.settings import DEFAULTS, ContainerSettings, RunOptions, changes, merge
 from reprokit.container.spec import IDLE, Port
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.filelocks import turn
+from reprokit.filelocks import file_lock
+from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import Target
 
 
@@ -23,11 +24,10 @@ def _quiet(line: str) -> None:
 
 
 def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, say: Say = _quiet) -> str:
-    """The name of the target's container, running, as `options` want it. `say` gets what users should know.
+    """Make the target's container run with these options; returns its name. `say` gets notices for the user.
 
-    A container that must be made anew for an option keeps its files. Raises UsageError where the image has
-    not been built, a mount's source is missing, a port is taken or the name is another's; EngineError where
-    the engine cannot.
+    A container that must be recreated for an option keeps its files. Raises UsageError where the image has not been
+    built, a mount's source is missing, a port is taken or the name is in use; EngineError where the engine fails.
     """
     check_options(engine, options, say)
     name = options.name or usual_name(engine, target)
@@ -41,24 +41,24 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
                     _remove(engine, name)
                     found = None
                 else:
-                    say(f"{name} is of an older build; `reprokit rm --force {name}` drops it and its files")
+                    say(f"{name} is from an older build; `reprokit rm --force {name}` deletes it and its files")
         if found is None:
             _create(engine, target, name, options, say)
             return name
         have = names.settings_of(found["Config"]["Labels"])
         changed, links = [], dict[str, str]()
         if found["Config"].get("Entrypoint") != list(IDLE):
-            have = replace(have, mounts=workspace.without_folders(have.mounts))
-            changed, links = ["this version of reprokit"], workspace.links_of(target, have.mounts)
+            have = replace(have, mounts=mounts.without_folders(have.mounts))
+            changed, links = ["this version of reprokit"], mounts.links_of(target, have.mounts)
         want = merge(have, options)
         if want.mounts != have.mounts:
-            workspace.require_no_link(name, target, have.mounts, want.mounts)
+            mounts.require_no_link(name, target, have.mounts, want.mounts)
         if changed := changed + changes(have, want):
             recreate(engine, found, target, have, want, changed, links, say)
         elif not found["State"].get("Running"):
             for mount in have.mounts:
                 engine.host.require_source(mount)
-            # Else the program is its commands' user's, and may as well be replaced.
+            # In other containers the idle program belongs to the commands' user, who could replace it anyway.
             if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
                 prepare.put_program(engine, name)
             engine.start(name)
@@ -90,13 +90,13 @@ def check_options(engine: Engine, options: RunOptions, say: Say) -> None:
     for mount in options.mounts:
         engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
-        say(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, none to say so")
+        say(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, or --gpus none")
     if options.ports and options.network in ("host", "none"):
-        raise UsageError(f"-p publishes nothing with --network {options.network}", hint="leave one of them out")
+        raise UsageError(f"-p publishes nothing with --network {options.network}", hint="omit one of them")
 
 
 def usual_name(engine: Engine, target: Target) -> str:
-    """The name where none is chosen; ours ends in our user id where another user has the plain one."""
+    """The default name; it ends in the caller's user id where another user has the plain name."""
     name = names.container_name(target.recipe.name, target.variant_name)
     found = engine.container(name)
     uid = engine.host.caller().uid
@@ -109,12 +109,12 @@ def _owner(found: dict[str, Any]) -> str:
 
 def _check_ours(engine: Engine, name: str, found: dict[str, Any], target: Target) -> None:
     labels = found["Config"].get("Labels") or {}
-    whose = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
+    recipe = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
     if names.NAME not in labels or _owner(found) != str(engine.host.caller().uid):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
-    if whose != target.label:
+    if recipe != target.label:
         raise UsageError(
-            f"the container {name!r} is of {whose}",
+            f"the container {name!r} belongs to {recipe}",
             hint=f"choose another with --name, or `reprokit rm {name}`",
         )
 
@@ -125,7 +125,7 @@ def _stale(engine: Engine, found: dict[str, Any], target: Target) -> bool:
 
 
 def built_image(engine: Engine, target: Target) -> dict[str, Any]:
-    """The engine's description of the target's image. Raises UsageError where it has not been built."""
+    """Inspect the target's image. Raises UsageError where it has not been built."""
     image = engine.image(names.image_reference(target))
     if image is None:
         if node := engine.host.name:
@@ -136,9 +136,9 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
 
 def _create(engine: Engine, target: Target, name: str, options: RunOptions, say: Say) -> None:
     image = built_image(engine, target)
-    settings = Settings(
+    settings = ContainerSettings(
         gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
-        mounts=(engine.host.workspace_mount(target, say),),
+        mounts=(BindMount(engine.host.workspace(target, say), mounts.WORKSPACE),),
         ports=_recipe_ports(engine, target, options, say),
         shm=target.variant.shm,
     )
@@ -152,26 +152,21 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
         image=image["Id"],
         built=image["Id"],
         env={},
-        links=workspace.links_of(target, settings.mounts),
+        links=mounts.links_of(target, settings.mounts),
     )
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
-
-
-def place(engine: Engine) -> str:
-    """The engine's machine in a sentence."""
-    return f"on {engine.host.name}" if engine.host.name else "here"
 
 
 def _recipe_gpus(engine: Engine, target: Target, say: Say) -> str:
     requires = target.variant.requires.gpu
     if requires == "optional" and not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
-        say(f"no GPU {place(engine)}: going on without one, which the recipe allows")
+        say(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
         return "none"
     return "none" if requires == "none" else "all"
 
 
 def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say) -> tuple[Port, ...]:
-    """The recipe's ports on the same port of the host, or the next free one: a recipe knows no host."""
+    """Publish the recipe's ports on the same port of the host, or the next free one."""
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
     for number in target.variant.ports:
@@ -187,4 +182,4 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say)
 
 def _locked(engine: Engine, name: str, say: Say) -> contextlib.AbstractContextManager[None]:
     file = paths.state() / "containers" / f"{log.key(engine, name)}.lock"
-    return turn(file, f"another reprokit is changing {name}: waiting for it", say)
+    return file_lock(file, f"another reprokit is changing {name}: waiting for it", say)

@@ -1,4 +1,4 @@
-"""What `reprokit ps` tells of each container."""
+"""The table of `reprokit ps`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reprokit.untrusted.text import console
 
 
 def rows(engine: Engine) -> list[dict[str, Any]]:
-    """One plain mapping a container. `stale`: the recipe's image has been built anew since (None: it is gone)."""
+    """One mapping a container. `stale`: the recipe's image was rebuilt since then (None: it was removed)."""
     images: dict[str, str | None] = {}
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):

@@ -1,8 +1,7 @@
-"""What the commands of a container wrote, kept on the host.
+"""The output of a container's commands, kept on the host.
 
-The container's main process only idles, so the engine's own log is empty, and a command's output goes to the
-client that started it alone. Writing it down here needs nothing inside the image (no tee, no shared pipe with
-another user's permissions), keeps exit codes exact, and outlives the container's stop.
+The container's main process only idles, so the engine's own log is empty; a command's output goes only to the client
+that started it. Logging it here needs nothing inside the image, keeps exit codes exact, and outlives the container.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 
-# A log past this size is put aside as NAME.log.1 when the next command starts.
+# A larger log is renamed to NAME.log.1 when the next command starts.
 _KEEP_BYTES = 64 << 20
 
 
 def key(engine: Engine, container: str) -> str:
-    """What a container's files here are called: its name, and the node's where it is on another machine."""
+    """The name of a container's files here: its name, with the node's for a container on another machine."""
     node = re.sub(r"[^A-Za-z0-9.-]", "_", engine.host.name)
     return f"{container}@{node}" if node else container
 
@@ -40,7 +39,7 @@ def forget(container: str) -> None:
 
 
 class CommandLog:
-    """Appends one command's line, output and exit code. A log that cannot be written stops no command."""
+    """Append a command line, its output and exit code. A log that cannot be written stops no command."""
 
     def __init__(self, container: str, argv: Sequence[str]) -> None:
         self._path = log_path(container)
@@ -53,7 +52,7 @@ class CommandLog:
             paths.private(self._path.parent)
             if self._path.exists() and self._path.stat().st_size > _KEEP_BYTES:
                 self._path.replace(self._path.with_suffix(".log.1"))
-            # Output may hold what only its owner should read.
+            # Output may hold secrets of its owner.
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] $ {shlex.join(self._argv)}\n".encode())
         return self
@@ -74,7 +73,7 @@ class CommandLog:
 
 
 def read(container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
-    """The log in blocks: its last `tail` lines or all, and with `follow` what is added until interrupted."""
+    """The log in blocks: the last `tail` lines or all; with `follow` also what is appended until interrupted."""
     path = log_path(container)
     if not path.exists():
         return
@@ -102,7 +101,7 @@ def _seek_to_last_lines(file: int, lines: int) -> None:
         position -= step
         block = os.pread(file, step, position)
         for offset in range(step - 1, -1, -1):
-            # The newline that ends the file ends a line, it does not begin one.
+            # No line begins after the newline at the end of the file.
             if block[offset] == 0x0A and position + offset != end - 1:
                 found += 1
                 if found == lines:

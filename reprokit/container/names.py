@@ -1,4 +1,4 @@
-"""Which container a user means."""
+"""Names and labels of containers, and how users refer to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.container.settings import Settings, from_label
+from reprokit.container.settings import ContainerSettings, from_label
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
@@ -24,8 +24,8 @@ SETTINGS = "reprokit.settings"
 
 
 @dataclass(frozen=True)
-class Known:
-    """A container of reprokit. `image` is the id of the built image it began with, `created` a Unix time."""
+class RecipeContainer:
+    """`image` is the id of the image it was created from, `created` a Unix time."""
 
     name: str
     recipe: str
@@ -34,7 +34,7 @@ class Known:
     owner: int
     state: str
     created: int
-    settings: Settings
+    settings: ContainerSettings
 
     @property
     def label(self) -> str:
@@ -54,18 +54,18 @@ def container_name(recipe: str, variant: str) -> str:
     return f"reprokit-{recipe}-{variant}"
 
 
-def known_containers(engine: Engine) -> list[Known]:
-    """All containers that reprokit made, by name.
+def known_containers(engine: Engine) -> list[RecipeContainer]:
+    """All containers that reprokit made, sorted by name.
 
-    A container inherits its image's labels: one of another name is no container of reprokit's.
+    Containers inherit labels of images, so only one whose label repeats its own name counts.
     """
     found = [known(c["Labels"], c) for c in engine.containers([NAME]) if c["Labels"][NAME] == c["Names"][0].lstrip("/")]
     return sorted(found, key=lambda k: k.name)
 
 
-def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> Known:
+def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> RecipeContainer:
     """One entry of the engine's list of containers."""
-    return Known(
+    return RecipeContainer(
         name=listed["Names"][0].lstrip("/"),
         recipe=labels.get(RECIPE, "?"),
         variant=labels.get(VARIANT, "?"),
@@ -78,22 +78,22 @@ def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> Known:
 
 
 def command_user(engine: Engine, container: str) -> str:
-    """Who runs a container's commands where none is chosen: `uid:gid`, or "" for its own user."""
+    """The default user of a container's commands: `uid:gid`, or "" for the container's own user."""
     config = (engine.container(container) or {}).get("Config") or {}
     return str((config.get("Labels") or {}).get(USER, ""))
 
 
-def settings_of(labels: Mapping[str, str]) -> Settings:
+def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
     try:
         return from_label(labels.get(SETTINGS, "{}"))
-    except (ValueError, json.JSONDecodeError):  # another version of reprokit made it
-        return Settings()
+    except (ValueError, json.JSONDecodeError):  # made by another version of reprokit
+        return ContainerSettings()
 
 
-def find(containers: Iterable[Known], text: str, uid: int) -> Known:
-    """The container called `text`, or that of the recipe or `recipe:variant`. Raises UsageError.
+def find(containers: Iterable[RecipeContainer], text: str, uid: int) -> RecipeContainer:
+    """The caller's container named `text`, or that of the recipe or `recipe:variant` of this name.
 
-    On a shared machine only the caller's own containers are meant, and another's are named as such.
+    Raises UsageError where there is none or more than one; it says where the only match belongs to another user.
     """
     everyone = list(containers)
     own = [c for c in everyone if c.owner == uid]
@@ -107,7 +107,7 @@ def find(containers: Iterable[Known], text: str, uid: int) -> Known:
         return choice[0]
     if choice:
         raise UsageError(
-            f"{text!r} has {len(choice)} containers", hint=f"say which: {', '.join(c.name for c in choice)}"
+            f"{text!r} has {len(choice)} containers", hint=f"give one of {', '.join(c.name for c in choice)}"
         )
     if any(text in (c.name, c.recipe, c.label) for c in everyone):
         raise UsageError(

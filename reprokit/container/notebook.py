@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import secrets
-import socket
 import tarfile
 import threading
 import urllib.error
@@ -13,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from reprokit.container import jupyter, names
-from reprokit.container.attach import Attached, attach
+from reprokit.container.attach import Command, attach
 from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.log import CommandLog
-from reprokit.container.settings import RunOptions, Settings
+from reprokit.container.mounts import WORKSPACE
+from reprokit.container.settings import ContainerSettings, RunOptions
 from reprokit.container.spec import Port
-from reprokit.container.workspace import TARGET
 from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
 
 INSIDE = 8888
 _TOKEN_FOLDER = "/tmp"
-# The token comes in a file that is read once: arguments and labels show in `ps` and `docker inspect`, and the engine's
-# debug log keeps the environment of commands.
+# The server reads its token once, from a file: arguments and labels show in `ps` and `docker inspect`, and the engine's
+# debug log contains the environment of commands.
 _SERVE = """
 IFS= read -r JUPYTER_TOKEN < "$1" && rm -f "$1" || exit 1
 export JUPYTER_TOKEN
@@ -45,19 +44,19 @@ def serve(
     ready: Callable[[str], None],
     write: Callable[[bytes], None],
 ) -> int:
-    """Serve until the server ends; its exit code. `ready` gets the address with its token, `write` the server's log.
+    """Serve until the server ends; returns its exit code. `ready` gets the address with its token, `write` the log.
 
-    The port is that of `options`, the one already published for Jupyter, or the next free from 8888. Raises UsageError,
-    EngineError, SourceError, WorkFailed.
+    The port is that of `options`, the one already published for Jupyter, or the first free one from 8888. Raises
+    UsageError, EngineError, SourceError, WorkFailed.
     """
     name = options.name or usual_name(engine, target)
     found = engine.container(name)
-    settings = names.settings_of(found["Config"]["Labels"]) if found else Settings()
+    settings = names.settings_of(found["Config"]["Labels"]) if found else ContainerSettings()
     network = options.network or settings.network
     if network == "none":
-        raise UsageError("a container without a network serves nobody", name, "use --network bridge")
+        raise UsageError("Jupyter needs a network, and this container has none", name, "use --network bridge")
     published = next((p for p in settings.ports if p.container == INSIDE), None)
-    port = next(iter(options.ports), None) or published or Port("127.0.0.1", _free_port(), INSIDE)
+    port = next(iter(options.ports), None) or published or Port("127.0.0.1", _free_port(engine), INSIDE)
     on_host = network == "host"
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
@@ -69,24 +68,14 @@ def serve(
     token = secrets.token_urlsafe(24)
     file = _put_token(engine, container, token)
     address = "127.0.0.1" if on_host else "0.0.0.0"
-    argv = [
-        "sh",
-        "-c",
-        _SERVE,
-        "jupyter",
-        file,
-        python.application,
-        address,
-        str(port.container),
-        jupyter.FOLDER,
-        TARGET,
-    ]
+    arguments = [file, python.application, address, str(port.container), jupyter.FOLDER, WORKSPACE]
+    command = Command(["sh", "-c", _SERVE, "jupyter", *arguments])
     shown = "127.0.0.1" if port.address in ("0.0.0.0", "::") else port.address
     base = f"http://[{shown}]:{port.host}" if ":" in shown else f"http://{shown}:{port.host}"
     page = "/lab" if python.application == "jupyterlab" else "/tree"
     ended = threading.Event()
     waiter = threading.Thread(
-        target=_tell_when_up, args=(base, ended, lambda: ready(f"{base}{page}?token={token}")), daemon=True
+        target=_call_when_up, args=(base, ended, lambda: ready(f"{base}{page}?token={token}")), daemon=True
     )
     with CommandLog(container, ["jupyter"]) as log:
 
@@ -95,7 +84,7 @@ def serve(
             write(data)
 
         try:
-            code = attach(engine, container, argv, Attached(), sink, lambda exec_id: waiter.start())
+            code = attach(engine, container, command, sink, lambda exec_id: waiter.start())
         finally:
             ended.set()
         log.exited(code)
@@ -105,7 +94,7 @@ def serve(
 
 
 def _put_token(engine: Engine, container: str, token: str) -> str:
-    """A file that only the server's user can read; returns its path."""
+    """Write the token to a file that only the server's user can read; returns its path."""
     uid, _, gid = (names.command_user(engine, container) or "0:0").partition(":")
     archive = io.BytesIO()
     name = f".reprokit-{secrets.token_hex(8)}"
@@ -118,8 +107,8 @@ def _put_token(engine: Engine, container: str, token: str) -> str:
     return f"{_TOKEN_FOLDER}/{name}"
 
 
-def _tell_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) -> None:
-    # Straight to loopback, whatever proxy the environment names.
+def _call_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) -> None:
+    # Loopback needs no proxy, whatever the environment names.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while not ended.wait(0.2):
         try:
@@ -130,13 +119,8 @@ def _tell_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) 
         return
 
 
-def _free_port() -> int:
-    for number in range(INSIDE, 65536):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-            return number
-    raise UsageError("no free port from 8888 on", hint="say one with -p")
+def _free_port(engine: Engine) -> int:
+    port = next((number for number in range(INSIDE, 65536) if engine.host.port_is_free(number)), None)
+    if port is None:
+        raise UsageError(f"no port from {INSIDE} on is free", hint="choose one with -p")
+    return port

@@ -1,4 +1,4 @@
-"""The options of `run` and `shell` as data. Pure; the existence of files is looked at by the caller."""
+"""Parse the options of `run` and `shell`. Pure: the caller checks that files exist."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from reprokit.container.spec import Mount, Port
+from reprokit.container.spec import Port
 from reprokit.errors import UsageError
-from reprokit.recipe.fields import LARGEST_SIZE
+from reprokit.formatting import parse_size
+from reprokit.host.mounts import BindMount
 
 _MOUNT_HINT = "write -v SOURCE:/PATH/IN/CONTAINER or -v SOURCE:/PATH:ro"
 _PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example -p 8888:8888"
-_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SMALLEST_SHM = 1 << 16  # bytes: `8` for `8g` is the usual mistake
 
 
-def mount(text: str, cwd: Path | None) -> Mount:
-    """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`, and is another machine's without one. Raises UsageError."""
+def mount(text: str, cwd: Path | None) -> BindMount:
+    """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`, which is None for another machine. Raises UsageError."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(parts):
         raise UsageError(f"-v {text!r} is not a mount", hint=_MOUNT_HINT)
@@ -26,7 +27,7 @@ def mount(text: str, cwd: Path | None) -> Mount:
     if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
         raise UsageError(f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT)
     source = str((cwd / Path(parts[0]).expanduser()).resolve()) if cwd else parts[0]
-    return Mount(source, "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
+    return BindMount(source, "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
 
 
 def port(text: str) -> Port:
@@ -48,7 +49,7 @@ def port(text: str) -> Port:
 
 
 def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
-    """`K=V`, or `K` with the caller's own value (left out where the caller has none, as docker does)."""
+    """`K=V`, or `K` with the caller's value (as in docker, ignored where the caller has none). Raises UsageError."""
     found: dict[str, str] = {}
     for text in texts:
         name, given, value = text.partition("=")
@@ -61,14 +62,15 @@ def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def size(text: str) -> int:
-    """Bytes of `8g`, `512m`, `8GiB` or `8GB`; by 1024 as docker counts. Raises UsageError."""
-    match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?)\s*([kmgt]?)i?b?", text.strip().lower())
-    bytes_ = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else 0
-    # Below a page per process /dev/shm is of no use, and `8` for `8g` is the usual slip.
-    if not 1 << 16 <= bytes_ <= LARGEST_SIZE:
-        raise UsageError(f"--shm-size {text!r} is not a usable size", hint="write for example --shm-size 8g")
-    return bytes_
+def shm_size(text: str) -> int:
+    """Bytes of `--shm-size`. Raises UsageError."""
+    try:
+        count = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--shm-size: {error}", hint="for example --shm-size 8g") from None
+    if count < _SMALLEST_SHM:
+        raise UsageError(f"--shm-size {text!r} is too small to be useful", hint="for example --shm-size 8g")
+    return count
 
 
 def user(text: str) -> str:

@@ -1,6 +1,7 @@
-"""What a container gets before it starts, through the engine's archive API: no program of the image runs for it.
+"""Files that a container gets before it starts: account, links, and the idle program.
 
-The engine unpacks inside the container's root, so that no link of the image leads out of it.
+They go through the engine's archive API, so no program of the image runs. The engine unpacks them inside the
+container's root, so no link of the image leads out of it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from reprokit.container.spec import PROGRAM
-from reprokit.container.user import Caller, named_groups, with_account
+from reprokit.container.user import named_groups, with_account
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.program import program
+from reprokit.host.user import Caller
 from reprokit.untrusted.limits import ACCOUNTS
 from reprokit.untrusted.tar import Stream, members
 
@@ -24,7 +26,7 @@ from reprokit.untrusted.tar import Stream, members
 class Preparation:
     """`user` (`uid:gid`) runs the commands; `groups` are the user's supplementary groups.
 
-    `links` are targets by their path in the container.
+    `links` maps paths in the container to the targets of symbolic links.
     """
 
     user: str
@@ -33,13 +35,13 @@ class Preparation:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-def prepare(engine: Engine, container: str, wanted: Preparation) -> None:
-    """Ready a container that has never started. Raises UsageError where the image has other things in the way."""
+def prepare(engine: Engine, container: str, preparation: Preparation) -> None:
+    """Prepare a container that has never started. Raises UsageError where files of the image are in the way."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        if not wanted.user.startswith("0:"):
-            _add_account(tar, engine, container, wanted)
-        for path, target in wanted.links.items():
+        if not preparation.user.startswith("0:"):
+            _add_account(tar, engine, container, preparation)
+        for path, target in preparation.links.items():
             _require_free(engine, container, path)
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, target
@@ -49,7 +51,7 @@ def prepare(engine: Engine, container: str, wanted: Preparation) -> None:
 
 
 def put_program(engine: Engine, container: str) -> None:
-    """Put the idle program anew into a stopped container, whose commands may have replaced it."""
+    """Restore the idle program of a stopped container, whose commands may have replaced it."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         _add_program(tar, engine)
@@ -58,7 +60,7 @@ def put_program(engine: Engine, container: str) -> None:
 
 @dataclass(frozen=True)
 class Etc:
-    """A container's passwd and group, "" where they are missing; `owned`: in /etc only root can change the latter."""
+    """A container's passwd and group, "" where missing; `owned`: only root can change /etc/group."""
 
     passwd: str = ""
     group: str = ""
@@ -66,7 +68,7 @@ class Etc:
 
 
 def read_etc(engine: Engine, container: str) -> Etc:
-    """Raises UsageError where /etc is a link, or what is to be read exceeds a limit."""
+    """Read both files. Raises UsageError where /etc is a link or a file exceeds its limit."""
     found: dict[str, str] = {}
     owned = False
     with engine.archive(container, "/etc") as blocks:
@@ -77,58 +79,58 @@ def read_etc(engine: Engine, container: str) -> Etc:
             if member.name == "etc":
                 if not member.isdir():
                     raise UsageError("the image's /etc is no folder", container)
-                owned = _roots(member)
+                owned = _is_roots(member)
             elif member.name in ("etc/passwd", "etc/group"):
                 ACCOUNTS.check(member.size, f"bytes in /{member.name}", container)
                 if member.name == "etc/group":
-                    owned = owned and member.isreg() and _roots(member)
+                    owned = owned and member.isreg() and _is_roots(member)
                 found[member.name] = stream.read(member.size if member.isreg() else 0).decode(errors="surrogateescape")
                 if len(found) == 2:
                     break
     return Etc(found.get("etc/passwd", ""), found.get("etc/group", ""), owned)
 
 
-def _roots(member: tarfile.TarInfo) -> bool:
+def _is_roots(member: tarfile.TarInfo) -> bool:
     return member.uid == 0 and not member.mode & 0o022
 
 
-def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, wanted: Preparation) -> None:
+def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, preparation: Preparation) -> None:
     """Give the container's user a name and a home.
 
-    Without an entry in /etc/passwd torch's `getpass.getuser()` fails, bash says `I have no name!` and HOME is
-    `/`. It is written into the container's own files: mounted over them, apt and useradd could not change
-    them any more.
+    Without an entry in /etc/passwd torch's `getpass.getuser()` fails, bash says `I have no name!` and HOME is `/`. The
+    entry goes into the container's own files, because apt and useradd could not change mounted ones.
     """
     etc = read_etc(engine, container)
-    if wanted.groups:
-        _require_own_groups(engine, container, etc, wanted.groups)
-    added = with_account(etc.passwd, etc.group, wanted.caller)
+    if preparation.groups:
+        _require_own_groups(engine, container, etc, preparation.groups)
+    caller = preparation.caller
+    added = with_account(etc.passwd, etc.group, caller)
     if added is None:
         return
     _add(tar, "etc/passwd", added.passwd.encode(errors="surrogateescape"), 0o644)
     _add(tar, "etc/group", added.group.encode(errors="surrogateescape"), 0o644)
     home = tarfile.TarInfo(added.home.lstrip("/"))
-    home.type, home.mode, home.uid, home.gid = tarfile.DIRTYPE, 0o755, wanted.caller.uid, wanted.caller.gid
+    home.type, home.mode, home.uid, home.gid = tarfile.DIRTYPE, 0o755, caller.uid, caller.gid
     tar.addfile(home)
 
 
 def _require_own_groups(engine: Engine, container: str, etc: Etc, groups: Sequence[str]) -> None:
     """Raises UsageError where the image could give its processes groups of the host that are not the user's.
 
-    At each command the engine reads in /etc/group which groups are meant, and takes a number for a name first.
+    At each command the engine looks up the groups in /etc/group, where a number may be the name of another group.
     """
     if named := named_groups(etc.group, groups):
-        raise UsageError(f"the image has a group called {named[0]}, the id of a group of yours", container)
-    if not (etc.owned and all(_roots(member) for member in _first(engine, container, "/", 1))):
+        raise UsageError(f"the image has a group named {named[0]}, the id of one of your groups", container)
+    if not (etc.owned and all(_is_roots(member) for member in _first(engine, container, "/", 1))):
         raise UsageError(
             "the image lets its user replace /etc/group, which decides the groups of your processes",
             container,
-            "/, /etc and /etc/group must be root's, and writable by root alone",
+            "/, /etc and /etc/group must belong to root, and only root may write them",
         )
 
 
 def _require_free(engine: Engine, container: str, path: str) -> None:
-    """Raises UsageError unless nothing or an empty folder is at `path`, with no link above it."""
+    """Raises UsageError unless `path` is missing or an empty folder, with no link above it."""
     parts = path.strip("/").split("/")
     for count in range(1, len(parts)):
         parent = "/" + "/".join(parts[:count])
@@ -151,7 +153,7 @@ def _in_the_way(container: str, path: str, place: str) -> UsageError:
 
 
 def _first(engine: Engine, container: str, path: str, count: int) -> list[tarfile.TarInfo]:
-    """The first entries of a folder or file of the container, itself among them; none where it is missing."""
+    """The first entries of a folder or file in the container, including itself; none where it is missing."""
     with engine.archive(container, path) as blocks:
         return [] if blocks is None else list(islice(members(Stream(blocks), container), count))
 

@@ -1,4 +1,4 @@
-"""Make a container anew with other settings and the same files: its ports and mounts can never change."""
+"""Recreate a container with other settings and the same files, as its ports and mounts cannot change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from reprokit.container import names
 from reprokit.container.launch import Say, Start, launch
-from reprokit.container.settings import Settings
+from reprokit.container.settings import ContainerSettings
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.recipe.find import Target
 
 _SNAPSHOTS = "reprokit-snapshot"
-# Engines take at most about 125 layers; each commit adds one to the chain.
+# Engines accept about 125 layers; each commit adds one.
 MOST_LAYERS = 100
 
 
@@ -21,13 +21,13 @@ def recreate(
     engine: Engine,
     found: dict[str, Any],
     target: Target,
-    have: Settings,
-    want: Settings,
+    have: ContainerSettings,
+    want: ContainerSettings,
     changed: list[str],
     links: dict[str, str],
     say: Say,
 ) -> None:
-    """Replace a container by one with settings `want`, its files and `links`; where that fails it is as it was.
+    """Replace a container by one with the settings `want`, its files and `links`; a failure restores the old one.
 
     Raises UsageError while commands run in it.
     """
@@ -37,10 +37,10 @@ def recreate(
         engine.host.require_source(mount)
     if busy := _running_commands(engine, found):
         raise UsageError(
-            f"{name} must be made anew for {', '.join(changed)}, and {busy} of its commands still run",
+            f"{name} must be recreated for {', '.join(changed)}, but {busy} of its commands still run",
             hint="end them first, or start another container with --name",
         )
-    say(f"making {name} anew for {', '.join(changed)}; its files stay")
+    say(f"recreating {name} for {', '.join(changed)}; its files stay")
     was_running = found["State"].get("Running")
     if was_running:
         engine.stop(name)  # its ports must be free before the new one starts
@@ -54,7 +54,7 @@ def recreate(
             workdir=found["Config"].get("WorkingDir") or target.variant.workdir,
             image=image,
             built=labels[names.IMAGE],
-            # A flattened snapshot has no configuration of its own: PATH would be lost.
+            # A flattened snapshot has no configuration, and would lose PATH.
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
             links=links,
         )
@@ -67,8 +67,7 @@ def recreate(
                 engine.start(name)
         raise
     engine.remove(_aside(name), force=True)
-    # With children the last snapshot stays, unlisted, as a parent, until the engine prunes the chain with its
-    # last image.
+    # A last snapshot with children stays, untagged, until the engine prunes the chain with its last image.
     _drop(engine, name)
     engine.tag(image, _SNAPSHOTS, name)
     _drop(engine, _next(name))
@@ -83,7 +82,7 @@ def _next(name: str) -> str:
 
 
 def recover(engine: Engine, name: str) -> None:
-    """Give a container back its name where making it anew was broken off."""
+    """Restore a container's name after an interrupted recreation."""
     aside = engine.container(_aside(name))
     if aside is None:
         return
@@ -94,14 +93,14 @@ def recover(engine: Engine, name: str) -> None:
 
 
 def drop_snapshots(engine: Engine, name: str) -> None:
-    """Remove what `recreate` left as the image of a container that is gone; its layers go along."""
+    """Remove the snapshots of a removed container, with their layers."""
     _drop(engine, name)
     _drop(engine, _next(name))
 
 
 def _drop(engine: Engine, tag: str) -> None:
     if engine.image(f"{_SNAPSHOTS}:{tag}") is not None:
-        # Another container may have been made from it by hand; then it stays.
+        # It stays where the user made another container from it.
         with contextlib.suppress(EngineError):
             engine.remove_image(f"{_SNAPSHOTS}:{tag}")
 
@@ -113,7 +112,7 @@ def _running_commands(engine: Engine, found: dict[str, Any]) -> int:
 
 
 def _snapshot(engine: Engine, found: dict[str, Any], tag: str) -> str:
-    """The id of an image of the container's files. Each adds a layer; a deep chain is made one layer."""
+    """Make an image of the container's files; returns its id. It adds a layer, or flattens a deep chain into one."""
     name = found["Name"].lstrip("/")
     below = engine.image(found["Image"]) or {}
     if len((below.get("RootFS") or {}).get("Layers") or []) < MOST_LAYERS:

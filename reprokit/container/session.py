@@ -1,97 +1,140 @@
-"""A user's command in a container: what `run`, `shell` and `exec` have in common."""
+"""A user's command in a container, as `run`, `shell` and `exec` start it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
-from reprokit.container import names, parse
-from reprokit.container.environment import from_caller
-from reprokit.container.lifecycle import ensure_running
+from reprokit.container import names
+from reprokit.container.attach import Command
+from reprokit.container.launch import Start, launch, removed_at_end
+from reprokit.container.lifecycle import check_options, ensure_running
 from reprokit.container.prepare import read_etc
-from reprokit.container.settings import RunOptions
+from reprokit.container.settings import ContainerSettings, RunOptions, merge
 from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image import trust
-from reprokit.recipe.find import target
-from reprokit.untrusted.text import echo
+from reprokit.image.labels import failed_name
+from reprokit.recipe.find import Target
 
+Say = Callable[[str], None]
 
-def tell(line: str) -> None:
-    """A notice beside the command's own output."""
-    echo(line, err=True)
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
+# A password may contain characters that would end an address.
+_USERINFO = re.compile(r"(?<=://).*@|^(?!\w+://).*@", re.DOTALL)
 
 
 def in_recipe(
-    recipe: str,
-    argv: Sequence[str],
-    chosen: RunOptions,
-    env: list[str],
-    user: str | None,
-    logged: bool = True,
-    on: str | None = None,
-    tty: bool = False,
+    engine: Engine, target: Target, command: Command, options: RunOptions, say: Say, logged: bool = True
 ) -> int:
-    """Run `argv` in the container of `NAME[:VARIANT]`, made or started as need be; its exit code. `on` is a node.
+    """Run a command in a recipe's container, made or started if need be; returns its exit code."""
+    root = command.user is not None and is_root(command.user)
+    container = ensure_running(engine, target, replace(options, root=root), say)
+    return in_container(engine, container, command, say, logged)
 
-    `tty` asks for a terminal of the command's own, whose output reaches ours as it is.
+
+def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, say: Say) -> int:
+    """Run a command as root, as the build did, on the state that `build --keep-failed` kept; returns its exit code.
+
+    The container is removed when the command ends. It has no workspace, in which root could leave anything.
     """
-    wanted = target(recipe)
-    given = parse.environment(env, os.environ)
-    who = parse.user(user) if user else None
-    with engine_on(on) as engine:
-        container = ensure_running(engine, wanted, replace(chosen, root=who is not None and is_root(who)), tell)
-        return in_container(engine, container, argv, given, who, logged, tty)
+    check_options(engine, options, say)
+    image = engine.image(failed_name(target.label))
+    if image is None:
+        raise UsageError(
+            f"no failed build of {target.label} is kept", hint=f"reprokit build --keep-failed {target.label}"
+        )
+    usual = names.container_name(target.recipe.name, target.variant_name)
+    start = Start(
+        name=options.name or f"{usual}-failed-{secrets.token_hex(3)}",
+        recipe=target.recipe.name,
+        variant=target.variant_name,
+        workdir=(image.get("Config") or {}).get("WorkingDir") or "/",
+        image=image["Id"],
+        built=image["Id"],
+        env={},
+    )
+    settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
+    launch(engine, start, settings, False, say)
+    with removed_at_end(engine, start.name):
+        return in_container(engine, start.name, replace(command, user="0:0"), say, logged=False)
 
 
-@contextlib.contextmanager
-def engine_on(node: str | None) -> Iterator[Engine]:
-    """The engine here, or that of a node for as long as it is needed. Raises EngineError, SourceError."""
-    if node is None:
-        yield Engine.connect()
-        return
-    from reprokit.nodes.forward import engine_of
+def in_container(engine: Engine, container: str, command: Command, say: Say, logged: bool = True) -> int:
+    """Run a command in a running container; returns its exit code.
 
-    with engine_of(node) as engine:
-        yield engine
-
-
-def in_container(
-    engine: Engine,
-    container: str,
-    argv: Sequence[str],
-    env: dict[str, str],
-    user: str | None,
-    logged: bool = True,
-    tty: bool = False,
-) -> int:
-    """Run `argv` in a running container; its exit code."""
+    The command also gets the caller's proxies. A terminal is only used where the caller is at one.
+    """
     described = engine.container(container) or {}
     labels = (described.get("Config") or {}).get("Labels") or {}
     settings = names.settings_of(labels)
     label = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
     if notice := trust.notice(labels.get(names.IMAGE, ""), label, engine.host.name):
-        tell(notice)
+        say(notice)
     if node := engine.host.name:
         for port in settings.ports:
-            tell(f"port {port.host} is {node}'s own; ssh -L {port.host}:127.0.0.1:{port.host} leads it here")
-    tty = tty and at_terminal()
-    passed = from_caller(engine.host.environment(), settings.network, tty)
-    if passed.unreachable and not set(passed.unreachable) & set(env):
-        tell(f"{', '.join(passed.unreachable)}: a proxy on the host's loopback is left out; --network host reaches it")
-    if bare := [name for name in passed.bare if name not in env]:
-        tell(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes it whole")
-    user = _numbers(engine, container, described, user) if user else None
-    return interact(engine, container, argv, env=passed.variables | env, user=user, logged=logged, tty=tty)
+            say(f"port {port.host} is published on {node}; forward it with ssh -L {port.host}:127.0.0.1:{port.host}")
+    tty = command.tty and at_terminal()
+    proxies = caller_variables(engine.host.environment(), settings.network, tty)
+    if proxies.unreachable and not set(proxies.unreachable) & set(command.env):
+        unreachable = ", ".join(proxies.unreachable)
+        say(f"{unreachable}: not passed on, the proxy is on the host's loopback; --network host reaches it")
+    if bare := [name for name in proxies.bare if name not in command.env]:
+        say(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
+    user = _numeric(engine, container, described, command.user) if command.user else None
+    command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
+    return interact(engine, container, command, logged=logged)
 
 
-def _numbers(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
-    """`--user` as `uid:gid`. Raises UsageError for root in a container that is not root's."""
+@dataclass
+class CallerVariables:
+    """`variables` for a command, and the names of proxies that are `unreachable` or passed `bare` of a password.
+
+    They are set for single commands, so that no container's configuration keeps the address of a proxy.
+    """
+
+    variables: dict[str, str] = field(default_factory=dict)
+    unreachable: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
+
+
+def caller_variables(caller: Mapping[str, str], network: str, terminal: bool) -> CallerVariables:
+    """The caller's proxies without user and password, as the command may be a stranger's; TERM at a terminal.
+
+    From a container's own network a proxy on the host's loopback cannot be reached.
+    """
+    found = CallerVariables()
+    for name, value in caller.items():
+        if name.lower() == "no_proxy":
+            found.variables[name] = value
+        elif name.lower() in _PROXIES and value:
+            if network != "host" and _on_loopback(value):
+                found.unreachable.append(name)
+                continue
+            found.variables[name] = _USERINFO.sub("", value)
+            if found.variables[name] != value:
+                found.bare.append(name)
+    if terminal:
+        found.variables["TERM"] = caller.get("TERM") or "xterm"
+    return found
+
+
+def _on_loopback(proxy: str) -> bool:
+    try:
+        host = urlsplit(proxy if "://" in proxy else f"http://{proxy}").hostname or ""
+    except ValueError:
+        return False
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _numeric(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
+    """`--user` as `uid:gid`. Raises UsageError for root in a container that was not made for root."""
     if is_root(user) and not described["Config"]["User"].startswith("0:"):
         raise UsageError(
             f"{container} was not made for root, who has no rights in it",

@@ -1,4 +1,4 @@
-"""What a user may choose about a container, as its label keeps it, and how later choices are merged in."""
+"""A container's settings, as its label keeps them, and how later options change them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from reprokit.container.gpu import parse_gpus
-from reprokit.container.spec import Mount, Port
+from reprokit.container.spec import Port
+from reprokit.host.mounts import BindMount
 from reprokit.untrusted.documents import parsed
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Choices of one command; None or empty leaves the container as it is, a new one as the recipe says.
+    """Options of one command; None or empty keeps the container's setting, or the recipe's for a new container.
 
-    `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in
-    bytes. `root`: commands may be root's. `replace_stale` removes a container, and its files, whose image has been
-    built anew since.
+    `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in bytes. `root`
+    allows root's commands. `replace_stale` removes a container of an older build, with its files.
     """
 
     name: str | None = None
     gpus: str | None = None
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
     ports: tuple[Port, ...] = ()
     shm: int | None = None
     network: str | None = None
@@ -33,23 +33,23 @@ DEFAULTS = RunOptions()
 
 
 @dataclass(frozen=True)
-class Settings:
-    """`gpus` as asked for, `rung` the way they were given; `ports` on the host's side as they came to be.
+class ContainerSettings:
+    """`gpus` as requested, `rung` the way in which the engine provided them.
 
-    `root`: the container is root's, so that commands of root have its capabilities. No command of an ordinary user's
-    container can gain any: no-new-privileges.
+    `root`: the container belongs to root, so that root's commands have capabilities. In an ordinary user's container
+    no command can gain any (no-new-privileges).
     """
 
     gpus: str = "none"
     rung: str = "none"
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
     ports: tuple[Port, ...] = ()
     shm: int = 1 << 30
     network: str = "bridge"
     root: bool = False
 
 
-def merge(have: Settings, options: RunOptions) -> Settings:
+def merge(have: ContainerSettings, options: RunOptions) -> ContainerSettings:
     """`have` with `options`: a mount replaces one of its target, a port one of its container port."""
     mounts = {m.target: m for m in (*have.mounts, *options.mounts)}
     ports = [
@@ -66,8 +66,8 @@ def merge(have: Settings, options: RunOptions) -> Settings:
     )
 
 
-def changes(have: Settings, want: Settings) -> list[str]:
-    """In words, what makes `want` another container than `have`; empty where nothing does."""
+def changes(have: ContainerSettings, want: ContainerSettings) -> list[str]:
+    """The settings that differ, in words; empty where `want` needs no new container."""
     found = [f"mount {m.target}" for m in want.mounts if m not in have.mounts]
     found += [f"port {p.host}" for p in want.ports if p not in have.ports]
     found += ["port removed"] if set(have.ports) - set(want.ports) and not found else []
@@ -78,16 +78,16 @@ def changes(have: Settings, want: Settings) -> list[str]:
     return found
 
 
-def to_label(settings: Settings) -> str:
+def to_label(settings: ContainerSettings) -> str:
     return json.dumps(asdict(settings), sort_keys=True)
 
 
-def from_label(text: str) -> Settings:
+def from_label(text: str) -> ContainerSettings:
     """Raises ValueError where `text` is not what `to_label` wrote."""
     try:
         data = parsed(text)
-        mounts = tuple(Mount(**m) for m in data.pop("mounts"))
+        mounts = tuple(BindMount(**m) for m in data.pop("mounts"))
         ports = tuple(Port(**p) for p in data.pop("ports"))
-        return Settings(mounts=mounts, ports=ports, **data)
+        return ContainerSettings(mounts=mounts, ports=ports, **data)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a container's settings: {error}") from None

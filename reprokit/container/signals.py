@@ -1,4 +1,4 @@
-"""End a command in a container. The Engine API can start a command but has no call to end one."""
+"""End a command in a container: the Engine API can start commands, but not end them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 
-# Every process that a command starts inherits this variable, also one that has left the command's session.
+# All processes that a command starts inherit this variable, even in another session.
 _VARIABLE = "REPROKIT_COMMAND"
 
 # Arguments: signal, mark, tenths of a second to wait. Exit code 0: none of the command's processes is left.
-# The signal goes to their process groups: a child with a cleared environment is mostly still in its parent's. And to
-# each group once, as a terminal's Ctrl-C does: a second one would interrupt a program that is tidying up.
+# The signal goes to process groups, because a child with a cleared environment is mostly in its parent's group. Each
+# group gets it once, as from a terminal's Ctrl-C: a second signal would interrupt a program's cleanup.
 _SCRIPT = """
 find_them() { grep -lsaF "$mark" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do echo "$pid"; done; }
 find_groups() {
@@ -35,13 +35,13 @@ while [ -n "$(find_them)" ]; do
   sleep 0.1
 done
 """
-# After a Ctrl-C a program may save its state; what it left in the background gets less time.
+# A program may save its state after Ctrl-C; its background processes get less time.
 _INTERRUPT_SECONDS = 10.0
 _STEPS = (("TERM", 30), ("KILL", 20))
 
 
 def new_mark() -> tuple[str, str]:
-    """A variable and a value to start a command with, by which its processes are found again."""
+    """A variable and its value, which mark all processes of a command."""
     return _VARIABLE, secrets.token_hex(12)
 
 
@@ -64,8 +64,7 @@ def end(engine: Engine, container: str, mark: str, user: str, wait: Callable[[fl
 
 
 def _signal(engine: Engine, container: str, mark: str, user: str, signal: str, tenths: int) -> bool:
-    # The same user as the command's: the engine's default capabilities let not even root read another's
-    # environ.
+    # As the command's user: with the engine's default capabilities not even root can read another user's environ.
     argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_VARIABLE}={mark}", str(tenths)]
     exec_id = engine.exec_create(container, argv, user=user)
     for _ in engine.exec_stream(exec_id):

@@ -1,23 +1,16 @@
-"""What a container is made of, and the Engine API's body that makes it."""
+"""The configuration of a container, and the Engine API body that creates it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-# Keeps the container alive and does nothing. It is reprokit's own, put into the container before it starts: a program
-# of the image would run unasked, with the variables and libraries of the image.
+from reprokit.host.mounts import BindMount
+
+# Reprokit's own program, put into the container before it starts. It only keeps the container alive: a program of the
+# image would run unasked, with the variables and libraries of the image.
 PROGRAM = "/.reprokit-idle"
 IDLE = (PROGRAM, "idle")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A host folder or file (absolute) at a path in the container."""
-
-    source: str
-    target: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,7 +25,7 @@ class Port:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """All of a container. `user` is `uid:gid`, `shm` is in bytes of /dev/shm, `gpus` are DeviceRequests."""
+    """`user` is `uid:gid`, `shm` is in bytes of /dev/shm, `gpus` are DeviceRequests."""
 
     image: str
     user: str
@@ -40,7 +33,7 @@ class ContainerSpec:
     workdir: str
     labels: dict[str, str]
     env: dict[str, str] = field(default_factory=dict)
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
     ports: tuple[Port, ...] = ()
     shm: int = 1 << 30
     network: str = "bridge"
@@ -53,8 +46,8 @@ class ContainerSpec:
 def to_api(spec: ContainerSpec) -> dict[str, Any]:
     """The body of the Engine API's create call.
 
-    Nothing is privileged; of the host's namespaces only a chosen network, and its users on engines that shift
-    ids.
+    No container is privileged. It shares the host's network where the user asks for that, and the host's user ids on
+    engines that shift ids.
     """
     host: dict[str, Any] = {
         "Init": True,
@@ -76,8 +69,7 @@ def to_api(spec: ContainerSpec) -> dict[str, Any]:
         "WorkingDir": spec.workdir,
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": spec.labels,
-        # An image's own entry point (NVIDIA's prints a banner), signal or health check is for another main
-        # process.
+        # The image's entry point (NVIDIA's prints a banner), stop signal and health check are for another main process.
         "Entrypoint": list(IDLE),
         "Cmd": [],
         "StopSignal": "SIGTERM",

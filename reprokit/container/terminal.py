@@ -1,4 +1,4 @@
-"""The user's own terminal, or pipes, on a command in a container."""
+"""Connect a command in a container to the user's terminal, or to pipes."""
 
 from __future__ import annotations
 
@@ -9,76 +9,64 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from reprokit.container.attach import Attached, attach
+from reprokit.container.attach import Command, attach
 from reprokit.container.execute import NOT_STARTED, refusal
 from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.untrusted.text import Output
 
-# A command that was just started may have no terminal yet: the engine refuses its size for some milliseconds.
+# A command has no terminal for some milliseconds after its start, and the engine refuses to set its size.
 _RESIZE_TRIES = 50
 
 
 def at_terminal() -> bool:
-    """Whether input and output are a terminal that is ours now; a background job must not touch it."""
+    """Whether this process is in the foreground of a terminal; a background job must not touch it."""
     try:
         return os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return False
 
 
-def interact(
-    engine: Engine,
-    container: str,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    user: str | None = None,
-    logged: bool = True,
-    tty: bool = False,
-) -> int:
-    """Run `argv` on our own standard input, output and error; returns its exit code.
+def interact(engine: Engine, container: str, command: Command, logged: bool = True) -> int:
+    """Run a command on this process's standard input, output and error; returns its exit code.
 
-    With `tty`, for callers that are `at_terminal`, the command gets a terminal of our size and kind, and Ctrl-C. Else
-    an interrupt ends it, and no control character of its output reaches a terminal. Raises WorkFailed with the shell's
-    exit code, 126 or 127, where the command could not be started; EngineError.
+    With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an
+    interrupt ends it, and no control character of its output reaches a terminal. Raises EngineError, and WorkFailed
+    with the shell's exit code, 126 or 127, where the command could not be started.
     """
-    stdin = 0 if at_terminal() or not _is_terminal(0) else None
-    how = Attached(env=env, user=user, tty=tty, stdin=stdin)
-    outputs = Output(1, raw=tty), Output(2)
-    note: list[bytes] = []
+    command = replace(command, stdin=0 if at_terminal() or not _is_terminal(0) else None)
+    outputs = Output(1, raw=command.tty), Output(2)
+    not_started: list[bytes] = []
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(CommandLog(key(engine, container), argv)) if logged else None
+        log = stack.enter_context(CommandLog(key(engine, container), command.argv)) if logged else None
 
         def sink(is_stderr: bool, data: bytes) -> None:
-            if note or data.startswith(NOT_STARTED.encode()):
-                note.append(data)
+            if not_started or data.startswith(NOT_STARTED.encode()):
+                not_started.append(data)
                 return
             if log:
                 log.write(data)
             outputs[is_stderr].write(data)
 
         stack.enter_context(_hangup_ends())
-        if tty:
+        if command.tty:
             stack.enter_context(_raw(0))
-        code = attach(engine, container, argv, how, sink, _sized(engine, stack) if tty else _nothing)
+        started = _resizer(engine, stack) if command.tty else lambda exec_id: None
+        code = attach(engine, container, command, sink, started)
         if log:
             log.exited(code)
-    text = b"".join(note)
+    text = b"".join(not_started)
     if reason := refusal(code, text.decode(errors="replace")):
         failed = WorkFailed(f"cannot run it: {reason[1]}", container)
         failed.exit_code = reason[0]
         raise failed
     outputs[0].write(text)
     return code
-
-
-def _nothing(exec_id: str) -> None:
-    pass
 
 
 def _is_terminal(descriptor: int) -> bool:
@@ -88,8 +76,8 @@ def _is_terminal(descriptor: int) -> bool:
         return True
 
 
-def _sized(engine: Engine, stack: contextlib.ExitStack) -> Callable[[str], None]:
-    """Once the command has started: its terminal gets our size, now and whenever ours changes."""
+def _resizer(engine: Engine, stack: contextlib.ExitStack) -> Callable[[str], None]:
+    """For a started command: set its terminal to the size of this one, now and whenever this one changes."""
 
     def resize(exec_id: str) -> bool:
         columns, rows = os.get_terminal_size(1)
@@ -108,7 +96,7 @@ def _sized(engine: Engine, stack: contextlib.ExitStack) -> Callable[[str], None]
 
 @contextlib.contextmanager
 def _raw(descriptor: int) -> Iterator[None]:
-    """Keys go to the command as they are; whatever happens the terminal is put back."""
+    """Pass all keys to the command; the terminal is always restored."""
     before = termios.tcgetattr(descriptor)
     tty.setraw(descriptor)
     try:
@@ -119,7 +107,7 @@ def _raw(descriptor: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hangup_ends() -> Iterator[None]:
-    """A lost connection unwinds like Ctrl-C and ends the command, unless the user said `nohup`."""
+    """Let a lost connection end the command as Ctrl-C does, except under `nohup`."""
     before: Any = signal.getsignal(signal.SIGHUP)
     if before != signal.SIG_DFL:
         yield

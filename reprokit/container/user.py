@@ -1,37 +1,19 @@
-"""Whose processes run in a container, so that files made in mounted folders belong to the caller."""
+"""The user of a container's processes, so that files made in mounted folders belong to the caller."""
 
 from __future__ import annotations
 
-import os
-import pwd
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Caller:
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    name: str
-
-    @classmethod
-    def here(cls) -> Caller:
-        uid = os.getuid()
-        try:
-            name = pwd.getpwuid(uid).pw_name
-        except KeyError:
-            name = ""
-        return cls(uid, os.getgid(), tuple(os.getgroups()), name)
+from reprokit.host.user import Caller
 
 
 @dataclass(frozen=True)
 class Identity:
-    """`user` and `groups` for the container; `host_users` where the engine must not shift ids for it."""
+    """`user` and `groups` of the container; `host_users` where the engine must not shift its ids."""
 
     user: str
     groups: tuple[str, ...]
@@ -39,11 +21,11 @@ class Identity:
 
 
 def identity(caller: Caller, info: Mapping[str, Any]) -> Identity:
-    """From the engine's info.
+    """The caller's identity in a container, from the engine's info.
 
-    Rootless engines (podman's too) map the caller to root inside and cannot map another id to the caller.
-    Elsewhere ids are the host's, unless the daemon shifts them (userns-remap): then the container asks for
-    the host's ids. The caller's groups come along, so that data which a group shares can be read.
+    Rootless engines (podman's too) map the caller to root inside and cannot map another id to the caller. Elsewhere ids
+    are the host's. Where the daemon shifts them (userns-remap), the container asks for the host's ids. The caller's
+    groups are added, so that data shared with a group can be read.
     """
     options = [str(option) for option in info.get("SecurityOptions") or []]
     if any("rootless" in option for option in options):
@@ -60,7 +42,7 @@ class Account:
 
 
 def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
-    """Both files with the caller added, and the home to make; None where the image has a user of that id."""
+    """Add the caller to both files, and name a home to create; None where the image has a user of that id."""
     taken, uid = set(), str(caller.uid)
     for fields in _entries(passwd, 7):
         if fields[2] == uid:
@@ -77,23 +59,23 @@ def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
 
 
 def named_groups(group: str, groups: Iterable[str]) -> list[str]:
-    """The numeric `groups` that /etc/group also uses as group names.
+    """Those of the numeric `groups` that are also names in /etc/group.
 
-    Engines look up a container's additional groups by name first: a group called 44 may have any id.
+    Engines look up a container's additional groups by name first, and a group named 44 may have any id.
     """
-    wanted = set(groups)
-    return sorted({fields[0].strip() for fields in _entries(group, 1)} & wanted)
+    return sorted({fields[0].strip() for fields in _entries(group, 1)} & set(groups))
 
 
 def is_root(user: str) -> bool:
-    """Whether `--user` asks for root."""
+    """Whether `--user` means root."""
     return _id(user.partition(":")[0]) == 0
 
 
 def resolved(user: str, passwd: str, group: str) -> str:
-    """`--user` as `uid:gid`. Names are looked up here: the engine would take any for root's if the image says so.
+    """`--user` as `uid:gid`. Names are looked up here: the engine would believe an image that maps any name to root.
 
-    Raises UsageError for a name that is not in the files, and where only the files make it root or of root's group.
+    Raises UsageError for a name that is not in the files, and for one that only the files make root or a member of
+    root's group.
     """
     name, _, of_group = user.partition(":")
     uid, gid = _id(name), _id(of_group)
@@ -119,7 +101,7 @@ def _id(text: str) -> int | None:
 
 
 def _entries(text: str, fields: int) -> Iterator[list[str]]:
-    """The lines of passwd or group that have as many fields, one at a time: an image's files may have many."""
+    """The lines of passwd or group with at least this many fields."""
     for line in text.splitlines():
         parts = line.split(":")
         if len(parts) >= fields:

@@ -23,8 +23,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from reprokit.engine import LABEL, Engine
+from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.exec_stream import Connection
 from reprokit.helper.program import program
 
 # The port is that of HTTP proxies (squid). It is always the same, as the network is a new one each time.
@@ -94,7 +94,7 @@ def _sidecar(engine: Engine, folder: Path) -> Iterator[str]:
             engine.remove(container, force=True)
 
 
-def _wait(connection: Connection) -> None:
+def _wait(connection: CommandStream) -> None:
     """Raises EngineError unless the helper reports that it listens."""
     output = {False: b"", True: b""}
     if select.select([connection], [], [], _READY_S)[0]:

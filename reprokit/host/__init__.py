@@ -1,1 +1,1 @@
-"""What the machine has, read with the standard library only."""
+"""Facts about a machine: memory, disk, GPUs and driver, mounts, user, workspaces; and what it can run."""

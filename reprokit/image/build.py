@@ -10,10 +10,10 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.engine import Engine
+from reprokit.engine.listen import listen
 from reprokit.errors import UsageError
-from reprokit.filelocks import turn
+from reprokit.filelocks import file_lock
 from reprokit.helper.sidecar import Network, closed_network
-from reprokit.host.listen import listen
 from reprokit.image import run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
@@ -189,4 +189,4 @@ class _Build:
 def _alone(target: Target, say: Callable[[str], None]) -> AbstractContextManager[None]:
     """One build of an image at a time."""
     file = paths.home() / "locks" / f"build-{target.recipe.name}-{target.variant_name}.lock"
-    return turn(file, f"another build of {target.label} is running; waiting for it", say)
+    return file_lock(file, f"another build of {target.label} is running; waiting for it", say)

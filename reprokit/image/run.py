@@ -9,7 +9,7 @@ from typing import Any
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
-from reprokit.host.probe import disk_free_bytes
+from reprokit.host import disk
 from reprokit.image.builders import BUILDERS, Plan, builder
 from reprokit.image.events import Built, Event, Failed, Note, Output, Step
 from reprokit.image.explain import explain
@@ -75,7 +75,7 @@ def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> No
             "run reprokit on that machine, or build there with `reprokit render` and `docker build`",
         )
     info = engine.info()
-    free = disk_free_bytes(Path(info.get("DockerRootDir") or "/var/lib/docker"))
+    free = disk.free_bytes(info.get("DockerRootDir") or disk.ENGINE_ROOT)
     if free is not None and free < target.variant.requires.disk:
         say(
             f"only {free / 1e9:.1f} GB are free below {info.get('DockerRootDir')}; "

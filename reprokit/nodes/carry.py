@@ -8,13 +8,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, cast
 
-from reprokit.container.host import Say
-from reprokit.container.spec import Mount
-from reprokit.container.workspace import TARGET
-from reprokit.container.workspace import workspace_mount as local_mount
-from reprokit.container.workspace_sync import LEFT_OUT
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.formatting import size
+from reprokit.host.workspace import BUILD_OUTPUT, Say, prepare
 from reprokit.nodes.ssh import Connection, last_line
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import pack
@@ -57,8 +53,8 @@ done
 """
 
 
-def workspace_mount(connection: Connection, cache: str, target: Target, say: Say) -> Mount:
-    """As `container.workspace.workspace_mount`, of the folder below the node's own caches.
+def workspace(connection: Connection, cache: str, target: Target, say: Say) -> str:
+    """As `host.workspace.prepare`, below the node's own caches; returns the real path.
 
     Raises EngineError where it cannot be made, SourceError.
     """
@@ -73,11 +69,11 @@ def workspace_mount(connection: Connection, cache: str, target: Target, say: Say
     path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
     if done.returncode or not path:
         raise EngineError(f"the workspace cannot be made: {last_line(done.stderr.encode())}", f"{node}:{root}")
-    return Mount(path, TARGET)
+    return path
 
 
 def _fill(connection: Connection, parent: str, target: Target, say: Say) -> None:
-    folder = Path(local_mount(target, say).source)
+    folder = prepare(target, say)
     count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
     say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))
@@ -109,5 +105,5 @@ def _failed(connection: Connection, code: int, errors: bytes, parent: str) -> Re
 def _write_tar(stream: IO[bytes], folder: Path) -> None:
     """The folder's content, and at its end a file that says that it is complete."""
     with stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in LEFT_OUT))
+        pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT))
         tar.addfile(tarfile.TarInfo(".reprokit-whole"))

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from reprokit.bundle.model import Image
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.formatting import size as in_words
+from reprokit.host.disk import ENGINE_HINT, require_space
 from reprokit.nodes.address import Node
 from reprokit.nodes.archive import Form, compose, form_for, id_there, load_script
 from reprokit.nodes.incoming import Incoming, forget, prepare
@@ -166,10 +166,9 @@ class Delivery:
 
     def _need_space(self, there: Inventory, form: Form, unpacked: int) -> None:
         """Raises EngineError where the engine's root folder is too small for layers and, meanwhile, their archive."""
-        needed = unpacked * (2 if form is Form.UNPACKED else _PACKED_TOO)
-        if there.free is not None and needed > there.free:
-            words = f"loading takes up to {in_words(needed)}, and {in_words(there.free)} are free below its root folder"
-            raise EngineError(words, self.node.name, "free space there: `docker image prune`, `docker builder prune`")
+        needed = int(unpacked * (2 if form is Form.UNPACKED else _PACKED_TOO))
+        if there.free is not None:
+            require_space(needed, f"the engine's folder on {self.node.name}", there.free, ENGINE_HINT)
 
     @contextmanager
     def _only_one(self) -> Iterator[None]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from reprokit.container.gpu_host import DEVICE_FILES, QUERY, Gpu, gpus_of
-from reprokit.container.path_mapping import own_container
-from reprokit.container.user import Caller
+from reprokit.host.gpu import DEVICE_FILES, QUERY, GpuDevice, gpus_of
+from reprokit.host.mounts import own_container
+from reprokit.host.user import Caller
 
 # One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, where no signal may
 # reach it: it is not waited for. Old ones know no compute_cap, and print why in place of an answer.
@@ -66,7 +66,7 @@ class Seen:
     listening: frozenset[int]
     mountinfo: str
     devices: tuple[str, ...]
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuDevice, ...]
     hung: bool = False
     docker: str = _SOCKET
     running: frozenset[str] = field(default_factory=frozenset)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit import consent, paths
-from reprokit.bundle import fit
 from reprokit.bundle.model import digest_of
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
-from reprokit.filelocks import turn
+from reprokit.filelocks import file_lock
+from reprokit.host.fit import ImageNeeds, require_image
 from reprokit.image import trust
 from reprokit.image.freshness import standing
 from reprokit.image.labels import kind_of_name
@@ -114,9 +114,8 @@ def pull(
     engine.tag(name, *ours.split(":"))
     if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
         say(notice)
-    # It is here now, and may be for other hosts: nothing that speaks against it is an error yet.
-    found = fit.described_by(ours, str(image["Id"]), int(image.get("Size") or 0), _labels(image))
-    fit.require(found, engine.host.gpus(), True, say)
+    # The image is loaded already, and may be for other hosts, so no finding is an error.
+    require_image(ours, ImageNeeds.of_labels(_labels(image)), engine.host.gpus(), True, say)
     return Moved(ours, digest, said)
 
 
@@ -182,7 +181,7 @@ def _one_at_a_time(engine: Engine, work: str, say: Say) -> AbstractContextManage
     """One process of this user and this engine: the folder may be shared by nodes, which pull beside each other."""
     whose = str(engine.info().get("ID", ""))
     file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock")
-    return turn(file, f"another reprokit is at it (`{work}`): waiting for it", say)
+    return file_lock(file, f"another reprokit is at it (`{work}`): waiting for it", say)
 
 
 @contextmanager

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from reprokit.container.gpu import GpuSupport, support_of
-from reprokit.container.gpu_host import Gpu, devices_of
-from reprokit.container.host import Say
-from reprokit.container.spec import Mount
-from reprokit.container.user import Caller
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.gpu import GpuDevice, GpuSupport, devices_of, support
+from reprokit.host.mounts import BindMount
+from reprokit.host.user import Caller
+from reprokit.host.workspace import Say
 from reprokit.nodes import carry
 from reprokit.nodes.probe import SCRIPT, Seen, parse
 from reprokit.nodes.ssh import Connection
@@ -54,12 +53,12 @@ class Remote:
         folders = [str(folder) for folder in info.get("CDISpecDirs") or ()]
         # Engines that list their devices need no look at the files.
         known = info.get("DiscoveredDevices") is not None or not folders
-        return support_of(info, () if known else self._cdi_devices(folders))
+        return support(info, () if known else self._cdi_devices(folders))
 
     def has_gpu(self, offered: GpuSupport) -> bool:
         return bool(offered.cdi or self.seen.devices)
 
-    def gpus(self) -> list[Gpu]:
+    def gpus(self) -> list[GpuDevice]:
         return list(self.seen.gpus)
 
     def port_is_free(self, port: int) -> bool:
@@ -73,7 +72,7 @@ class Remote:
         fields = answer[1].split() if len(answer) > 1 else []
         return int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
 
-    def require_source(self, mount: Mount) -> None:
+    def require_source(self, mount: BindMount) -> None:
         if not mount.source.startswith("/"):
             raise UsageError(f"-v {mount.source}: folders of {self.name} are named from / on")
         real = self.connection.run(f"readlink -e {shlex.quote(mount.source)}")
@@ -85,8 +84,8 @@ class Remote:
         if (path := real.stdout.rstrip("\n")) != mount.source.rstrip("/"):
             raise UsageError(f"{mount.source} of {self.name} is behind a link", hint=f"mount {path} itself")
 
-    def workspace_mount(self, target: Target, say: Say) -> Mount:
-        return carry.workspace_mount(self.connection, self.seen.cache, target, say)
+    def workspace(self, target: Target, say: Say) -> str:
+        return carry.workspace(self.connection, self.seen.cache, target, say)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo

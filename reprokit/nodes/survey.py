@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from reprokit.container.gpu_host import Gpu
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.host.gpu import GpuDevice
 from reprokit.image.freshness import Freshness, standing
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.address import Node
@@ -122,6 +122,6 @@ def as_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def driver(gpus: Sequence[Gpu]) -> str:
+def driver(gpus: Sequence[GpuDevice]) -> str:
     """The NVIDIA driver's version, which is one for all cards."""
     return next((gpu.driver for gpu in gpus if gpu.driver), "")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints, WithJsonSchema
 
+from reprokit.formatting import parse_size
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import patterns
 
@@ -17,25 +18,6 @@ PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
     "cutlass", "flash_attn", "transformers", "distro", "base",
 )  # fmt: skip
-
-LARGEST_SIZE = 1 << 50  # bytes: above it an engine's numbers overflow sooner or later
-_UNITS = {"": 1, "B": 1}
-_UNITS |= {f"{p}iB": 1024 ** (i + 1) for i, p in enumerate("KMGT")}
-_UNITS |= {f"{p}B": 1000 ** (i + 1) for i, p in enumerate("KMGT")}
-
-
-def parse_size(text: Any) -> int:
-    """`"4GiB"` as a number of bytes; KiB..TiB count by 1024, KB..TB by 1000. Raises ValueError."""
-    if isinstance(text, int) and not isinstance(text, bool):
-        size = text
-    else:
-        match = re.fullmatch(r"(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?i?B?)", str(text).strip())
-        if match is None or match[2] not in _UNITS:
-            raise ValueError(f"{str(text)[:40]!r} is not a size; write for example 4GiB or 500MB")
-        size = int(float(match[1]) * _UNITS[match[2]])
-    if not 0 <= size <= LARGEST_SIZE:
-        raise ValueError(f"a size is from 0 to {LARGEST_SIZE >> 40} TiB")
-    return size
 
 
 def _requirement(text: str) -> str:
@@ -141,7 +123,7 @@ Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$"), AfterValidator(_http_url)]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
-_SIZE_SCHEMA = {"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?)?B?$"}
+_SIZE_SCHEMA = {"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*([KMGTkmgt]([Ii]?[Bb])?|[Bb])?$"}
 Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(_SIZE_SCHEMA, mode="validation")]
 PinName = Annotated[str, AfterValidator(_pin_name)]
 BlockOption = Annotated[Any, PlainValidator(_block_option)]

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree as xml
 
-from reprokit.smoke.result import Result, Step
+from reprokit.smoke.result import TrialResult, TrialStep
 
 # XML 1.0 has no way to write these, not even escaped; a command's output may hold any of them.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def report(results: Sequence[Result]) -> bytes:
+def report(results: Sequence[TrialResult]) -> bytes:
     """A document with one suite a variant and one case a step."""
     counts = _counts([step for result in results for step in result.steps])
     root = xml.Element("testsuites", {"name": "reprokit smoke", **counts})
@@ -30,7 +30,7 @@ def report(results: Sequence[Result]) -> bytes:
     return xml.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
 
 
-def _counts(steps: Sequence[Step]) -> dict[str, str]:
+def _counts(steps: Sequence[TrialStep]) -> dict[str, str]:
     return {
         "tests": str(len(steps)),
         "failures": str(sum(step.status == "fail" for step in steps)),

@@ -9,7 +9,7 @@ Status = Literal["pass", "fail", "skip"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TrialStep:
     """One thing that was tried. `reason` is one line; `output` is what a failed command wrote."""
 
     name: str
@@ -20,11 +20,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Result:
+class TrialResult:
     """`exit_code` is that of the failure, by the convention of `reprokit.errors`; 0 where there is none."""
 
     label: str
-    steps: tuple[Step, ...]
+    steps: tuple[TrialStep, ...]
     exit_code: int = 0
 
     @property
@@ -63,7 +63,7 @@ class Result:
         }
 
 
-def exit_code(results: list[Result]) -> int:
+def exit_code(results: list[TrialResult]) -> int:
     """0 where nothing failed; the failures' code where they agree, else 1; 3 where nothing could run."""
     codes = {result.exit_code for result in results if result.status == "fail"}
     if not codes:

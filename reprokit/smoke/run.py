@@ -13,7 +13,7 @@ from reprokit.container.execute import Completed
 from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Smoke
-from reprokit.smoke.result import Result, Step
+from reprokit.smoke.result import TrialResult, TrialStep
 from reprokit.untrusted.patterns import compiled
 
 NO_GPU = "it needs a GPU, and here is none"
@@ -42,9 +42,9 @@ class Trial:
     container: Callable[[Target], AbstractContextManager[Execute]]
     on_step: Callable[[Target, str], None] = field(default=lambda target, name: None)
 
-    def run(self, target: Target) -> Result:
+    def run(self, target: Target) -> TrialResult:
         """Every step in turn. A failed command stops no other; anything else that fails ends the trial."""
-        steps: list[Step] = []
+        steps: list[TrialStep] = []
         commands = [s for s in target.recipe.smoke if not s.variants or target.variant_name in s.variants]
         failed = 0
         with ExitStack() as stack:
@@ -55,7 +55,7 @@ class Trial:
                 has_gpu = any(command.gpu for command in commands) and probe(execute).has_gpu
                 for command in commands:
                     if command.gpu and not has_gpu:
-                        steps.append(Step(title(command), "skip", reason=NO_GPU))
+                        steps.append(TrialStep(title(command), "skip", reason=NO_GPU))
                         continue
                     with suppress(CommandFailed):
                         self._command(steps, target, command, execute)
@@ -63,9 +63,9 @@ class Trial:
                 failed = error.exit_code
         if not failed:
             failed = int(any(step.status == "fail" for step in steps))
-        return Result(target.label, tuple(steps), failed)
+        return TrialResult(target.label, tuple(steps), failed)
 
-    def _command(self, steps: list[Step], target: Target, command: Smoke, execute: Execute) -> None:
+    def _command(self, steps: list[TrialStep], target: Target, command: Smoke, execute: Execute) -> None:
         argv = ["bash", "-c", command.command]
         self._step(
             steps,
@@ -74,7 +74,7 @@ class Trial:
             lambda: judge(command, execute(argv, workdir=target.variant.workdir)),
         )
 
-    def _step(self, steps: list[Step], target: Target, name: str, action: Callable[[], _T]) -> _T:
+    def _step(self, steps: list[TrialStep], target: Target, name: str, action: Callable[[], _T]) -> _T:
         self.on_step(target, name)
         started = time.monotonic()
         try:
@@ -82,9 +82,9 @@ class Trial:
         except ReprokitError as error:
             reason = f"{error.message} ({error.where})" if error.where else error.message
             output = error.output if isinstance(error, CommandFailed) else f"{reason}\n{error.hint}".strip()
-            steps.append(Step(name, "fail", time.monotonic() - started, reason, output))
+            steps.append(TrialStep(name, "fail", time.monotonic() - started, reason, output))
             raise
-        steps.append(Step(name, "pass", time.monotonic() - started))
+        steps.append(TrialStep(name, "pass", time.monotonic() - started))
         return result
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from reprokit import paths
-from reprokit.disk import ran_out
 from reprokit.errors import EngineError
+from reprokit.host.disk import is_full
 
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -141,5 +141,5 @@ def key_of(value: Any) -> str:
 
 def unwritable(error: OSError, store: Store) -> EngineError:
     """What a user reads when the store cannot be written to."""
-    why = "the disk is full" if ran_out(error) else f"the store cannot be written to: {error.strerror or error}"
+    why = "the disk is full" if is_full(error) else f"the store cannot be written to: {error.strerror or error}"
     return EngineError(why, str(store.root), "run it again after that is mended: what came until now is kept")

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from reprokit.bench.container import gpus_for
-from reprokit.container import gpu_host
-from reprokit.container.host import Here
 from reprokit.errors import UsageError
+from reprokit.host import gpu as host_gpu
+from reprokit.host.machine import LocalMachine
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 
 
 class Engine:
-    host = Here()
+    host = LocalMachine()
 
     def info(self) -> dict:
         return {}
@@ -43,7 +43,7 @@ def asked(gpu: str, option: str | None = None) -> str | None:
     ],
 )
 def test_a_gpu_is_asked_for_where_the_recipe_wants_one_and_the_host_has_one(monkeypatch, gpu, there, choice):
-    monkeypatch.setattr(gpu_host, "has_gpu", lambda offered: there)
+    monkeypatch.setattr(host_gpu, "has_gpu", lambda offered: there)
     assert asked(gpu) == choice
 
 

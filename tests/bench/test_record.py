@@ -89,7 +89,7 @@ def test_what_is_no_record_is_named_with_its_line(record, tmp_path, change, mess
 
 def test_missing_field_and_missing_file_are_named(record, tmp_path):
     file = tmp_path / "r.jsonl"
-    with pytest.raises(UsageError, match="no results here"):
+    with pytest.raises(UsageError, match="no results yet"):
         read(file)
     data = json.loads(record().to_json())
     del data["input_hash"]

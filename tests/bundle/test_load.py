@@ -152,5 +152,5 @@ def test_no_room(reprokit, tmp_path, name, monkeypatch):
         monkeypatch.setenv("DOCKER_HOST", engine.address)
         path = Made.of({name: [tar_of({"zeros": bytes(40 << 20)})]}).write(tmp_path / "x.rkit")
         said = reprokit("load", path, code=3)
-        assert "are free" in said and str(data) in said and "hint: " in said
+        assert "not enough disk space" in said and str(data) in said and "hint: " in said
         assert not engine.connect().images([])

@@ -13,7 +13,7 @@ import pytest
 from reprokit import paths
 from reprokit.bench.record import Record, append, read
 from reprokit.engine import Engine
-from reprokit.filelocks import turn
+from reprokit.filelocks import file_lock
 from tests.support.names import unique
 
 NAME = unique("bench")
@@ -145,7 +145,7 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
     assert all(r.environment["build"].startswith("fused_attention-") for r in records)
     engine = Engine.connect()
     # The lock of `bench`: another suite may be at this test, too.
-    with turn(paths.state() / "bench.lock", "", lambda line: None):
+    with file_lock(paths.state() / "bench.lock", "", lambda line: None):
         engine.start("reprokit-fused-attention-cpu-bench")
         try:
             listing = engine.exec_create("reprokit-fused-attention-cpu-bench", ["ls", "/opt/reprokit/extensions"])
@@ -161,7 +161,7 @@ def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
         (["reprokit-test-benc"], f"unknown recipe 'reprokit-test-benc'; did you mean {NAME}?"),
         ([NAME, "spm"], "has no benchmark 'spm'; did you mean spmm?"),
         ([f"{NAME}:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
-        ([NAME, "--report"], "no results here yet"),
+        ([NAME, "--report"], "no results yet"),
         ([NAME, "--plot", "plots"], "--records and --plot are about what has been measured"),
     ):
         answer = reprokit("bench", *arguments, **nowhere)

@@ -94,7 +94,7 @@ def _hook(count: int, devices: list[str]) -> list[dict]:
 )
 def test_the_request_at_the_engines_socket(recorder, made, monkeypatch, gpus, requests):
     monkeypatch.setenv("DOCKER_HOST", recorder.url)
-    monkeypatch.setattr("reprokit.container.gpu_host.host_gpus", lambda: [])
+    monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [])
     client = Engine.connect()
     said: list[str] = []
     # No test machine has GPUs; where one has, it is given them.
@@ -137,10 +137,10 @@ def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe):
 
 
 def test_a_driver_that_proves_useless_too(engine, recipe, monkeypatch):
-    monkeypatch.setattr("reprokit.container.gpu_host.has_gpu", lambda offered: True)
+    monkeypatch.setattr("reprokit.host.gpu.has_gpu", lambda offered: True)
     said: list[str] = []
     name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), say=said.append)
-    assert "going on without a GPU" in said[-1]
+    assert "continuing without a GPU" in said[-1]
     assert execute(engine, name, ["printenv", "NVIDIA_VISIBLE_DEVICES"]).stdout == "void\n"
 
 

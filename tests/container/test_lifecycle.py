@@ -12,8 +12,9 @@ import pytest
 
 from reprokit.container.lifecycle import ensure_running, remove, stop
 from reprokit.container.settings import RunOptions
-from reprokit.container.spec import Mount, Port
+from reprokit.container.spec import Port
 from reprokit.errors import UsageError
+from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import Target
 
 pytestmark = pytest.mark.engine
@@ -67,7 +68,7 @@ def test_a_name_that_something_else_has(engine, made, base):
 
 def test_a_missing_mount_makes_nothing(engine, made, place):
     with pytest.raises(UsageError, match="missing"):
-        ensure_running(engine, made, RunOptions(mounts=(Mount(str(place / "missing"), "/x"),)))
+        ensure_running(engine, made, RunOptions(mounts=(BindMount(str(place / "missing"), "/x"),)))
     assert not (place / "missing").exists()
     assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
 

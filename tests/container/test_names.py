@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.container.names import Known, find, known, settings_of
-from reprokit.container.settings import Settings
+from reprokit.container.names import RecipeContainer, find, known, settings_of
+from reprokit.container.settings import ContainerSettings
 from reprokit.errors import UsageError
 
-FAITH = Known("reprokit-faith-cuda", "faith", "cuda", "sha256:1", 1000, "running", 0, Settings())
+FAITH = RecipeContainer("reprokit-faith-cuda", "faith", "cuda", "sha256:1", 1000, "running", 0, ContainerSettings())
 CPU = replace(FAITH, name="reprokit-faith-cpu", variant="cpu")
 MINE = replace(FAITH, name="mine")
 GRAPH = replace(FAITH, name="reprokit-featgraph-cpu", recipe="featgraph", variant="cpu")
@@ -53,7 +53,7 @@ def test_one_entry_of_the_engines_list():
         "reprokit.image": "sha256:9",
     }
     listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5}
-    assert known(labels, listed) == Known(
-        "reprokit-faith-cuda", "faith", "cuda", "sha256:9", 7, "exited", 5, Settings()
+    assert known(labels, listed) == RecipeContainer(
+        "reprokit-faith-cuda", "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings()
     )
-    assert settings_of({"reprokit.settings": "of another version"}) == Settings()
+    assert settings_of({"reprokit.settings": "of another version"}) == ContainerSettings()

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.container import parse
-from reprokit.container.spec import Mount, Port
+from reprokit.container.spec import Port
 from reprokit.errors import UsageError
+from reprokit.host.mounts import BindMount
 
 HERE = Path("/here")
 
@@ -14,11 +15,11 @@ HERE = Path("/here")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("/data:/data", Mount("/data", "/data")),
-        ("data:/in/", Mount("/here/data", "/in")),
-        ("../x:/in:ro", Mount("/x", "/in", read_only=True)),
-        ("/ro:/in", Mount("/ro", "/in")),
-        ("/a b:/c:rw", Mount("/a b", "/c")),
+        ("/data:/data", BindMount("/data", "/data")),
+        ("data:/in/", BindMount("/here/data", "/in")),
+        ("../x:/in:ro", BindMount("/x", "/in", read_only=True)),
+        ("/ro:/in", BindMount("/ro", "/in")),
+        ("/a b:/c:rw", BindMount("/a b", "/c")),
     ],
 )
 def test_mounts(text, expected):
@@ -60,16 +61,16 @@ def test_environment_takes_values_or_the_callers():
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("8g", 8 << 30), ("512m", 512 << 20), ("1.5GiB", 3 << 29), ("2GB", 2 << 30)]
+    ("text", "size"), [("8g", 8 << 30), ("512m", 512 << 20), ("1.5GiB", 3 << 29), ("8GB", 8 * 10**9)]
 )
 def test_sizes(text, size):
-    assert parse.size(text) == size
+    assert parse.shm_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["8", "g", "-1g", "8x", "", "0", "9" * 21 + "g", "9" * 400 + "g", "2000000000t"])
 def test_bad_sizes(text):
     with pytest.raises(UsageError):
-        parse.size(text)
+        parse.shm_size(text)
 
 
 def test_names_and_users():

@@ -8,11 +8,12 @@ import threading
 import pytest
 
 from reprokit.container import recreate
-from reprokit.container.attach import Attached, attach
+from reprokit.container.attach import Command, attach
 from reprokit.container.lifecycle import ensure_running, remove, stop
 from reprokit.container.settings import RunOptions
-from reprokit.container.spec import Mount, Port
+from reprokit.container.spec import Port
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.mounts import BindMount
 
 pytestmark = pytest.mark.engine
 
@@ -32,8 +33,8 @@ def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh, fr
     port = Port("127.0.0.1", free_port, 80)
     said: list[str] = []
     ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
-    ensure_running(engine, made, RunOptions(mounts=(Mount(str(place / "extra"), "/extra"),)), said.append)
-    assert [line.split(" anew for ")[1] for line in said] == [
+    ensure_running(engine, made, RunOptions(mounts=(BindMount(str(place / "extra"), "/extra"),)), said.append)
+    assert [line.split(" for ", 1)[1] for line in said] == [
         f"port {port.host}; its files stay",
         "mount /extra; its files stay",
     ]
@@ -91,7 +92,7 @@ def test_running_commands_are_not_killed_for_it(engine, made):
     name = ensure_running(engine, made)
     started = threading.Event()
     running = threading.Thread(
-        target=lambda: attach(engine, name, ["sh", "-c", "echo up; sleep 6"], Attached(), lambda *_: started.set())
+        target=lambda: attach(engine, name, Command(["sh", "-c", "echo up; sleep 6"]), lambda *_: started.set())
     )
     running.start()
     assert started.wait(20)

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.container.settings import RunOptions, Settings, changes, from_label, merge, to_label
-from reprokit.container.spec import Mount, Port
+from reprokit.container.settings import ContainerSettings, RunOptions, changes, from_label, merge, to_label
+from reprokit.container.spec import Port
+from reprokit.host.mounts import BindMount
 
-HAVE = Settings(
+HAVE = ContainerSettings(
     gpus="all",
     rung="CDI",
-    mounts=(Mount("/w", "/workspace"), Mount("/d", "/data")),
+    mounts=(BindMount("/w", "/workspace"), BindMount("/d", "/data")),
     ports=(Port("127.0.0.1", 8888, 8888),),
     shm=1 << 30,
 )
@@ -30,11 +31,11 @@ def test_mounts_and_ports_are_added_or_replaced():
     want = merge(
         HAVE,
         RunOptions(
-            mounts=(Mount("/e", "/data", True), Mount("/f", "/f")),
+            mounts=(BindMount("/e", "/data", True), BindMount("/f", "/f")),
             ports=(Port("127.0.0.1", 9999, 8888), Port("127.0.0.1", 53, 8888, "udp")),
         ),
     )
-    assert want.mounts == (Mount("/w", "/workspace"), Mount("/e", "/data", True), Mount("/f", "/f"))
+    assert want.mounts == (BindMount("/w", "/workspace"), BindMount("/e", "/data", True), BindMount("/f", "/f"))
     assert want.ports == (Port("127.0.0.1", 9999, 8888), Port("127.0.0.1", 53, 8888, "udp"))
     assert changes(HAVE, want) == ["mount /data", "mount /f", "port 9999", "port 53"]
 
@@ -48,9 +49,9 @@ def test_the_other_choices():
 
 @given(
     st.builds(
-        Settings,
+        ContainerSettings,
         gpus=st.sampled_from(["all", "none", "device=0,1"]),
-        mounts=st.lists(st.builds(Mount, st.text(), st.text(), st.booleans())).map(tuple),
+        mounts=st.lists(st.builds(BindMount, st.text(), st.text(), st.booleans())).map(tuple),
         ports=st.lists(st.builds(Port, st.text(), st.integers(), st.integers())).map(tuple),
         shm=st.integers(0),
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from reprokit.container.spec import IDLE, ContainerSpec, Mount, Port, to_api
+from reprokit.container.spec import IDLE, ContainerSpec, Port, to_api
+from reprokit.host.mounts import BindMount
 
 SPEC = ContainerSpec(
     image="sha256:1",
@@ -9,7 +10,7 @@ SPEC = ContainerSpec(
     workdir="/workspace",
     labels={"reprokit.container": "c"},
     env={"A": "b=c"},
-    mounts=(Mount("/data", "/data", read_only=True),),
+    mounts=(BindMount("/data", "/data", read_only=True),),
     ports=(Port("127.0.0.1", 9000, 80), Port("0.0.0.0", 9001, 80), Port("127.0.0.1", 53, 53, "udp")),
     shm=8 << 30,
     groups=("44",),

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.container.environment import Passed, from_caller
-from reprokit.container.user import Caller, Identity, identity, is_root, named_groups, resolved, with_account
+from reprokit.container.session import CallerVariables, caller_variables
+from reprokit.container.user import Identity, identity, is_root, named_groups, resolved, with_account
 from reprokit.errors import UsageError
+from reprokit.host.user import Caller
 
 ANA = Caller(1234, 1235, (1235, 44, 0, 998), "ana")
 
@@ -90,8 +91,8 @@ def test_a_group_that_is_called_by_a_number():
 def test_proxies_go_along_unless_they_are_on_this_hosts_loopback():
     caller = {"http_proxy": "http://proxy:3128", "HTTPS_PROXY": "http://127.0.0.1:7890", "no_proxy": "x", "PATH": "/x"}
     caller["all_proxy"] = "localhost:1080"
-    passed = from_caller(caller, "bridge", False)
-    assert passed == Passed({"http_proxy": "http://proxy:3128", "no_proxy": "x"}, ["HTTPS_PROXY", "all_proxy"])
-    assert from_caller(caller, "host", False).unreachable == []
-    assert from_caller({"TERM": "vt100"}, "bridge", True) == Passed({"TERM": "vt100"})
-    assert from_caller({}, "bridge", True) == Passed({"TERM": "xterm"})
+    passed = caller_variables(caller, "bridge", False)
+    assert passed == CallerVariables({"http_proxy": "http://proxy:3128", "no_proxy": "x"}, ["HTTPS_PROXY", "all_proxy"])
+    assert caller_variables(caller, "host", False).unreachable == []
+    assert caller_variables({"TERM": "vt100"}, "bridge", True) == CallerVariables({"TERM": "vt100"})
+    assert caller_variables({}, "bridge", True) == CallerVariables({"TERM": "xterm"})

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from reprokit.container.gpu_host import Gpu
+from reprokit.host.gpu import GpuDevice
 from reprokit.nodes.probe import SCRIPT, parse
 
 ID = "9f" * 32
@@ -42,14 +42,15 @@ def test_all_of_it():
     assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
     assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
     assert seen.listening == {8080, 22} and seen.devices == ("/dev/nvidiactl",)
-    assert seen.gpus == (Gpu("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
+    assert seen.gpus == (GpuDevice("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
     assert seen.docker == "unix:///run/user/1001/docker.sock"
     assert seen.nested and not seen.hung
 
 
 def test_little_of_it():
     seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:driver 440.33.01\n")
-    assert seen.gpus == (Gpu("", "440.33.01", ""),)  # a driver from before compute_cap was known, or its module alone
+    # The driver does not know compute_cap, or only its module is loaded.
+    assert seen.gpus == (GpuDevice("", "440.33.01", ""),)
     assert seen.docker == "unix:///var/run/docker.sock" and not seen.nested and seen.memory is None
 
 

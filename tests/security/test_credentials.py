@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from reprokit.config import Configuration
-from reprokit.container.environment import from_caller
+from reprokit.container.session import caller_variables
 from reprokit.errors import SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
@@ -148,7 +148,7 @@ def test_git_sends_passwords_to_a_host_of_the_configuration(home, secure, monkey
     ],
 )
 def test_a_command_gets_proxies_without_their_password(value, passed):
-    found = from_caller({"https_proxy": value, "ALL_PROXY": value, "PATH": "/x"}, "bridge", False)
+    found = caller_variables({"https_proxy": value, "ALL_PROXY": value, "PATH": "/x"}, "bridge", False)
     assert found.variables == {"https_proxy": passed, "ALL_PROXY": passed}
     assert found.bare == ([] if value == passed else ["https_proxy", "ALL_PROXY"])
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from reprokit.container.attach import Command
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, stop
 from reprokit.container.prepare import read_etc
@@ -96,7 +97,7 @@ def test_root_only_where_it_is_asked_for(engine, stranger):
     name = as_user(stranger.place, lambda own: ensure_running(own, made))
     execute(engine, name, ["sh", "-c", "echo work > $HOME/work"], logged=False)
     with pytest.raises(UsageError, match="was not made for root") as error:
-        in_container(engine, name, ["id"], {}, "root", logged=False)
+        in_container(engine, name, Command(["id"], user="root"), print, logged=False)
     assert "run --user root" in error.value.hint
     for path in stranger.workspace.iterdir():
         path.unlink()
@@ -147,15 +148,16 @@ def test_an_image_makes_no_user_root(engine, stranger):
     made = stranger.recipe()
     name = as_user(stranger.place, lambda own: ensure_running(own, made))
     with pytest.raises(UsageError, match="'fake' root"):
-        in_container(engine, name, ["id"], {}, "fake", logged=False)
+        in_container(engine, name, Command(["id"], user="fake"), print, logged=False)
     # The control: the engine believes the image.
     assert execute(engine, name, ["id", "-u"], user="fake", logged=False).stdout == "0\n"
-    assert in_container(engine, name, ["sh", "-c", "[ $(id -u) = 1 ]"], {}, "daemon", logged=False) == 0
+    daemons = Command(["sh", "-c", "[ $(id -u) = 1 ]"], user="daemon")
+    assert in_container(engine, name, daemons, print, logged=False) == 0
 
 
 GROUPS = {
-    "by-name": (f"RUN echo '{SHARED}:x:0:' >> /etc/group", "a group called"),
-    "by-no-number": (f"RUN echo ' {SHARED}:x:none:' >> /etc/group", "a group called"),
+    "by-name": (f"RUN echo '{SHARED}:x:0:' >> /etc/group", "a group named"),
+    "by-no-number": (f"RUN echo ' {SHARED}:x:none:' >> /etc/group", "a group named"),
     "open-file": ("RUN chmod 666 /etc/group", "replace /etc/group"),
     "open-folder": ("RUN chmod 777 /etc", "replace /etc/group"),
     "own-folder": (f"RUN chown {UID} /etc", "replace /etc/group"),

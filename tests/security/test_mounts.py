@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprokit import config, paths
+from reprokit import paths
 from reprokit.container import names
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, stop
-from reprokit.container.settings import RunOptions, Settings, to_label
-from reprokit.container.spec import Mount
+from reprokit.container.settings import ContainerSettings, RunOptions, to_label
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.mounts import BindMount
+from reprokit.host.workspace import locate
 from reprokit.nodes import carry
 from reprokit.recipe.find import load_recipe, recipe_names, target
 from tests.support.papers import Paper, paper
@@ -106,12 +107,12 @@ def test_an_engine_follows_such_a_link(engine, stranger, outside):
 def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside):
     made = stranger.recipe(MOUNT)
     (stranger.workspace / "data").mkdir(parents=True)
-    mounts = (Mount(str(stranger.workspace), "/workspace"), Mount(str(stranger.workspace / "data"), "/data"))
+    mounts = (BindMount(str(stranger.workspace), "/workspace"), BindMount(str(stranger.workspace / "data"), "/data"))
     name = f"reprokit-{stranger.name}-cpu"
     image = engine.image(stranger.image)
     labels = {
         names.NAME: name, names.RECIPE: stranger.name, names.VARIANT: "cpu", names.IMAGE: image["Id"],
-        names.OWNER: str(os.getuid()), names.USER: "0:0", names.SETTINGS: to_label(Settings(mounts=mounts)),
+        names.OWNER: str(os.getuid()), names.USER: "0:0", names.SETTINGS: to_label(ContainerSettings(mounts=mounts)),
     }  # fmt: skip
     binds = [{"Type": "bind", "Source": m.source, "Target": m.target} for m in mounts]
     config = {"Entrypoint": ["sleep", "1000"], "User": "0:0", "HostConfig": {"Mounts": binds, "Init": True}}
@@ -145,13 +146,13 @@ def test_a_link_is_made_where_nothing_is_and_in_place_of_an_empty_folder(engine,
 
 def test_a_mount_of_the_users_comes_before_a_link(engine, stranger, outside):
     made = stranger.recipe(MOUNT)
-    name = ensure_running(engine, made, RunOptions(mounts=(Mount(str(outside), "/data"),)))
+    name = ensure_running(engine, made, RunOptions(mounts=(BindMount(str(outside), "/data"),)))
     sh(engine, name, WRITE)
     assert [path.name for path in outside.iterdir()] == ["written"]
     engine.remove(name, force=True)
     ensure_running(engine, made)
-    with pytest.raises(UsageError, match="a link of the recipe's at /data"):
-        ensure_running(engine, made, RunOptions(mounts=(Mount(str(outside), "/data"),)))
+    with pytest.raises(UsageError, match="a link of the recipe at /data"):
+        ensure_running(engine, made, RunOptions(mounts=(BindMount(str(outside), "/data"),)))
 
 
 def test_folders_of_a_recipe_are_made_through_no_link(stranger, outside):
@@ -177,12 +178,12 @@ def test_folders_of_a_recipe_are_made_through_no_link_on_a_node(stranger, outsid
     cache = stranger.place / "cache"
     workspace = cache / "reprokit" / "workspaces" / stranger.name
     workspace.mkdir(parents=True)
-    assert carry.workspace_mount(Node(), str(cache), made, print) == Mount(str(workspace), "/workspace")
+    assert carry.workspace(Node(), str(cache), made, print) == str(workspace)
     assert (workspace / "data/sub/deep").is_dir() and (workspace / "more/x").is_dir()
     subprocess.run(["rm", "-r", str(workspace / link)], check=True)
     (workspace / link).symlink_to(outside)
     with pytest.raises(EngineError, match="a link is in the way"):
-        carry.workspace_mount(Node(), str(cache), made, print)
+        carry.workspace(Node(), str(cache), made, print)
     assert list(outside.iterdir()) == []
 
 
@@ -233,12 +234,12 @@ def test_workspaces_on_another_disk(stranger, outside, monkeypatch):
     file = stranger.place / "config.yaml"
     monkeypatch.setenv("REPROKIT_CONFIG", str(file))
     file.write_text(f"workspace_roots: [{outside}]\n")
-    assert config.workspace("paper") == outside / "paper"
+    assert locate("paper") == outside / "paper"
     (paths.home() / "workspaces" / "old").mkdir(parents=True)
-    assert config.workspace("old") == paths.home() / "workspaces" / "old"
+    assert locate("old") == paths.home() / "workspaces" / "old"
     (outside / "linked").symlink_to("/etc")
     with pytest.raises(UsageError, match="behind a link"):
-        config.workspace("linked")
+        locate("linked")
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_a_workspace_root_that_others_can_change_is_refused(stranger, outside, m
     (stranger.place / "open").chmod(0o777)
     file.write_text(f"workspace_roots: {roots.format(place=stranger.place)}\n")
     with pytest.raises(UsageError, match=words):
-        config.workspace("paper")
+        locate("paper")
 
 
 def test_another_recipes_workspace_is_refused(stranger):

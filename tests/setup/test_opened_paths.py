@@ -41,16 +41,15 @@ OTHERS = {
         *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/subjects.py"),
     ],
     "the system's, or the user's settings": [
-        *("bundle/early.py", "cli.py", "completion.py", "container/gpu_host.py", "container/path_mapping.py"),
-        *("host/*", "nodes/config.py"),
+        *("bundle/early.py", "cli.py", "completion.py"),
+        *("host/disk.py", "host/gpu.py", "host/machine.py", "host/mounts.py", "nodes/config.py"),
     ],
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": [
         *(
             "bench/data.py",
             "bundle/brought.py",
-            "container/workspace_sync.py",
-            "container/workspace.py",
+            "host/workspace.py",
             "nodes/carry.py",
         ),
     ],

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.smoke.junit import report
-from reprokit.smoke.result import Result, Step
+from reprokit.smoke.result import TrialResult, TrialStep
 
 RESULTS = [
-    Result(
+    TrialResult(
         "fused-attention:cpu",
         (
-            Step("build", "pass", 1.5),
-            Step("echo '\"<&>\"'", "fail", 0.25, 'exit code 1: "a" < b', "\x1b[31mred\x00\x0b]]>\n"),
-            Step("nvidia-smi", "skip", 0.0, "it needs a GPU"),
+            TrialStep("build", "pass", 1.5),
+            TrialStep("echo '\"<&>\"'", "fail", 0.25, 'exit code 1: "a" < b', "\x1b[31mred\x00\x0b]]>\n"),
+            TrialStep("nvidia-smi", "skip", 0.0, "it needs a GPU"),
         ),
         1,
     ),
-    Result("gnn:cuda", (Step("all", "skip", 0.0, "it requires a GPU"),)),
+    TrialResult("gnn:cuda", (TrialStep("all", "skip", 0.0, "it requires a GPU"),)),
 ]
 
 
@@ -52,7 +52,7 @@ def test_the_golden_document():
 
 @given(st.text(), st.text(), st.text())
 def test_any_text_gives_a_document_that_is_read_back(name, reason, output):
-    root = xml.fromstring(report([Result(name, (Step(name, "fail", 1.0, reason, output),), 1)]))
+    root = xml.fromstring(report([TrialResult(name, (TrialStep(name, "fail", 1.0, reason, output),), 1)]))
     failure = root.find("./testsuite/testcase/failure")
     assert failure is not None
     shown = failure.text or ""
@@ -60,6 +60,6 @@ def test_any_text_gives_a_document_that_is_read_back(name, reason, output):
 
 
 def test_surrogates_and_control_characters_do_not_reach_the_file():
-    root = xml.fromstring(report([Result("x:y", (Step("\ud800\x01", "fail", 0, "\x7f\ufffe", "ok\t\n"),))]))
+    root = xml.fromstring(report([TrialResult("x:y", (TrialStep("\ud800\x01", "fail", 0, "\x7f\ufffe", "ok\t\n"),))]))
     case = root.find("./testsuite/testcase")
     assert case is not None and case.get("name") == "\ufffd\ufffd"

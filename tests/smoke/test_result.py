@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.smoke.result import Result, Step, exit_code
+from reprokit.smoke.result import TrialResult, TrialStep, exit_code
 
-BUILD = Step("build", "pass", 10.0)
-COMMAND = Step("python3 -c 'import tvm'", "pass", 2.25)
-FAILED = Step("make test", "fail", 1.0, "exit code 2", "boom")
-LEFT_OUT = Step("nvidia-smi", "skip", 0.0, "it needs a GPU")
+BUILD = TrialStep("build", "pass", 10.0)
+COMMAND = TrialStep("python3 -c 'import tvm'", "pass", 2.25)
+FAILED = TrialStep("make test", "fail", 1.0, "exit code 2", "boom")
+LEFT_OUT = TrialStep("nvidia-smi", "skip", 0.0, "it needs a GPU")
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ LEFT_OUT = Step("nvidia-smi", "skip", 0.0, "it needs a GPU")
         ((BUILD, FAILED, COMMAND), "fail  gnn:cpu  13.2 s  make test: exit code 2"),
         ((BUILD, LEFT_OUT), "pass  gnn:cpu  10.0 s  left out 1: it needs a GPU"),
         ((LEFT_OUT,), "skip  gnn:cpu  0.0 s  it needs a GPU"),
-        ((Step("build", "fail", 1.0, "two\nlines"),), "fail  gnn:cpu  1.0 s  build: two lines"),
+        ((TrialStep("build", "fail", 1.0, "two\nlines"),), "fail  gnn:cpu  1.0 s  build: two lines"),
     ],
 )
 def test_a_verdict_is_one_line(steps, line):
-    assert Result("gnn:cpu", steps).line() == line
+    assert TrialResult("gnn:cpu", steps).line() == line
 
 
-def result(status: str, code: int = 0) -> Result:
-    return Result("x:y", (Step("s", status),), code)  # type: ignore[arg-type]
+def result(status: str, code: int = 0) -> TrialResult:
+    return TrialResult("x:y", (TrialStep("s", status),), code)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_exit_code_is_that_of_the_failures(results, code):
 
 
 def test_json_has_every_step():
-    data = Result("gnn:cpu", (BUILD, FAILED), 1).to_json()
+    data = TrialResult("gnn:cpu", (BUILD, FAILED), 1).to_json()
     assert data["status"] == "fail" and data["seconds"] == 11.0
     assert data["steps"][1] == {
         "name": "make test", "status": "fail", "seconds": 1.0, "reason": "exit code 2", "output": "boom",

@@ -13,8 +13,8 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.pack import copy
 from reprokit.bundle.write import Changed, Extras, Say, becoming, described, gather, require_all
-from reprokit.disk import need_space
 from reprokit.engine import Engine
+from reprokit.host.disk import require_space
 
 
 def write(
@@ -29,7 +29,7 @@ def write(
 ) -> Metadata:
     """See `Format`."""
     with becoming(target, say) as tar:
-        need_space(target.parent, max(each.size for each in wanted))
+        require_space(max(each.size for each in wanted), target.parent)
         images = gather(engine, wanted, tar, without, changed, watch, copy)
         for path, content in layout.small_files(images):
             tar.add(path, content)

@@ -13,9 +13,9 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import DOCKER_MANIFEST, Descriptor, Metadata, blob_path
 from reprokit.bundle.pack import pack
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, gather, require_all, unwritable
-from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.host.disk import require_space
 from reprokit.supply.transfer.claim import partial_of
 
 
@@ -36,7 +36,7 @@ def write(
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        need_space(partial, sum(each.size for each in wanted) // LEAST_RATIO)
+        require_space(sum(each.size for each in wanted) // LEAST_RATIO, partial)
         sink = _Folder(partial)
         images = gather(engine, wanted, sink, without, changed, watch, pack)
         for path, content in layout.small_files(images):

@@ -22,9 +22,9 @@ from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.model import Image, Metadata
 from reprokit.bundle.sift import Sifted, sift
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
-from reprokit.disk import need_space
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
+from reprokit.host.disk import require_space
 from reprokit.supply.transfer.claim import partial_of
 
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
@@ -56,7 +56,7 @@ def write(
     try:
         partial.parent.mkdir(parents=True, exist_ok=True)
         partial.unlink(missing_ok=True)
-        need_space(partial.parent, one.size // LEAST_RATIO)
+        require_space(one.size // LEAST_RATIO, partial.parent)
         with _file_system(engine, one.name) as blocks:
             whole = _watched(blocks, one.size, watch)
             for edit in changed.edits.values() if changed else ():

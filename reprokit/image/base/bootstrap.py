@@ -22,7 +22,7 @@ from reprokit.image.base.mmdebstrap import sources_of
 from reprokit.image.base.release import Release
 from reprokit.image.base.rootfs import RootFileSystem
 from reprokit.image.base.stage import SCRIPT, Stage
-from reprokit.interrupts import held_back
+from reprokit.interrupts import deferred
 from reprokit.supply.lock.model import Bootstrap
 from reprokit.supply.served_set import content_key
 from reprokit.supply.store import Store
@@ -84,7 +84,7 @@ def _configured(
     name = f"reprokit-stage-{tag}"
     try:
         say(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
-        with held_back():  # the engine would finish it all the same
+        with deferred():  # the engine would finish it all the same
             image = engine.import_image(stage.tar(sources), _STAGES, tag, [])
         engine.create_container(name, _container(image, stage.newest))
         say(f"{release.codename}: configuring {len(stage.packages)} packages in a container")

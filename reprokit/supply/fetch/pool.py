@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import queue
-import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from reprokit.errors import EngineError
-from reprokit.formatting import size as in_words
+from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.download import Bring, Unobtainable
 from reprokit.supply.fetch.failure import FetchFailed, not_here
@@ -86,17 +83,7 @@ def check_space(missing: Sequence[LockedInput], store: Store) -> None:
     """Raises EngineError where what is still to come does not fit."""
     begun = {path.name: path.stat().st_size for path in partials.folder(store).glob("?" * 64)}
     needed = sum(max(0, want.size - begun.get(want.sha256, 0)) for want in missing)
-    free = shutil.disk_usage(_existing(store.root)).free
-    if needed > free:
-        raise EngineError(
-            f"{in_words(needed)} are to be fetched, and {in_words(free)} are free",
-            str(store.root),
-            "`reprokit store gc` frees what no lock names; $REPROKIT_HOME puts the store elsewhere",
-        )
-
-
-def _existing(folder: Path) -> Path:
-    return next(path for path in (folder, *folder.parents) if path.is_dir())
+    require_space(needed, store.root)
 
 
 class _Pool:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from reprokit import __version__
-from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
+from reprokit.host.disk import require_space
 from reprokit.image.base.locked import locked_base
 from reprokit.image.base.resolve import carried_name
 from reprokit.supply import locked_input
@@ -97,7 +97,7 @@ def write(
             repositories=content.of(Repository),
             images=content.of(Image),
         )
-        need_space(folder, manifest.size)
+        require_space(manifest.size, folder)
         writer = Writer(out, manifest, watch)
         for entry in manifest.entries:
             with content.open(entry) as source:
@@ -165,7 +165,7 @@ def _add_image(content: _Content, base: Base, engine: Engine, store: Store, scra
     name = carried_name(base.digest)
     found = locked_base(engine, base, store, say)
     described = engine.image(found.name) or {}
-    need_space(scratch, described.get("Size", 0))
+    require_space(described.get("Size", 0), scratch)
     path = scratch / f"{name.rpartition(':')[2]}.tar"
     say(f"saving {base.reference} from the engine")
     known = found.name == name

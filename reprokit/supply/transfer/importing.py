@@ -10,9 +10,9 @@ from typing import IO
 
 from filelock import FileLock
 
-from reprokit.disk import need_space
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.host.disk import require_space
 from reprokit.supply import locked_input
 from reprokit.supply.kinds.git.command import git
 from reprokit.supply.kinds.git.store import Commit, folder_of
@@ -128,7 +128,7 @@ def _stage(reader: Reader, manifest: Manifest, store: Store, scratch: Path) -> d
     entries = manifest.entries[len(manifest.texts) :]
     new = [entry for entry in entries if not _is_here(entry, store)]
     # A repository is written as a pack, and again with an index.
-    need_space(scratch, sum(entry.size * (2 if isinstance(entry, Repository) else 1) for entry in new))
+    require_space(sum(entry.size * (2 if isinstance(entry, Repository) else 1) for entry in new), scratch)
     staged = {entry: scratch / f"{number}" for number, entry in enumerate(new)}
     for entry in entries:
         if entry in staged:

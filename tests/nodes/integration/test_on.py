@@ -213,7 +213,7 @@ def test_ports_are_the_nodes_own(nodes: Cluster, name: str, call: Call):
         taken.kill()
     assert done.returncode == 0, done.stderr
     assert "port 18080 of the recipe is published as 18081: 18080 is taken" in done.stderr
-    assert f"port 18081 is {node.login}'s own; ssh -L 18081:127.0.0.1:18081 leads it here" in done.stderr
+    assert f"port 18081 is published on {node.login}; forward it with ssh -L 18081:127.0.0.1:18081" in done.stderr
 
 
 def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):

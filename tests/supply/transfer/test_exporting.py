@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
 from reprokit.supply.transfer.exporting import export
@@ -87,7 +87,7 @@ def test_a_damaged_repository_is_named(recipe: Path, store: Store, commit: Commi
 def test_too_little_space_is_said_before_anything_is_written(recipe: Path, store: Store, tmp_path: Path, monkeypatch):
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(SourceError, match="2 MB are to be written, and 100 B are free"):
+    with pytest.raises(EngineError, match="not enough disk space: need 2 MB, 100 B free"):
         export(["x"], tmp_path / "x.tar.zst", store, no_engine)
 
 

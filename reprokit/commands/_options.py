@@ -1,15 +1,22 @@
-"""The options that `run`, `shell` and `notebook` share."""
+"""The options that verbs on containers share."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from reprokit import completion
 from reprokit.container import parse
+from reprokit.container.attach import Command as ContainerCommand
 from reprokit.container.settings import RunOptions
+
+if TYPE_CHECKING:
+    from reprokit.engine import Engine
 
 RecipeName = Annotated[
     str, typer.Argument(metavar="NAME[:VARIANT]", help="The recipe.", autocompletion=completion.targets)
@@ -31,7 +38,7 @@ ContainerNames = Annotated[
 Command = Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments.")]
 Gpus = Annotated[
     Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
-    typer.Option(metavar="all|none|N|device=0,1", help="GPUs; the recipe says what is meant without."),
+    typer.Option(metavar="all|none|N|device=0,1", help="GPUs; by default as the recipe says."),
 ]
 Volumes = Annotated[
     list[str],
@@ -47,7 +54,7 @@ Env = Annotated[
 ]
 ShmSize = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="SIZE", help="Size of /dev/shm, such as 8g."),
+    typer.Option(metavar="SIZE", help="Size of /dev/shm: 8g or 8GiB by 1024, 8GB by 1000."),
 ]
 User = Annotated[
     Optional[str],  # noqa: UP045
@@ -55,11 +62,11 @@ User = Annotated[
 ]
 Tty = Annotated[
     bool,
-    typer.Option("-t", "--tty", help="Give the command a terminal; else its control characters are shown as text."),
+    typer.Option("-t", "--tty", help="Give the command a terminal; without, its control characters are shown as text."),
 ]
 Name = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--name", metavar="CONTAINER", help="Another container than the recipe's own."),
+    typer.Option("--name", metavar="CONTAINER", help="A container other than the recipe's own."),
 ]
 Network = Annotated[
     Optional[str],  # noqa: UP045
@@ -81,12 +88,31 @@ def choices(
     network: str | None,
     on: str | None = None,
 ) -> RunOptions:
-    """The options as data; with `on`, a node, paths are its own. Raises UsageError."""
+    """The options as data; with `on`, a node, paths are those of the node. Raises UsageError."""
     return RunOptions(
         name=parse.name(name) if name else None,
         gpus=gpus,
         mounts=tuple(parse.mount(v, None if on else Path.cwd()) for v in volumes),
         ports=tuple(parse.port(p) for p in ports),
-        shm=parse.size(shm_size) if shm_size else None,
+        shm=parse.shm_size(shm_size) if shm_size else None,
         network=network,
     )
+
+
+def container_command(argv: Sequence[str], env: list[str], user: str | None, tty: bool) -> ContainerCommand:
+    """The command as data. Raises UsageError."""
+    return ContainerCommand(argv, parse.environment(env, os.environ), user=parse.user(user) if user else None, tty=tty)
+
+
+@contextmanager
+def engine_on(node: str | None) -> Iterator[Engine]:
+    """Connect to this machine's engine, or to that of a node. Raises EngineError, SourceError."""
+    if node is None:
+        from reprokit.engine import Engine
+
+        yield Engine.connect()
+        return
+    from reprokit.nodes.forward import engine_of
+
+    with engine_of(node) as engine:
+        yield engine

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
-from reprokit import config, paths
+from reprokit import paths
 from reprokit.bench import extension
-from reprokit.container.workspace_sync import copy, renew
+from reprokit.host.workspace import copy, locate, renew
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def renewed(mine, original):
 
 
 def test_what_the_user_left_alone_is_renewed(mine, upgraded):
-    assert renewed(mine, upgraded) == [f"the workspace {mine} follows this reprokit: 4 files renewed"]
+    assert renewed(mine, upgraded) == [f"workspace {mine}: 4 files renewed from this version of reprokit"]
     assert state(mine) == NEW
     assert (mine / "run.py").stat().st_mode & 0o777 == 0o755
     assert renewed(mine, upgraded) == []
@@ -70,18 +70,17 @@ def test_what_the_user_made_of_it_stays(mine, upgraded):
     said = renewed(mine, upgraded)
     assert state(mine) == {"more": "mine", "notes.txt": "mine", "run.py": "mine"}
     assert said == [
-        f"the workspace {mine} follows this reprokit: 1 file renewed",
-        f"left as you changed them, and differing from this reprokit's {upgraded}: "
-        "more/added.py, run.py, src/kernel.cu",
+        f"workspace {mine}: 1 file renewed from this version of reprokit",
+        f"kept your changes, which differ from {upgraded}: more/added.py, run.py, src/kernel.cu",
     ]
     assert renewed(mine, upgraded) == []
 
 
 def test_a_change_that_upstream_made_too_is_no_difference(mine, upgraded):
     (mine / "run.py").write_text("new")
-    assert "left" not in " ".join(renewed(mine, upgraded))
+    assert "kept" not in " ".join(renewed(mine, upgraded))
     (upgraded / "run.py").write_text("newer")
-    assert renewed(mine, upgraded) == [f"the workspace {mine} follows this reprokit: 1 file renewed"]
+    assert renewed(mine, upgraded) == [f"workspace {mine}: 1 file renewed from this version of reprokit"]
     assert (mine / "run.py").read_text() == "newer"
 
 
@@ -112,7 +111,7 @@ def test_a_renewal_that_fails_is_tried_again(mine, upgraded, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("os.rename", full)
         assert renewed(mine, upgraded) == [
-            f"the workspace {mine} is of another reprokit and cannot be renewed: No space left on device"
+            f"the workspace {mine} is from another version of reprokit and cannot be renewed: No space left on device"
         ]
     assert [p.name for p in mine.rglob(".*")] == []
     assert renewed(mine, upgraded)
@@ -128,7 +127,7 @@ def test_the_extension_that_is_benchmarked_is_this_reprokits(tmp_path, monkeypat
     monkeypatch.chdir(here)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(paths, "data_root", lambda: package)
-    place = config.workspace("fused_attention")
+    place = locate("fused_attention")
     place.parent.mkdir(parents=True)
     copy(code.parent.parent, place)
     code.write_text("new")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
+from reprokit.engine.listen import listen
 from reprokit.errors import EngineError
-from reprokit.host.listen import listen
 from tests.support.other_engine import OtherEngine
 
 pytestmark = pytest.mark.engine

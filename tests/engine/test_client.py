@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import docker
 import pytest
 
 from reprokit.engine import Engine
@@ -55,20 +53,3 @@ def test_a_rootless_engine_is_started_by_its_user(monkeypatch):
     with pytest.raises(EngineError) as error:
         Engine.connect()
     assert "`systemctl --user start docker`" in error.value.hint
-
-
-@pytest.mark.parametrize("times, ends_well", [(9, True), (10, False)])
-def test_a_build_goes_on_where_another_image_vanished(monkeypatch, times, ends_well):
-    """The engine's own race: it lists the images on the same base, and one of them is removed before it reads it."""
-    gone = {"error": 'unable to find image "sha256:7a65b104ef74"'}
-    engine, contexts = Engine(docker.APIClient(version="1.41")), []
-
-    def build(fileobj, **options):
-        contexts.append(fileobj.read())
-        yield {"stream": "Step 1/1 : FROM scratch\n"}
-        yield gone if len(contexts) <= times else {"aux": {"ID": "sha256:1"}}
-
-    monkeypatch.setattr(engine.api, "build", build)
-    *_, last = engine.build(io.BytesIO(b"the context"))
-    assert last == ({"aux": {"ID": "sha256:1"}} if ends_well else gone)
-    assert contexts == [b"the context"] * 10

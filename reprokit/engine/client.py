@@ -1,0 +1,93 @@
+"""The connection to an engine: how it is found, what it reports of itself, and names that the API may be given."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import docker
+import docker.errors
+import requests
+
+from reprokit.engine.failures import address, no_engine, root_cause, translated
+from reprokit.errors import EngineError, UsageError
+from reprokit.host.machine import LocalMachine, Machine
+
+LABEL = "reprokit"
+# Images that reprokit makes for itself. A recipe's are `reprokit/NAME:VARIANT`, and no NAME has a slash.
+OWN_IMAGES = f"{LABEL}/own"
+# The first byte of a commit, save or import of a large image can take minutes.
+_TIMEOUT_S = 600
+# Parts between slashes begin with a letter, a digit or `_`. The first may be a registry's IPv6 address ([::1]:5000).
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*"
+_NAME = re.compile(rf"(\[[0-9A-Fa-f:.]+\](:\d+)?/)?{_PART}(/{_PART})*")
+_LONGEST_NAME = 512
+_Client = TypeVar("_Client", bound="EngineClient")
+
+
+class EngineClient:
+    """The connection itself; `host` is the machine that the engine runs on."""
+
+    def __init__(self, client: docker.APIClient, host: Machine | None = None) -> None:
+        self.api = client
+        self.host: Machine = host or LocalMachine()
+
+    @classmethod
+    def connect(cls: type[_Client]) -> _Client:
+        """Connect to the engine of `DOCKER_HOST` or of the current context. Raises EngineError with the cause."""
+        try:
+            client = _guarded(docker.DockerClient.from_env(timeout=_TIMEOUT_S).api)
+            client.ping()
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            raise no_engine(error) from None
+        return cls(client)
+
+    @classmethod
+    def behind(cls: type[_Client], socket_path: str, host: Machine) -> _Client:
+        """Connect to another machine's engine through a socket that is forwarded to this one. Raises EngineError."""
+        try:
+            client = _guarded(docker.APIClient(f"unix://{socket_path}", timeout=_TIMEOUT_S, version="auto"))
+            client.ping()
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            raise EngineError(f"no Docker Engine answers on the node: {root_cause(error)}", host.name) from None
+        return cls(client, host)
+
+    @property
+    def url(self) -> str:
+        """The address, as DOCKER_HOST would name it; for another machine's engine only the machine's name."""
+        return f"ssh://{self.host.name}" if self.host.name else address()
+
+    @property
+    def socket(self) -> str | None:
+        """The path of the socket that the client connects to; None where it connects over TCP."""
+        return getattr(self.api.get_adapter(self.api.base_url), "socket_path", None)
+
+    def info(self) -> dict[str, Any]:
+        with translated():
+            return self.api.info()
+
+    def version(self) -> dict[str, Any]:
+        with translated():
+            return self.api.version()
+
+
+def _guarded(client: docker.APIClient) -> docker.APIClient:
+    """Make the client check every name before it becomes part of an API address."""
+    unchecked = client._url
+
+    def checked(path: str, *names: str, **options: Any) -> str:
+        for name in names:
+            _check_name(name)
+        return unchecked(path, *names, **options)
+
+    client._url = checked
+    return client
+
+
+def _check_name(name: str) -> None:
+    """Raises UsageError unless `name` can be a name, digest or ID of an image, container or network.
+
+    docker-py keeps slashes: an image called `../containers/json` would address another part of the API.
+    """
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        raise UsageError(f"{name[:_LONGEST_NAME]!r} is no name of an image or container")

@@ -1,0 +1,151 @@
+"""Containers: their life, their files, and commands in them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+import docker.errors
+import requests
+
+from reprokit.engine.client import EngineClient
+from reprokit.engine.failures import translated
+from reprokit.engine.stream import CommandStream
+from reprokit.untrusted.limits import CONTAINER_FILE
+
+
+class Containers(EngineClient):
+    """The calls of the Engine API about containers."""
+
+    def containers(self, labels: list[str]) -> list[dict[str, Any]]:
+        """Containers that carry all `labels`, running or not."""
+        with translated():
+            return self.api.containers(all=True, filters={"label": labels})
+
+    def container(self, name: str) -> dict[str, Any] | None:
+        """Inspect a container; None where no container has that name."""
+        with translated():
+            try:
+                return self.api.inspect_container(name)
+            except docker.errors.NotFound:
+                return None
+
+    def create_container(self, name: str, config: dict[str, Any]) -> str:
+        """Create a container from the API's own body (`Image`, `Cmd`, `HostConfig`, ...); returns its id."""
+        with translated(where=name):
+            return self.api.create_container_from_config(config, name)["Id"]
+
+    def start(self, container: str) -> None:
+        with translated(where=container):
+            self.api.start(container)
+
+    def wait(self, container: str) -> int:
+        """Wait until a container's command has ended; returns its exit code."""
+        with translated(where=container):
+            return int(self.api.wait(container, timeout=None)["StatusCode"])
+
+    def stop(self, container: str, timeout_s: int = 10) -> None:
+        with translated(where=container):
+            self.api.stop(container, timeout=timeout_s)
+
+    def remove(self, container: str, force: bool = False) -> None:
+        with translated(where=container):
+            self.api.remove_container(container, v=True, force=force)
+
+    def rename(self, container: str, name: str) -> None:
+        with translated(where=container):
+            self.api.rename(container, name)
+
+    def commit(self, container: str, repository: str, tag: str) -> str:
+        """Make an image of a container's file system; returns its id."""
+        with translated(where=container):
+            return self.api.commit(container, repository=repository, tag=tag)["Id"]
+
+    def logs(self, container: str, follow: bool = False) -> Iterator[bytes]:
+        with translated(where=container):
+            yield from self.api.logs(container, stream=True, follow=follow)
+
+    def attach(self, container: str) -> CommandStream:
+        """Attach to the input and output of a container that has not started yet."""
+        streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+        with translated(where=container):
+            return CommandStream(self.api.attach_socket(container, streams))
+
+    def exec_create(self, container: str, command: list[str], **options: Any) -> str:
+        """Create a command in a running container; `options` are docker-py's (`user`, `environment`, `workdir`)."""
+        with translated(where=container):
+            return self.api.exec_create(container, command, **options)["Id"]
+
+    def exec_stream(self, exec_id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
+        """Start a created command; yields pairs of standard output and error as they come."""
+        with contextlib.closing(self.exec_attach(exec_id)) as stream:
+            for error, data in stream.frames():
+                yield (None, data) if error else (data, None)
+
+    def exec_attach(self, exec_id: str, tty: bool = False) -> CommandStream:
+        """Start a created command, attached to its input and output."""
+        with translated():
+            return CommandStream(self.api.exec_start(exec_id, tty=tty, socket=True))
+
+    def exec_resize(self, exec_id: str, rows: int, columns: int) -> bool:
+        """Set the size of a command's terminal. False where the command has not started yet or has ended."""
+        with translated():
+            try:
+                self.api.exec_resize(exec_id, height=rows, width=columns)
+            except docker.errors.APIError:
+                return False
+            return True
+
+    def exec_exit_code(self, exec_id: str) -> int | None:
+        """The command's exit code; None while it runs."""
+        with translated():
+            return self.api.exec_inspect(exec_id)["ExitCode"]
+
+    def exec_running(self, exec_id: str) -> bool:
+        """Whether a command runs; False where the engine no longer knows it."""
+        with translated():
+            try:
+                return bool(self.api.exec_inspect(exec_id)["Running"])
+            except docker.errors.NotFound:
+                return False
+
+    def get_archive(self, container: str, path: str) -> bytes | None:
+        """A small file or folder of a container as a tar; None where the path does not exist.
+
+        Raises UsageError beyond limits.CONTAINER_FILE.
+        """
+        with self.archive(container, path) as blocks:
+            return None if blocks is None else b"".join(blocks)
+
+    @contextlib.contextmanager
+    def archive(self, container: str, path: str) -> Iterator[Iterator[bytes] | None]:
+        """As `get_archive`, in blocks."""
+        with translated(where=container):
+            url = self.api._url("/containers/{0}/archive", container)
+            # docker-py's get_archive cannot stop before the end.
+            answer = self.api._get(url, params={"path": path}, headers={"Accept-Encoding": "identity"}, stream=True)
+            with contextlib.closing(answer):
+                if answer.status_code == requests.codes.not_found:
+                    yield None
+                    return
+                self.api._raise_for_status(answer)
+                yield _bounded(answer.raw, f"{container}:{path}")
+
+    def export(self, container: str) -> Iterator[bytes]:
+        """A container's whole file system as a tar."""
+        with translated(where=container):
+            yield from self.api.export(container)
+
+    def put_archive(self, container: str, folder: str, tar: bytes | IO[bytes]) -> None:
+        """Unpack a tar into a folder of a container."""
+        with translated(where=container):
+            self.api.put_archive(container, folder, tar)
+
+
+def _bounded(stream: IO[bytes], where: str) -> Iterator[bytes]:
+    count = 0
+    while block := stream.read(1 << 16):
+        count += len(block)
+        CONTAINER_FILE.check(count, "bytes to read from a container", where)
+        yield block

@@ -1,0 +1,84 @@
+"""Docker's errors as reprokit's, with the daemon's own message."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import docker.errors
+import requests
+import urllib3.exceptions
+
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+
+
+@contextlib.contextmanager
+def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iterator[None]:
+    """Raise Docker's errors as reprokit's: `kind` for what the daemon refuses, EngineError where it is unreachable."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        message = str(error.explanation or error)
+        if "port is already allocated" in message or "address already in use" in message:
+            raise UsageError(message, where, "publish another host port with -p") from None
+        if "is already in use by container" in message:
+            raise UsageError(f"the container name {where!r} is in use", where, "choose another with --name") from None
+        if "no space left on device" in message:
+            raise _disk_full(message, where) from None
+        raise kind(message, where) from None
+    except UnicodeError:
+        raise UsageError(f"this name is not valid UTF-8{f': {where!r}' if where else ''}") from None
+    except (docker.errors.DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        if isinstance(error, BrokenPipeError | KeyboardInterrupt):
+            raise
+        if str(error).startswith("Credentials store error"):
+            raise SourceError(
+                "the program that keeps Docker's credentials failed",
+                where,
+                "see credsStore and credHelpers in Docker's config.json; `docker login` shows whether it works",
+            ) from None
+        raise EngineError(
+            f"the engine stopped answering: {root_cause(error)}", where, "start it again and repeat the command"
+        ) from None
+
+
+def without_errors(events: Iterator[dict[str, Any]], where: str) -> Iterator[dict[str, Any]]:
+    """The events of a push or pull. Raises SourceError for a registry's refusal, EngineError for a full disk."""
+    for event in events:
+        if "error" in event:
+            full = "no space left on device" in event["error"]
+            raise _disk_full(event["error"], where) if full else SourceError(event["error"], where)
+        yield event
+
+
+def address() -> str:
+    """The engine's address: `DOCKER_HOST`, else that of Docker's current context, else the default socket."""
+    context = docker.ContextAPI.kwargs_from_context().get("base_url")
+    return os.environ.get("DOCKER_HOST") or context or "unix:///var/run/docker.sock"
+
+
+def no_engine(error: Exception) -> EngineError:
+    """The error for an engine that cannot be connected to, with the remedy that fits its cause."""
+    cause, host = root_cause(error), address()
+    if "Permission denied" in cause:
+        return EngineError(
+            "this user may not talk to the Docker Engine",
+            host,
+            'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
+        )
+    start = "systemctl --user start docker" if "/run/user/" in host else "sudo systemctl start docker"
+    hint = f"start it with `{start}`; in a checkout `make demo` installs and starts one"
+    return EngineError(f"no Docker Engine answers: {cause}", host, hint)
+
+
+def root_cause(error: BaseException) -> str:
+    while error.__context__ is not None:
+        error = error.__context__
+    return str(error) or type(error).__name__
+
+
+def _disk_full(message: str, where: str) -> EngineError:
+    return EngineError(message, where, "free space below the engine's root folder")

@@ -1,0 +1,160 @@
+"""Images: look up, pull, push, save, load, import and build."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Generator, Iterator
+from typing import IO, Any
+
+import docker.auth
+import docker.errors
+import requests
+
+from reprokit.engine.client import EngineClient
+from reprokit.engine.failures import translated, without_errors
+from reprokit.errors import EngineError, SourceError
+
+_SAVE_BLOCK = 2 << 20
+# The classic builder fails on an image of its cache that is removed meanwhile. The next attempt finds the steps that
+# were built so far in the cache.
+_VANISHED = re.compile(r'unable to find image "sha256:')
+_BUILD_ATTEMPTS = 10
+
+
+class Images(EngineClient):
+    """The calls of the Engine API about images."""
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        """Inspect an image; None where no image has that name."""
+        with translated():
+            try:
+                return self.api.inspect_image(reference)
+            except docker.errors.ImageNotFound:
+                return None
+
+    def images(self, labels: list[str], steps: bool = False) -> list[dict[str, Any]]:
+        """Images that carry all `labels`; with `steps` also the intermediate images of builds."""
+        with translated():
+            # podman refuses a filter without a value.
+            return self.api.images(filters={"label": labels} if labels else None, all=steps)
+
+    def history(self, reference: str) -> list[dict[str, Any]]:
+        with translated():
+            return self.api.history(reference)
+
+    def registry_digest(self, reference: str, timeout_s: float = 20) -> str:
+        """Ask the registry for the digest of `reference`. Raises SourceError, after `timeout_s` at most."""
+        timeout_before, self.api.timeout = self.api.timeout, timeout_s
+        try:
+            with translated(SourceError, reference):
+                try:
+                    return self.api.inspect_distribution(reference)["Descriptor"]["digest"]
+                except requests.exceptions.Timeout:
+                    raise SourceError(f"no answer within {timeout_s:g} s", reference) from None
+        finally:
+            self.api.timeout = timeout_before
+
+    def pull(self, reference: str) -> Iterator[dict[str, Any]]:
+        """Pull an image; yields the engine's progress events. Raises SourceError."""
+        repository, separator, digest = reference.partition("@")
+        tag = digest if separator else None
+        if not separator and ":" in repository.rsplit("/", 1)[-1]:
+            repository, _, tag = repository.rpartition(":")
+        with translated(SourceError, reference):
+            yield from without_errors(
+                self.api.pull(repository, tag=tag or "latest", stream=True, decode=True), reference
+            )
+
+    def credentials(self, registry: str) -> tuple[str, str] | None:
+        """User and password for a registry's host from Docker's configuration; None where it has none."""
+        with translated(where=registry):
+            found = docker.auth.resolve_authconfig(self.api._auth_configs, registry) or {}
+        known = {key.lower(): value for key, value in found.items()}
+        return (known["username"], known["password"]) if known.get("username") and known.get("password") else None
+
+    def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
+        """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""
+        where = f"{repository}:{tag}"
+        with translated(SourceError, where):
+            yield from without_errors(self.api.push(repository, tag=tag, stream=True, decode=True), where)
+
+    def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
+        """Make an image of one layer from a tar of a file system; returns its id."""
+        with translated():
+            answer = self.api.import_image_from_stream(_blocks(stream), repository=repository, tag=tag, changes=changes)
+        last = json.loads(answer.strip().splitlines()[-1])
+        if "error" in last:
+            raise EngineError(last["error"], f"{repository}:{tag}")
+        return last["status"]
+
+    def save(self, reference: str) -> Generator[bytes, None, None]:
+        """Save an image under this name, as a tar in blocks."""
+        return self.save_all([reference])
+
+    def save_all(self, references: list[str]) -> Generator[bytes, None, None]:
+        """Save several images, each under its name, as one tar that holds a shared layer once."""
+        with translated(where=", ".join(references)):
+            # docker-py's get_image takes one name.
+            answer = self.api._get(self.api._url("/images/get"), params={"names": references}, stream=True)
+            with contextlib.closing(answer):
+                yield from self.api._stream_raw_result(answer, _SAVE_BLOCK, False)
+
+    def load(self, stream: IO[bytes] | Iterator[bytes]) -> list[str]:
+        """Load images from `save` under the names in the tar; returns the ids of unnamed ones. Raises EngineError."""
+        loaded: list[str] = []
+        with translated():
+            # Unpacking a large layer takes longer than any timeout, and containerd's store reports nothing meanwhile.
+            # docker-py's load_image cannot change the timeout that all calls share.
+            address, form = self.api._url("/images/load"), {"quiet": False}
+            answer = self.api._post(address, data=_blocks(stream), params=form, stream=True, timeout=None)
+            for event in self.api._stream_helper(answer, decode=True):
+                # containerd's store keeps an image that it could not unpack, and reports that as plain output.
+                line = str(event.get("stream") or "")
+                failed = line if line.startswith("Error unpacking") else ""
+                if refusal := event.get("error") or event.get("message") or failed:
+                    raise EngineError(f"the engine could not load the image: {refusal}")
+                loaded += re.findall(r"^Loaded image ID: (sha256:\w+)", line)
+        return loaded
+
+    def tag(self, reference: str, repository: str, tag: str) -> None:
+        with translated():
+            self.api.tag(reference, repository, tag, force=True)
+
+    def remove_image(self, reference: str, force: bool = False) -> None:
+        with translated():
+            self.api.remove_image(reference, force=force)
+
+    def build(self, context: IO[bytes], **options: Any) -> Generator[dict[str, Any], None, None]:
+        """Build from a tar with the classic builder; yields its events, with an `error` event where it fails.
+
+        A build that fails because another image was removed meanwhile starts again, and so do its events. `options`
+        are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). The proxies of Docker's
+        configuration, which may hold a password, stay out of the build. Closing the iterator stops the build.
+        """
+        answers: list[requests.Response] = []
+        hooks = self.api.hooks["response"]
+        hooks.append(remember := lambda answer, *_, **__: answers.append(answer))
+        try:
+            for attempt in reversed(range(_BUILD_ATTEMPTS)):
+                context.seek(0)
+                with translated():
+                    for event in self.api.build(
+                        fileobj=context, custom_context=True, decode=True, use_config_proxy=False, **options
+                    ):
+                        if attempt and _VANISHED.match(event.get("error", "")):
+                            break
+                        yield event
+                    else:
+                        return
+        finally:
+            # docker-py does not return the response, and the engine goes on building until its connection is closed.
+            hooks.remove(remember)
+            for answer in answers:
+                answer.close()
+
+
+def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:
+    """The stream as an iterator, which docker-py sends in chunks; it announces chunks for a file and sends none."""
+    return iter(lambda: stream.read(1 << 20), b"") if hasattr(stream, "read") else stream

@@ -1,0 +1,135 @@
+"""Whether a machine can run an image or a recipe: the rules of `compat`, applied to what the machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import Facts, bundled
+from reprokit.compat.gpu import parse_gpu
+from reprokit.compat.model import Finding, Gpu, Host, Stack
+from reprokit.compat.pins import check_driver, check_pin
+from reprokit.compat.stack import stack_of
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.host.gpu import GpuDevice
+from reprokit.recipe.model import Variant
+from reprokit.untrusted.documents import parsed
+
+
+@dataclass(frozen=True)
+class ImageNeeds:
+    """What an image was built for; empty where it does not say."""
+
+    pins: Mapping[str, str] = field(default_factory=dict)
+    min_driver: str = ""
+    compute_capabilities: tuple[str, ...] = ()
+
+    @classmethod
+    def of_labels(cls, labels: Mapping[str, str]) -> ImageNeeds:
+        """From an image's labels, which anyone may have written: malformed pins count as none."""
+        try:
+            pins = parsed(labels.get("reprokit.pins", "{}"))
+        except ValueError:
+            pins = {}
+        capabilities = labels.get("reprokit.compute-capabilities", "").split(",")
+        return cls(
+            pins if isinstance(pins, dict) else {},
+            labels.get("reprokit.min-driver", ""),
+            tuple(filter(None, capabilities)),
+        )
+
+
+def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding]:
+    """What keeps an image from running with this driver on these GPUs; none where nothing is known of them."""
+    facts = bundled()
+    driver = _driver(gpus)
+    known = {gpu: one for gpu in gpus if (one := _known(facts, gpu))}
+    if not driver and not known:
+        return []
+    stack = Stack(
+        pins={name: value for name, value in needs.pins.items() if _valid(check_pin, name, value, "")},
+        purpose="run",
+        gpus=tuple(dict.fromkeys(known.values())),
+        driver=driver,
+        requires_driver=needs.min_driver if _valid(check_driver, needs.min_driver) else None,
+    )
+    found = _about_machine(evaluate(facts, stack), stack)
+    if any(finding.severity == "error" and _is_about(finding, "cuda=") for finding in found):
+        # The minimum driver follows from the CUDA pin, whose finding says more.
+        found = [finding for finding in found if not _is_about(finding, "requires.driver=")]
+    for gpu, model in known.items():
+        listed = needs.compute_capabilities
+        if listed and gpu.capability and gpu.capability not in listed and not _mentions(found, model.label):
+            reason = f"the image was built for compute capability {', '.join(listed)}, this GPU has {gpu.capability}"
+            found.append(Finding("warning", "host.capability", (model.label,), reason))
+    return found
+
+
+def recipe_findings(
+    variant: Variant, has_gpu: bool, gpus: Sequence[GpuDevice], memory: int | None, disk_free: int | None
+) -> list[Finding]:
+    """What keeps a recipe from running on a machine. Sizes are bytes, None where unknown."""
+    if variant.requires.gpu == "required" and not has_gpu:
+        return [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU")]
+    facts = bundled()
+    known = tuple(dict.fromkeys(one for gpu in gpus if (one := _known(facts, gpu))))
+    stack = stack_of(variant, known, _driver(gpus), Host(memory, disk_free), no_gpu=variant.requires.gpu != "required")
+    return _about_machine(evaluate(facts, stack), stack)
+
+
+def require_image(
+    name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool, say: Callable[[str], None]
+) -> None:
+    """Report what keeps an image from running here. Raises WorkFailed for an error, unless `force` is set."""
+    found = image_findings(needs, gpus)
+    for finding in found:
+        if finding.severity != "error" or force:
+            say(f"{name}: {finding.severity}: {in_words(finding)}")
+    errors = [in_words(finding) for finding in found if finding.severity == "error"]
+    if errors and not force:
+        raise WorkFailed(
+            f"this host cannot run {name}: {errors[0]}",
+            hint="--force goes past it, for a host that only passes the image on",
+        )
+
+
+def in_words(finding: Finding) -> str:
+    """`cuda=12.1 with driver=450.80.02: REASON (nearest: cuda=11.0)`."""
+    nearest = f" (nearest: {', or '.join(finding.nearest)})" if finding.nearest else ""
+    return f"{' with '.join(finding.subjects)}: {finding.reason}{nearest}"
+
+
+def _about_machine(found: Sequence[Finding], stack: Stack) -> list[Finding]:
+    """The findings that name something of the machine, rather than two pins."""
+    labels = {gpu.label for gpu in stack.gpus} | {f"driver={stack.driver}"}
+    return [f for f in found if labels & set(f.subjects) or _is_about(f, "host.")]
+
+
+def _is_about(finding: Finding, prefix: str) -> bool:
+    return any(subject.startswith(prefix) for subject in finding.subjects)
+
+
+def _mentions(found: Sequence[Finding], label: str) -> bool:
+    return any(label in finding.subjects for finding in found)
+
+
+def _driver(gpus: Sequence[GpuDevice]) -> str | None:
+    return next((gpu.driver for gpu in gpus if _valid(check_driver, gpu.driver)), None)
+
+
+def _known(facts: Facts, gpu: GpuDevice) -> Gpu | None:
+    for text in (gpu.capability, gpu.name):
+        try:
+            return parse_gpu(facts, text)
+        except UsageError:
+            continue
+    return None
+
+
+def _valid(check: Callable[..., object], *values: str) -> bool:
+    try:
+        check(*values)
+    except UsageError:
+        return False
+    return True

@@ -1,0 +1,57 @@
+"""Folders of the host that containers mount, and the container that the user may be logged in to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprokit.errors import UsageError
+
+# Engines mount these three into every container, from a folder of their own whose name is the container's id.
+_ENGINE_FILES = {"/etc/hostname", "/etc/hosts", "/etc/resolv.conf"}
+
+
+@dataclass(frozen=True)
+class BindMount:
+    """A host folder or file (absolute) at a path in the container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+def require_source(mount: BindMount) -> None:
+    """Raises UsageError where the source is missing, which an engine would create, or is behind a link."""
+    source = Path(mount.source)
+    if not source.exists():
+        raise UsageError(
+            f"nothing to mount at {mount.target}: there is no {mount.source}", hint=f"mkdir -p {mount.source}"
+        )
+    if source.resolve() != source:
+        raise UsageError(
+            f"{mount.source}, mounted at {mount.target}, is behind a link", hint=f"mount {source.resolve()} itself"
+        )
+
+
+def mountinfo() -> str:
+    """This process's /proc/self/mountinfo, "" where there is none."""
+    try:
+        return Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def own_container(mountinfo: str) -> str | None:
+    """The id of the container that a login is in, from its /proc/self/mountinfo; None outside one.
+
+    /.dockerenv and the cgroup's name are no proof: file systems made from images have the former, and the latter is
+    `/` with cgroup namespaces.
+    """
+    for line in mountinfo.splitlines():
+        fields = line.split()
+        if len(fields) > 4 and fields[4] in _ENGINE_FILES:
+            match = re.search(r"containers/([0-9a-f]{64})/", fields[3])
+            if match:
+                return match[1]
+    return None

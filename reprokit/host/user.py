@@ -1,0 +1,27 @@
+"""The user whose files containers work on."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A user of a machine; `name` is empty where the system has none for the id."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    name: str
+
+    @classmethod
+    def here(cls) -> Caller:
+        """The user of this process."""
+        uid = os.getuid()
+        try:
+            name = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            name = ""
+        return cls(uid, os.getgid(), tuple(os.getgroups()), name)

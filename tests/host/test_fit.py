@@ -1,0 +1,81 @@
+"""Whether a machine can run an image or a recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reprokit.errors import WorkFailed
+from reprokit.host.fit import ImageNeeds, image_findings, in_words, recipe_findings, require_image
+from reprokit.host.gpu import GpuDevice
+from reprokit.recipe.model import Variant
+
+GIB = 1 << 30
+LABELS = {"reprokit.min-driver": "450.80.02", "reprokit.compute-capabilities": "7.0,8.0"}
+NEEDS = ImageNeeds.of_labels(LABELS)
+
+
+def found(needs: ImageNeeds, *gpus: GpuDevice) -> list[tuple[str, str]]:
+    return [(finding.severity, in_words(finding)) for finding in image_findings(needs, gpus)]
+
+
+def test_driver_and_capability_are_compared_with_the_image():
+    assert found(NEEDS, GpuDevice("A100", "450.80.02", "8.0")) == []
+    ((severity, words),) = found(NEEDS, GpuDevice("RTX 3090", "535.1", "8.6"))
+    assert severity == "warning" and "8.6" in words and "7.0, 8.0" in words
+    ((severity, words),) = found(NEEDS, GpuDevice("A100", "450.51", "8.0"))
+    assert severity == "error" and "driver=450.51" in words and "450.80.02" in words
+
+
+@pytest.mark.parametrize("labels", [{}, {"reprokit.min-driver": "?"}, {"reprokit.pins": "[1"}, {"reprokit.pins": "[]"}])
+def test_nothing_is_found_where_nothing_is_known(labels):
+    needs = ImageNeeds.of_labels(labels)
+    assert found(needs, GpuDevice("A100", "1.0", "8.0")) == found(needs, GpuDevice("A100", "[N/A]", "")) == []
+    assert found(NEEDS) == []
+
+
+def test_the_finding_on_the_cuda_pin_replaces_that_on_the_driver_number():
+    needs = ImageNeeds({"cuda": "12.1"}, "525.60.13")
+    ((severity, words),) = found(needs, GpuDevice("A100", "450.80.02", "8.0"))
+    assert severity == "error" and words.startswith("cuda=12.1 with driver=450.80.02: ")
+
+
+def test_an_error_is_raised_unless_forced():
+    gpus, said = [GpuDevice("A100", "450.51", "8.0")], list[str]()
+    with pytest.raises(WorkFailed, match=r"this host cannot run x:1: requires\.driver") as error:
+        require_image("x:1", NEEDS, gpus, False, said.append)
+    assert "--force" in error.value.hint and said == []
+    require_image("x:1", NEEDS, gpus, True, said.append)
+    assert said[0].startswith("x:1: error: ")
+
+
+def variant(**requires: Any) -> Variant:
+    return Variant.model_validate({"base": "debian:12", "requires": requires})
+
+
+REQUIRED = variant(gpu="required", memory="8GiB", disk="24GiB")
+
+
+@pytest.mark.parametrize(
+    ("of", "has_gpu", "memory", "disk", "words"),
+    [
+        (REQUIRED, True, 8 * GIB, 24 * GIB, ""),
+        (REQUIRED, True, None, None, ""),
+        (REQUIRED, False, 8 * GIB, 24 * GIB, "this machine has no GPU"),
+        (REQUIRED, True, 4 * GIB, 24 * GIB, "requires.memory=8.0 GiB with host.memory=4.0 GiB"),
+        (REQUIRED, True, 8 * GIB, 1 * GIB, "requires.disk=24.0 GiB with host.disk_free=1.0 GiB"),
+        (variant(gpu="optional"), False, 1, 1, ""),
+    ],
+)
+def test_a_host_lacks_what_is_required(of, has_gpu, memory, disk, words):
+    errors = [in_words(f) for f in recipe_findings(of, has_gpu, [], memory, disk) if f.severity == "error"]
+    assert (words in errors[0] and len(errors) == 1) if words else errors == []
+
+
+def test_a_gpu_that_is_older_than_the_recipe_is_meant_for():
+    gpus = [GpuDevice("Tesla P100-PCIE-16GB", "535.54.03", "6.0")]
+    needed = variant(gpu="required", compute_capability=["8.0"])
+    assert any("8.0" in in_words(f) for f in recipe_findings(needed, True, gpus, None, None) if f.severity == "error")
+    needed = variant(gpu="optional", compute_capability=["8.0"])
+    assert recipe_findings(needed, True, gpus, None, None) == []
