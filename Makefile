@@ -52,11 +52,13 @@ bench: ## Measure reprokit's own start-up, check, build and download times as ra
 	$(PYTHON_ENV) tests/performance/load.py
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
-attention: ## Measure the attention extension's whole grid into docs/attention, for hours; goes on where it was stopped
+attention: ## Measure the attention extension's whole grid (hours; resumes): samples to results/attention, tables and plots to docs/attention
 	@$(SETUP) attention
-	$(ATTENTION) --threads 1 --output docs/attention/cpu.jsonl $(BENCH_ARGS)
-	-$(ATTENTION) --verdict docs/attention/cpu.jsonl > docs/attention/verdict.md
-	.venv/bin/reprokit bench fused-attention --report --records docs/attention/cpu.jsonl --plot docs/attention --json > /dev/null
+	@mkdir -p results/attention
+	$(ATTENTION) --threads 1 --output results/attention/cpu.jsonl $(BENCH_ARGS)
+	$(ATTENTION) --summary results/attention/cpu.jsonl > docs/attention/cpu.csv
+	-$(ATTENTION) --verdict docs/attention/cpu.csv > docs/attention/verdict.md
+	.venv/bin/reprokit bench fused-attention --report --records results/attention/cpu.jsonl --plot docs/attention --json > /dev/null
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

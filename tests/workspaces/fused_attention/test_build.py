@@ -46,10 +46,7 @@ def test_the_folder_follows_everything_that_changes_the_result(project, tools, m
         folders.append(folder_of(project, tools._replace(**{field: "another"})))
     folders.append(folder_of(project, tools._replace(archs=("8.0",))))
     with monkeypatch.context() as patch:
-        patch.setattr(build.ninjafile, "cxx_flags", lambda tools: ["-g"])
-        folders.append(folder_of(project, tools))
-    with monkeypatch.context() as patch:
-        patch.setattr(build.ninjafile.sysconfig, "get_paths", lambda: {"include": "/no headers of Python"})
+        patch.setattr(build, "cxx_flags", lambda tools: ["-g"])
         folders.append(folder_of(project, tools))
     (project / "part.h").write_text("// a header that main.cpp may include\n")
     folders.append(folder_of(project, tools))
@@ -135,12 +132,17 @@ def test_load_reports_what_is_missing(monkeypatch):
         build.load()
 
 
-def test_a_missing_setuptools_is_named(project, tools, monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch.utils.cpp_extension", raising=False)
-    monkeypatch.delattr(build.torch.utils, "cpp_extension", raising=False)
-    monkeypatch.setitem(sys.modules, "setuptools", None)
-    with pytest.raises(toolchain.ToolchainError, match="python -m pip install setuptools"):
+def test_a_missing_setuptools_is_named(project, tools, tmp_path, monkeypatch):
+    (tmp_path / "setuptools.py").write_text("raise ImportError(\"No module named 'setuptools'\", name='setuptools')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(build.BuildError, match=r"does not import .*python -m pip install setuptools"):
         build_it(project, tools, name="bare")
+
+
+def test_a_missing_ninja_is_the_first_line(project, tools, monkeypatch):
+    monkeypatch.setattr(toolchain, "search_path", lambda: "/nowhere")
+    with pytest.raises(build.BuildError, match=r"(?m)^.*Ninja is required.*$"):
+        build_it(project, tools._replace(compiler="/usr/bin/c++"), name="bare")
 
 
 def test_a_compiler_that_was_upgraded_compiles_anew(project, tmp_path, monkeypatch):

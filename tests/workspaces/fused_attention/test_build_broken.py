@@ -81,7 +81,7 @@ def test_a_build_killed_with_its_compilers_is_repaired(project, environment):
     os.killpg(build.pid, signal.SIGKILL)
     build.wait()
     (project / "slow").unlink()
-    halves = list((project / "cache").glob("*/main.cpp.o"))
+    halves = list((project / "cache").glob("*/main.o"))
     assert [half.read_text() for half in halves] == ["half\n"]
     done = subprocess.run(command(project), env=environment, capture_output=True, text=True)
     assert done.stdout == "built\n", done.stderr

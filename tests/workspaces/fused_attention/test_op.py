@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -104,7 +105,9 @@ def test_the_kernel_obeys_torchs_thread_count(workspace):
 def test_every_instruction_set(workspace, capability):
     """torch's own switch selects a narrower kernel. A wider one than the CPU's makes torch itself die by SIGILL."""
     build.load()
-    if LEVELS.index(capability) > LEVELS.index(torch.ops.fused_attention.cpu_capability()):
+    widest = torch.ops.fused_attention.cpu_capability()
+    has_amx = "amx_bf16" in Path("/proc/cpuinfo").read_text()
+    if not has_amx if capability == "avx512_amx" else LEVELS.index(capability) > LEVELS.index(widest):
         pytest.skip(f"the CPU lacks {capability}")
     code = """
 import torch
@@ -115,6 +118,22 @@ assert all(result["ok"] for result in results), results
 print(torch.ops.fused_attention.cpu_capability())
 """
     environment = {**os.environ, "PYTHONPATH": str(workspace), "ATEN_CPU_CAPABILITY": capability}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**environment, "FUSED_ATTENTION_AMX": "1"}
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == capability
+
+
+@pytest.mark.parametrize(
+    ("requested", "narrowed", "chosen"), [("", "", False), ("1", "", True), ("1", "avx512", False)]
+)
+def test_amx_is_off_unless_requested(compile_cpp, requested, narrowed, chosen):
+    """On any CPU with the instructions besides AMX, which the test pretends to have."""
+    library = compile_cpp("select.cpp", "cpu/select.cpp")
+    if not library.can_choose_amx():
+        pytest.skip("the CPU lacks avx512_bf16")
+    code = f"import ctypes; print(ctypes.CDLL({library._name!r}).chooses_amx())"
+    environment = {**os.environ, "FUSED_ATTENTION_AMX": requested, "ATEN_CPU_CAPABILITY": narrowed}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == f"{int(chosen)}\n"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
-from fused_attention import archs, ninjafile, sources, toolchain
-from torch.utils import cpp_extension
+from fused_attention import archs, build, toolchain
 
 pytestmark = pytest.mark.compiler
 
@@ -47,11 +45,19 @@ def test_no_architectures_at_all_is_no_index_error():
 
 
 def test_flags_of_architectures():
-    assert archs.gencode_flags(["9.0a", "12.0+PTX"]) == (
+    assert archs.gencode_flags(["9.0a", "12.0+PTX"]) == [
         "-gencode=arch=compute_90a,code=sm_90a",
         "-gencode=arch=compute_120,code=sm_120",
         "-gencode=arch=compute_120,code=compute_120",
-    )
+    ]
+
+
+def test_hoppers_own_kernel_gets_the_code_of_9_0a():
+    assert archs.gencode_flags(["8.0", "9.0+PTX", "9.0a"], hopper=True) == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90a,code=sm_90a",
+        "-gencode=arch=compute_90,code=compute_90",
+    ]
 
 
 def test_what_nvcc_knows_is_read_off_its_help():
@@ -108,30 +114,18 @@ def test_torchs_version_for_the_sources(monkeypatch, version, define):
     assert toolchain.torch_define() == f"-DFUSED_ATTENTION_TORCH={define}"
 
 
-@pytest.mark.parametrize(("version", "standard"), [("1.8.0", "14"), ("2.0.1", "14"), ("2.1.0", "17"), ("2.12.0", "20")])
-def test_the_standard_of_torchs_headers(monkeypatch, version, standard):
-    monkeypatch.setattr(toolchain.torch, "__version__", version)
-    assert toolchain.torch_standard() == f"c++{standard}"
-
-
-def test_the_standard_is_what_the_installed_torch_compiles_with():
-    text = Path(cpp_extension.__file__).read_text()
-    assert set(re.findall(r"'-std=(c\+\+\d+)'", text)) == {toolchain.torch_standard()}
-
-
 def test_ninja_beside_a_python_that_is_not_activated(tmp_path, monkeypatch):
     ninja = tmp_path / "ninja"
     shutil.copy("/bin/true", ninja)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(toolchain.sys, "executable", str(tmp_path / "python"))
-    assert toolchain.find_ninja() == str(ninja)
+    assert shutil.which("ninja", path=toolchain.search_path()) == str(ninja)
     ninja.unlink()
     monkeypatch.setattr(toolchain.sysconfig, "get_path", lambda *names: str(tmp_path / "user"))
-    with pytest.raises(toolchain.ToolchainError, match="python -m pip install ninja"):
-        toolchain.find_ninja()
+    assert shutil.which("ninja", path=toolchain.search_path()) is None
     (tmp_path / "user").mkdir()
     shutil.copy("/bin/true", tmp_path / "user" / "ninja")
-    assert toolchain.find_ninja() == str(tmp_path / "user" / "ninja")
+    assert shutil.which("ninja", path=toolchain.search_path()) == str(tmp_path / "user" / "ninja")
 
 
 def test_the_real_compiler_is_found(monkeypatch):
@@ -178,7 +172,7 @@ class TestHopper:
         monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", requested)
         tools = toolchain.find()
         assert tools.cutlass == (str(cutlass) if built else None)
-        assert ("-DFUSED_ATTENTION_HOPPER" in ninjafile.cxx_flags(tools)) == built
+        assert ("-DFUSED_ATTENTION_HOPPER" in build.cxx_flags(tools)) == built
 
     def test_another_cutlass_in_the_same_place_is_another_build(self, toolkit, cutlass):
         toolkit("12.4")
@@ -188,63 +182,60 @@ class TestHopper:
 
     def test_a_folder_without_cute_is_named(self, tmp_path, monkeypatch):
         monkeypatch.setenv("CUTLASS_HOME", str(tmp_path))
-        with pytest.raises(toolchain.ToolchainError, match=f"CUTLASS_HOME is {tmp_path}, which holds no"):
+        with pytest.raises(toolchain.ToolchainError, match=f"CUTLASS_HOME is {tmp_path}, which has no"):
             toolchain.find_cutlass()
 
-    def test_each_rule_has_its_own_architectures_and_standard(self, toolkit, cutlass, monkeypatch):
+    def test_cuda_flags(self, toolkit, cutlass, monkeypatch):
         toolkit("12.4")
         monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0")
         monkeypatch.setenv("CXX", "env c++")
-        tools = toolchain.find()
-        names = ["cuda/hopper/kernel.cu", "cuda/launch.cu", "cuda/op.cpp", "cpu/op.cpp"]
-        lines = ninjafile.text("/my csrc", names, tools, "x.so", cpp_extension).splitlines()
-        rules = {lines[i].split()[1]: lines[i + 1] for i in range(len(lines)) if lines[i].startswith("rule ")}
-        hopper, cuda = rules["hopper"].split(), rules["cuda"].split()
-        assert [flag for flag in hopper if "gencode" in flag] == ["-gencode=arch=compute_90a,code=sm_90a"]
-        assert {"-std=c++17", f"-I{cutlass}", "-DFUSED_ATTENTION_HOPPER"} <= set(hopper)
-        assert [flag[-5:] for flag in cuda if "gencode" in flag] == ["sm_80", "sm_90"]
-        assert "-std=c++14" in cuda and not any("cutlass" in flag for flag in cuda)
-        assert cuda[cuda.index("-ccbin") + 1] == "c++"
-        assert "build cuda-hopper-kernel.cu.o: hopper /my$ csrc/cuda/hopper/kernel.cu" in lines
-        assert "build cuda-launch.cu.o: cuda /my$ csrc/cuda/launch.cu" in lines
-        objects = [line.split()[1] for line in lines if line.startswith("build cuda") or line.startswith("build cpu")]
-        assert len(set(objects)) == 4
+        flags = build.cuda_flags(toolchain.find())
+        assert [flag[-6:] for flag in flags if "gencode" in flag] == ["=sm_80", "sm_90a"]
+        assert {"-std=c++17", "-DFUSED_ATTENTION_HOPPER", str(cutlass)} <= set(flags)
+        # What torch defines, and CUTLASS cannot compile with.
+        assert "-U__CUDA_NO_HALF_OPERATORS__" in flags
+        assert flags[flags.index("-ccbin") + 1] == "c++"
 
-    def test_sources_that_share_headers_are_compiled_together(self):
-        tools = toolchain.Toolchain("c++", "", None, "", "", (), None)
-        names = ["autograd.cpp", "cpu/plan.cpp", "checks.cpp", "backward.cpp"]
-        lines = ninjafile.text("/my csrc", names, tools, "x.so", cpp_extension).splitlines()
-        joined = lines.index("build autograd.cpp.o: join /my$ csrc/autograd.cpp /my$ csrc/backward.cpp")
-        assert lines[joined + 1] == "  files = -include '/my csrc/autograd.cpp' -include '/my csrc/backward.cpp'"
-        assert "build checks.cpp.o: compile /my$ csrc/checks.cpp" in lines
-        assert lines[-1] == "build x.so: link autograd.cpp.o checks.cpp.o cpu-plan.cpp.o"
+    def test_without_cutlass_older_standards_and_general_code_suffice(self, toolkit, monkeypatch):
+        toolkit("11.8")
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0")
+        flags = build.cuda_flags(toolchain.find())
+        assert [flag[-5:] for flag in flags if "gencode" in flag] == ["sm_80", "sm_90"]
+        assert "-std=c++14" in flags and "-DFUSED_ATTENTION_HOPPER" not in flags
+
+    def test_the_environment_of_the_build(self, toolkit, tmp_path, monkeypatch):
+        toolkit("12.4")
+        monkeypatch.setenv("CC", "gcc-11")
+        environment = toolchain.find().environment()
+        # nvcc refuses a second -ccbin, which torch would make of CC.
+        assert "CC" not in environment and environment["CUDA_HOME"] == str(tmp_path / "cuda")
+        assert build.cuda_flags(toolchain.find())[-1] != "gcc-11" and "gcc-11" in build.cuda_flags(toolchain.find())
 
 
 class TestSources:
     CPU = toolchain.Toolchain("c++", "", None, "", "", (), None)
     CUDA = CPU._replace(cuda_home="/cuda", archs=("8.0",))
-    HOPPER = CUDA._replace(cutlass="/cutlass")
 
     def test_every_file_is_in_some_build(self, csrc):
-        builds = [set(sources.chosen(str(csrc), tools)) for tools in (self.CPU, self.CUDA, self.HOPPER)]
+        compiled = {name for tools in (self.CPU, self.CUDA) for name in build.source_files(tools)}
         on_disk = {str(file.relative_to(csrc)) for suffix in ("cpp", "cu") for file in csrc.rglob(f"*.{suffix}")}
-        assert set.union(*builds) == on_disk
+        assert not compiled & set(build.INCLUDED) and compiled | set(build.INCLUDED) == on_disk
+        units = [csrc / name for name in compiled if name.startswith("torch_")]
+        included = {name for unit in units for name in re.findall(r'#include "(.+\.cpp)"', unit.read_text())}
+        assert included == set(build.INCLUDED)
 
-    def test_the_rules_of_the_folders(self, tmp_path):
-        names = ["a.cpp", "a.h", "cpu/op.cpp", "cuda/op.cpp", "cuda/launch.cu", "cuda/missing.cpp", "cuda/hopper/x.cu"]
-        for name in names:
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).touch()
-        chosen = [sources.chosen(str(tmp_path), tools) for tools in (self.CPU, self.CUDA, self.HOPPER)]
-        assert chosen == [
-            ["a.cpp", "cpu/op.cpp", "cuda/missing.cpp"],
-            ["cuda/launch.cu", "a.cpp", "cpu/op.cpp", "cuda/op.cpp"],
-            ["cuda/hopper/x.cu", "cuda/launch.cu", "a.cpp", "cpu/op.cpp", "cuda/op.cpp"],
-        ]
+    def test_cuda_is_built_where_it_is_found_and_first(self):
+        cpu, cuda = build.source_files(self.CPU), build.source_files(self.CUDA)
+        assert not any(name.startswith("cuda/") for name in cpu) and set(cpu) < set(cuda)
+        kinds = [name.endswith(".cu") for name in cuda]
+        assert kinds == sorted(kinds, reverse=True) and any(kinds)
+
+    def test_no_two_objects_have_one_name(self):
+        """torch.utils.cpp_extension names an object by its source's name without the folder."""
+        names = [name.rpartition("/")[2] for name in build.source_files(self.CUDA)]
+        assert len(set(names)) == len(names)
 
     def test_sources_for_nvcc_include_no_header_of_torch(self, csrc):
         assert [
-            name
-            for name in sources.every(str(csrc))
-            if sources.is_cuda(name) and re.search(r"#include <(torch|ATen|c10)/", (csrc / name).read_text())
+            str(path) for path in csrc.rglob("*.cu") if re.search(r"#include <(torch|ATen|c10)/", path.read_text())
         ] == []

@@ -5,13 +5,11 @@ from typing import List, Optional, Sequence, Tuple
 
 import torch
 
-# What a build without a visible GPU compiles for, as far as nvcc and torch know it. 9.0 and 10.0 without their "a":
-# the code of the others runs on later GPUs of the same major, and needs none of what the letter allows.
+# Without a visible GPU, as far as nvcc and torch know them. 9.0 and 10.0 without their "a": that code runs on later
+# GPUs of the same major too, and the general kernels need nothing that the letter allows.
 DEFAULT_ARCHS = ("6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
-HOPPER = "9.0a"
-
-# The generations that TORCH_CUDA_ARCH_LIST may name, with what torch.utils.cpp_extension takes them for.
+# Generations in TORCH_CUDA_ARCH_LIST, as torch.utils.cpp_extension reads them.
 _NAMED = {
     "Pascal": "6.0;6.1+PTX",
     "Volta": "7.0+PTX",
@@ -24,38 +22,38 @@ _NAMED = {
 
 
 def from_help(text: str) -> List[str]:
-    """What nvcc compiles for by its own help, such as ["7.5", "9.0a"]. 10.2 has no --list-gpu-arch."""
+    """nvcc's architectures by its help, such as ["7.5", "9.0a"]; nvcc 10.2 has no --list-gpu-arch."""
     return _dotted(re.findall(r"compute_(\d+[a-z]?)\b", text))
 
 
 def of_torch() -> List[str]:
-    """What this torch's own kernels were built for; empty where it does not say."""
+    """The architectures of this torch's own kernels; empty if unknown."""
     return _dotted(re.findall(r"(?:sm|compute)_(\d+[a-z]?)\b", torch._C._cuda_getArchFlags() or ""))
 
 
 def visible() -> List[str]:
-    """Those of the GPUs that this process may use."""
+    """The capabilities of the GPUs that this process may use."""
     if not torch.cuda.is_available():
         return []
     return ["%d.%d" % torch.cuda.get_device_capability(i) for i in range(torch.cuda.device_count())]
 
 
 def choose(requested: str, seen: Sequence[str], nvcc_known: Sequence[str], torch_known: Sequence[str]) -> List[str]:
-    """The architectures to compile for, a trailing "+PTX" where PTX is kept for GPUs yet unknown.
+    """The architectures to compile for, with a trailing "+PTX" where PTX is kept for later GPUs.
 
-    `requested` is TORCH_CUDA_ARCH_LIST, which wins. Then the GPUs that are `seen`; one newer than nvcc gets the
-    newest PTX. Without either, DEFAULT_ARCHS as far as nvcc and torch know them. Raises ValueError if nvcc lacks
-    what was asked for, or one of its words is no architecture.
+    `requested` (TORCH_CUDA_ARCH_LIST) comes first, then the GPUs `seen` (one newer than nvcc gets the newest PTX),
+    then DEFAULT_ARCHS as far as nvcc and torch know them. Raises ValueError if nvcc lacks a requested one, or a
+    word is no architecture.
     """
-    wanted = _requested(requested)
-    if wanted:
-        unknown = [arch for arch in wanted if arch.replace("+PTX", "") not in nvcc_known]
-        if unknown:
-            raise ValueError(
-                "TORCH_CUDA_ARCH_LIST is %r, and this nvcc does not know %s; it knows %s"
-                % (requested, ", ".join(unknown), ", ".join(nvcc_known))
-            )
-        return wanted
+    explicit = _requested(requested)
+    unknown = [arch for arch in explicit if arch.replace("+PTX", "") not in nvcc_known]
+    if unknown:
+        raise ValueError(
+            "TORCH_CUDA_ARCH_LIST is %r, and this nvcc does not know %s; it knows %s"
+            % (requested, ", ".join(unknown), ", ".join(nvcc_known))
+        )
+    if explicit:
+        return explicit
     plain = sorted((arch for arch in nvcc_known if arch[-1].isdigit()), key=_order)
     if not plain:
         raise ValueError("nvcc names no architecture in its help; set TORCH_CUDA_ARCH_LIST, such as to 8.0")
@@ -67,26 +65,28 @@ def choose(requested: str, seen: Sequence[str], nvcc_known: Sequence[str], torch
     return sorted(chosen, key=_order)
 
 
-def wants_hopper(chosen: Sequence[str], nvcc_known: Sequence[str]) -> bool:
-    """Whether code for Hopper alone would find a GPU to run on, and nvcc can make it."""
-    return HOPPER in nvcc_known and any(arch.replace("+PTX", "") in ("9.0", HOPPER) for arch in chosen)
+def includes_hopper(chosen: Sequence[str], nvcc_known: Sequence[str]) -> bool:
+    """Whether nvcc can compile for Hopper alone and a Hopper GPU is among the chosen ones."""
+    return "9.0a" in nvcc_known and any(arch.replace("+PTX", "") in ("9.0", "9.0a") for arch in chosen)
 
 
-def gencode_flags(chosen: Sequence[str]) -> Tuple[str, ...]:
+def gencode_flags(chosen: Sequence[str], hopper: bool = False) -> List[str]:
+    """nvcc's flags. hopper: 9.0 gets the code of 9.0a, which Hopper's own kernel needs."""
     flags = []  # type: List[str]
     for arch in chosen:
         number = arch.replace("+PTX", "").replace(".", "")
-        flags.append("-gencode=arch=compute_%s,code=sm_%s" % (number, number))
+        machine = "90a" if hopper and number == "90" else number
+        flags.append("-gencode=arch=compute_%s,code=sm_%s" % (machine, machine))
         if arch.endswith("+PTX"):
             flags.append("-gencode=arch=compute_%s,code=compute_%s" % (number, number))
-    return tuple(flags)
+    return sorted(set(flags), key=flags.index)
 
 
 def uncovered(built: Sequence[str], seen: Sequence[str]) -> Optional[str]:
-    """The first of the GPUs `seen` that nothing of what was `built` runs on, or None.
+    """The first of the GPUs `seen` that can run nothing of `built`, or None.
 
-    Machine code runs on its own major and the same or a later minor, PTX on everything later, and what was
-    built with a letter on exactly its own.
+    Machine code runs on its own major with the same or a later minor, PTX on everything later, and code with a
+    letter on exactly its own.
     """
     for gpu in seen:
         runs = any(
@@ -101,7 +101,7 @@ def uncovered(built: Sequence[str], seen: Sequence[str]) -> Optional[str]:
 
 
 def _requested(text: str) -> List[str]:
-    wanted = []  # type: List[str]
+    found = []  # type: List[str]
     for word in re.split(r"[;\s]+", text):
         for arch in _NAMED.get(word, word).split(";"):
             if arch and not re.match(r"\d+\.\d+[a-z]?(\+PTX)?$", arch):
@@ -109,13 +109,13 @@ def _requested(text: str) -> List[str]:
                     "TORCH_CUDA_ARCH_LIST is %r, and %s is no architecture; allowed are numbers such as 8.6 or 9.0a, "
                     "with +PTX or without, and %s" % (text, word, ", ".join(_NAMED))
                 )
-            if arch and arch not in wanted:
-                wanted.append(arch)
-    return wanted
+            if arch and arch not in found:
+                found.append(arch)
+    return found
 
 
 def _dotted(numbers: Sequence[str]) -> List[str]:
-    """["75", "90a"] to ["7.5", "9.0a"], without repeats, in order."""
+    """["75", "90a"] to ["7.5", "9.0a"], sorted, without repeats."""
     return sorted({re.sub(r"(\d)([a-z]?)$", r".\1\2", number) for number in numbers}, key=_order)
 
 

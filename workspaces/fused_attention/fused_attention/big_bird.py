@@ -39,7 +39,7 @@ class BigBird(Structured):
     def _code(self, q_len: int, k_len: int) -> program.Code:
         block = self._fields[0]
         row_blocks, key_blocks = -(-q_len // block), -(-k_len // block)
-        # A compiler's trace may hold symbols for lengths and numbers; a range's length and a text are constants.
+        # In a trace, lengths and numbers may be symbols; the length of a range and a string are constants.
         words = _words(self._choices, len(range(row_blocks)), len(range(key_blocks)))
         return program.block_table(block, key_blocks, words)
 
@@ -48,13 +48,13 @@ def _unmarked(function: Any) -> Any:
     return function
 
 
-# torch.compile may take its result as a constant: the arguments are all that it depends on.
+# torch.compile may treat the result as a constant: it depends on the arguments alone.
 @getattr(getattr(torch, "compiler", None), "assume_constant_result", _unmarked)
 def _words(choices: str, row_blocks: int, key_blocks: int) -> Tuple[int, ...]:
     """The table of blocks, row by row, as bits of 64-bit words. choices: "random seed window global_blocks ..."."""
     random, seed, window, *global_blocks = map(int, choices.split())
     numbers = random_numbers.Random(seed)
-    # An index from the end may lie before the start of a short sequence.
+    # In a short sequence, an index from the end may be before the start.
     global_keys = {i + key_blocks if i < 0 else i for i in global_blocks} & set(range(key_blocks))
     global_rows = {i + row_blocks if i < 0 else i for i in global_blocks}
     words: List[int] = []

@@ -1,27 +1,42 @@
-"""Compiles the kernels by ninja, once per distinct build, and loads them."""
+"""Compile the kernels with torch.utils.cpp_extension, once per distinct build, and load them."""
 
-import contextlib
-import ctypes
 import glob
+import json
 import os
+import shutil
 import subprocess
+import sys
 import threading
-from typing import Any, Callable, List, Optional, Sequence
+from typing import List, Sequence
 
 import torch
 
-from . import cache, diagnose, fakes, ninjafile, prebuilt, sources, toolchain
+from . import archs, cache, diagnose, fakes, prebuilt, toolchain
 
 SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 NAME = "fused_attention"
 
+# Included by csrc/torch_*.cpp, so not compiled on their own.
+INCLUDED = ("autograd.cpp", "backward.cpp", "checks.cpp", "cpu/op.cpp", "cuda/missing.cpp", "mask_ops.cpp", "ops.cpp")
+
+# cpp_extension.load() runs in a process of its own: its environment, its output and its cache of loaded names
+# stay out of the caller's. It only builds; the caller loads.
+_BUILD = """
+import json, sys, torch
+try:
+    from torch.utils import cpp_extension
+except ImportError as error:
+    sys.exit("error: torch.utils.cpp_extension does not import (%s); python -m pip install %s" % (error, error.name))
+torch.ops.load_library = lambda path: None
+cpp_extension.load(**json.loads(sys.argv[1]))
+"""
+
 _loading = threading.Lock()
 _loaded = False
-_direct = None  # type: Optional[Callable[..., Any]]
 
 
 class BuildError(RuntimeError):
-    """The kernels could not be compiled or loaded; the message begins with the cause."""
+    """The kernels do not compile or load. The message begins with the cause."""
 
 
 def is_loaded() -> bool:
@@ -29,71 +44,72 @@ def is_loaded() -> bool:
 
 
 def load() -> None:
-    """Registers torch.ops.fused_attention.forward, from a wheel's library where that fits, else compiled if need be.
+    """Register torch.ops.fused_attention.forward: from a wheel's library if it fits, else from the cache or a build.
 
-    Call it before torch.compile(..., fullgraph=True): a build cannot be traced.
-    Raises BuildError.
+    Call it before torch.compile(..., fullgraph=True): a build cannot be traced. Raises BuildError.
     """
-    global _loaded, _direct
+    global _loaded
     with _loading:
         if not _loaded:
             try:
-                library = prebuilt.find() or _compiled(toolchain.find())
-                load_library(library, SOURCE_FOLDER)
+                load_library(prebuilt.find() or _compiled(toolchain.find()), SOURCE_FOLDER)
             except (toolchain.ToolchainError, ValueError, OSError) as error:
                 raise BuildError(str(error)) from error
             fakes.register()
-            _direct = _direct_call(library)
             _loaded = True
 
 
 def ahead_of_time(folder: str) -> None:
-    """Compiles the library for this torch, this Python and whatever GPUs, and puts it into `folder`, for a wheel.
+    """Compile the library for this torch, this Python and any GPU, and copy it into `folder`, for a wheel.
 
-    Raises BuildError, ToolchainError, ValueError and OSError as load() would meet them.
+    Raises BuildError, ToolchainError, ValueError or OSError.
     """
     tools = toolchain.find(ahead_of_time=True)
     prebuilt.write(folder, _compiled(tools), tools.archs)
 
 
-def direct() -> "Optional[Callable[..., Any]]":
-    """The short way to the CPU kernel (csrc/direct.cpp); None where the library was built without it, or before load.
-
-    It takes every argument of torch.ops.fused_attention.forward by position, a masks.Mask in place of mask too, and
-    returns NotImplemented for a call that must go that way.
-    """
-    return _direct
-
-
-def _direct_call(library: str) -> "Optional[Callable[..., Any]]":
-    try:
-        make = ctypes.PyDLL(library).fused_attention_direct
-    except AttributeError:
-        return None
-    make.restype = ctypes.py_object
-    function = make()  # type: Callable[..., Any]
-    return function
-
-
 def source_files(tools: toolchain.Toolchain) -> List[str]:
-    return sources.chosen(SOURCE_FOLDER, tools)
+    """The sources that this toolchain compiles, as paths below SOURCE_FOLDER; nvcc's first, which take longest."""
+    found = [name for name in _files_below(SOURCE_FOLDER) if name.endswith((".cpp", ".cu")) and name not in INCLUDED]
+    chosen = [name for name in found if tools.cuda_home or not name.startswith("cuda/")]
+    return sorted(chosen, key=lambda name: (not name.endswith(".cu"), name))
+
+
+def cxx_flags(tools: toolchain.Toolchain) -> List[str]:
+    # ISO C++ mode, which torch chooses, does not fuse multiply and add by default.
+    words = ["-O3", "-ffp-contract=fast", "-Wno-psabi", *_defines(tools)]
+    # Not a linker flag: the library must use the OpenMP runtime that torch has loaded, or torch.set_num_threads
+    # would not reach the kernel.
+    return words + (["-fopenmp"] if torch.backends.openmp.is_available() else [])
+
+
+def cuda_flags(tools: toolchain.Toolchain) -> List[str]:
+    # ptxas -v writes each kernel's registers and spills into the build log.
+    words = ["-std=c++17" if tools.cutlass else "-std=c++14", "-O3", "--ptxas-options=-v", *_defines(tools)]
+    if tools.nvcc_host:
+        words += ["-ccbin", tools.nvcc_host]
+    if tools.cutlass:
+        # torch disables half's operators, which CUTLASS uses.
+        words += ["-U__CUDA_NO_%s__" % name for name in ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS")]
+        words += ["-U__CUDA_NO_BFLOAT16_CONVERSIONS__", "-isystem", tools.cutlass]
+    return words + archs.gencode_flags(tools.archs, hopper=tools.cutlass is not None)
 
 
 def build_folder(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str = NAME) -> str:
-    """The folder of exactly this build. Headers count as sources: all files of the folder do.
+    """The cache folder of exactly this build. All files of the source folder count, headers too.
 
-    Raises OSError if the folder that was asked for cannot be written.
+    Raises OSError if the requested cache folder cannot be written.
     """
-    identity = tools.identity() + ninjafile.flags(tools) + list(names) + toolchain.torch_identity()
-    files = glob.glob(os.path.join(glob.escape(source_folder), "**", "*"), recursive=True)
-    key = cache.key(source_folder, [file for file in files if os.path.isfile(file)], identity)
-    return cache.place("fused_attention-" + key, name + ".so")
+    flags = cxx_flags(tools) + (cuda_flags(tools) if tools.cuda_home else [])
+    identity = tools.identity() + flags + list(names) + toolchain.torch_identity()
+    key = cache.key(source_folder, _files_below(source_folder), identity)
+    return cache.folder_of("fused_attention-" + key, name + ".so")
 
 
 def build_library(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
-    """Loads the library of these sources, compiled first if need be. Returns its path.
+    """Load the library of these sources, compiled first if necessary. Returns its path.
 
-    Raises BuildError; the whole log lies in the build's folder as build.log.
+    Raises BuildError; the complete log is build.log in the build's folder.
     """
     library = compile_library(source_folder, names, tools, name)
     load_library(library, source_folder)
@@ -101,7 +117,7 @@ def build_library(source_folder: str, names: Sequence[str], tools: toolchain.Too
 
 
 def compile_library(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, name: str) -> str:
-    """The path of the library of these sources, compiled if it is not there yet. Raises BuildError."""
+    """The path of the library of these sources, compiled unless the cache has it. Raises BuildError."""
     folder = build_folder(source_folder, names, tools, name)
     library = os.path.join(folder, name + ".so")
     if not cache.is_complete(library):
@@ -113,11 +129,11 @@ def compile_library(source_folder: str, names: Sequence[str], tools: toolchain.T
 
 
 def load_library(library: str, source_folder: str) -> None:
-    """Registers the operators of a library. Raises BuildError."""
+    """Register the operators of a library. Raises BuildError."""
     try:
         torch.ops.load_library(library)
     except (OSError, ImportError) as error:
-        raise BuildError(diagnose.explain_load(error, [source_folder, *_torch_includes()])) from error
+        raise BuildError(diagnose.explain_load(error, [source_folder, _torch_include()])) from error
 
 
 def _compiled(tools: toolchain.Toolchain) -> str:
@@ -125,52 +141,55 @@ def _compiled(tools: toolchain.Toolchain) -> str:
 
 
 def _compile(source_folder: str, names: Sequence[str], tools: toolchain.Toolchain, library: str, lock: int) -> None:
-    folder, file_name = os.path.split(library)
-    ninja = toolchain.find_ninja()
-    # One that was cut short afterwards would be up to date for ninja.
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(library)
-    with open(os.path.join(folder, "build.ninja"), "w") as file:
-        file.write(ninjafile.text(source_folder, names, tools, file_name, _cpp_extension()))
+    folder = os.path.dirname(library)
+    # What a killed build left may look up to date to ninja.
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder, exist_ok=True)
+    options = {
+        "name": os.path.splitext(os.path.basename(library))[0],
+        "sources": [os.path.join(source_folder, *name.split("/")) for name in names],
+        "extra_cflags": cxx_flags(tools),
+        "extra_cuda_cflags": cuda_flags(tools) if tools.cuda_home else [],
+        "extra_include_paths": [toolchain.cuda_include(tools.cuda_home)] if tools.needs_cuda_include() else [],
+        "build_directory": folder,
+        "verbose": True,
+        "is_python_module": False,
+    }
     done = subprocess.run(
-        [ninja, "-v", "-j%d" % ninjafile.jobs()],
+        [sys.executable, "-c", _BUILD, json.dumps(options)],
         cwd=folder,
-        # Compilers that speak another language than English would hide their errors from what looks for them.
-        env=dict(os.environ, LC_ALL="C"),
-        stdin=subprocess.DEVNULL,
+        env=tools.environment(),
+        # The child and ninja inherit the lock as their input: it is held until the last of them has ended.
+        stdin=lock,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=(lock,),
     )
     log = done.stdout.decode("utf-8", "replace")
-    kept = _keep(log, os.path.join(folder, "build.log"))
-    if done.returncode:
-        cause = diagnose.explain_build(log, [source_folder, *_torch_includes()])
-        raise BuildError("%s\n(%s)" % (cause, kept))
+    written = _write_log(log, os.path.join(folder, "build.log"))
+    if done.returncode or not os.path.exists(library):
+        cause = diagnose.explain_build(log, [source_folder, _torch_include()])
+        raise BuildError("%s\n(%s)" % (cause, written))
 
 
-def _keep(log: str, path: str) -> str:
-    """Writes the log and says where it is; what made the build fail, such as a full disk, may stop this too."""
+def _write_log(log: str, path: str) -> str:
+    """Write the log and return where it is. A full disk, which may have failed the build, may stop this too."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(log)
     except OSError as error:
-        return "the whole log could not be written to %s: %s" % (path, error.strerror)
-    return "the whole log: %s" % path
+        return "the log could not be written to %s: %s" % (path, error.strerror)
+    return "the complete log: %s" % path
 
 
-def _cpp_extension() -> Any:
-    # Imported late: it takes longer than all the rest of a load that finds its library built.
-    try:
-        from torch.utils import cpp_extension
-    except ImportError as error:
-        # Python 3.12 and newer come without setuptools.
-        raise toolchain.ToolchainError(
-            "torch.utils.cpp_extension does not import (%s); install what is missing: python -m pip install %s"
-            % (error, error.name)
-        ) from error
-    return cpp_extension
+def _defines(tools: toolchain.Toolchain) -> List[str]:
+    words = [toolchain.torch_define()] + (["-DFUSED_ATTENTION_CUDA"] if tools.cuda_home else [])
+    return words + (["-DFUSED_ATTENTION_HOPPER"] if tools.cutlass else [])
 
 
-def _torch_includes() -> List[str]:
-    return list(_cpp_extension().include_paths())
+def _files_below(folder: str) -> List[str]:
+    paths = glob.glob(os.path.join(glob.escape(folder), "**", "*"), recursive=True)
+    return sorted(os.path.relpath(path, folder).replace(os.sep, "/") for path in paths if os.path.isfile(path))
+
+
+def _torch_include() -> str:
+    return os.path.join(os.path.dirname(torch.__file__), "include")

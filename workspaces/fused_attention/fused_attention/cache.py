@@ -1,4 +1,4 @@
-"""Where built libraries lie: one folder per distinct build, safe against other processes and killed ones."""
+"""The cache of built libraries: one folder per distinct build, safe against concurrent and killed processes."""
 
 import contextlib
 import fcntl
@@ -8,22 +8,21 @@ import tempfile
 from typing import Iterator, Optional, Sequence, Tuple
 
 
-def key(folder: str, files: Sequence[str], identity: Sequence[str]) -> str:
-    """A short hash of the files' names below `folder`, their bytes, and everything else that changes the result."""
+def key(folder: str, names: Sequence[str], identity: Sequence[str]) -> str:
+    """A short hash of the files called `names` below `folder` and of everything else that changes the result."""
     digest = hashlib.sha256()
-    for path in sorted(files):
-        with open(path, "rb") as file:
-            content = hashlib.sha256(file.read()).hexdigest()
-        digest.update(("%s %s\n" % (os.path.relpath(path, folder), content)).encode())
+    for name in sorted(names):
+        with open(os.path.join(folder, name), "rb") as file:
+            digest.update(("%s %s\n" % (name, hashlib.sha256(file.read()).hexdigest())).encode())
     for part in identity:
         digest.update(("%d %s\n" % (len(part), part)).encode())
     return digest.hexdigest()[:16]
 
 
-def place(name: str, library: str) -> str:
-    """The folder of the build called `name`: where its library is finished, else where it can be made.
+def folder_of(name: str, library: str) -> str:
+    """The folder of the build called `name`: where its complete library is, else where it can be built.
 
-    A finished one may lie where nothing can be written, as in an image's read-only layer.
+    A complete library may be in a folder that cannot be written, such as an image's read-only layer.
     Raises OSError as root() does.
     """
     built = os.path.join(_first_choice()[1], name)
@@ -31,10 +30,10 @@ def place(name: str, library: str) -> str:
 
 
 def root() -> str:
-    """The folder of all builds: $FUSED_ATTENTION_CACHE, or torch's folder of extensions, or, where the home
-    folder cannot be written, a private one under the system's temporary folder.
+    """The folder of all builds: $FUSED_ATTENTION_CACHE, else torch's folder of extensions, else, if the home folder
+    cannot be written, a private folder below the system's temporary folder.
 
-    Raises OSError that names the folder if one that was asked for cannot be written.
+    Raises OSError if a requested folder cannot be written.
     """
     variable, folder = _first_choice()
     problem = _unwritable(folder)
@@ -46,45 +45,39 @@ def root() -> str:
 
 
 def is_complete(library: str) -> bool:
-    """Whether this library was finished, and is still whole: a killed build leaves no mark, a tidied folder no file."""
+    """Whether the library was finished and still has its size."""
     try:
-        with open(_mark(library)) as file:
+        with open(library + ".complete") as file:
             return file.read() == str(os.path.getsize(library))
     except OSError:
         return False
 
 
 def complete(library: str) -> None:
-    """Marks the library as finished, once the disk has it."""
+    """Mark the library as finished, once it is on disk."""
     with open(library, "rb") as file:
         os.fsync(file.fileno())
-    with open(_mark(library), "w") as file:
+    with open(library + ".complete", "w") as file:
         file.write(str(os.path.getsize(library)))
 
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[int]:
-    """Holds the folder for one builder; others wait. Gives the lock's file descriptor.
+    """Lock the folder for one builder; others wait. Yields the lock's file descriptor.
 
-    The operating system drops the lock with the last process that has the descriptor, so a killed builder leaves
-    none. Hand it down to the compilers: they outlive a killed builder, and must not write beside the next one's.
+    The operating system drops the lock with the last process that has the descriptor, so a killed builder leaves none.
     """
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "builder.lock"), "w") as file:
+    with open(folder + ".lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
 
 
-def _mark(library: str) -> str:
-    return library + ".complete"
-
-
 def _first_choice() -> Tuple[str, str]:
-    """The variable that asks for a folder, or "", and the folder of first choice."""
+    """The environment variable that requests a folder, or "", and that folder or the default."""
     for variable in ("FUSED_ATTENTION_CACHE", "TORCH_EXTENSIONS_DIR"):
-        asked = os.environ.get(variable)
-        if asked:
-            return variable, os.path.abspath(asked)
+        requested = os.environ.get(variable)
+        if requested:
+            return variable, os.path.abspath(requested)
     cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return "", os.path.join(cache_home, "torch_extensions")
 
@@ -101,7 +94,7 @@ def _unwritable(folder: str) -> Optional[OSError]:
 def _private_temporary() -> str:
     folder = os.path.join(tempfile.gettempdir(), "torch_extensions-%d" % os.geteuid())
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    # A library is code: never load one that somebody else may have put there.
+    # A library is code: load none that another user may have written.
     status = os.stat(folder)
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise OSError("%s is another user's or writable by others; set FUSED_ATTENTION_CACHE" % folder)

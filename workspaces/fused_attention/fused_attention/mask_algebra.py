@@ -1,4 +1,4 @@
-"""What all masks have in common: composition, elements, tiles, and the form that the operator takes."""
+"""The base of all masks: composition, elements, tiles, and lowering to the operator's arguments."""
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -10,13 +10,13 @@ from . import mask_program as program
 Lowered = Tuple[Optional[torch.Tensor], Optional[torch.Tensor]]
 Parts = Tuple[Optional[program.Code], Optional[torch.Tensor]]
 
-_MAX_LENGTHS = 16  # for which one mask keeps what it was lowered to
+_MAX_LENGTHS = 16  # the lengths whose lowered form a mask caches
 
 _inference_mode = getattr(torch, "inference_mode", None)  # torch 1.9
 
 
 class Tiles(NamedTuple):
-    """A mask cut into tiles of `rows` x `keys`; those at the edges are smaller, and classed by what they have."""
+    """A mask cut into tiles of `rows` x `keys`. Tiles at the edges are smaller."""
 
     classes: torch.Tensor  # int8 [batch or 1, heads or 1, row tiles, key tiles]: 0 skip, 1 partial, 2 full
     bits: torch.Tensor  # int64 [partial tiles in the order of classes, rows, ceil(keys / 64)]: key i is bit i % 64
@@ -26,26 +26,26 @@ class Tiles(NamedTuple):
 
 
 class Mask:
-    """What all masks can do; make one of the classes below."""
+    """The base class of all masks."""
 
-    batch = 1  # the sequences that it tells apart; 1: alike for all
-    _by_length = False  # whether it lowers to something else for other lengths
+    batch = 1  # how many sequences have masks of their own; 1: all the same
+    _by_length = False  # whether its lowered form depends on the lengths
     _has_tensor = False
 
     def __init__(self, *fields: Any) -> None:
         self._fields = fields
         self._lowered: Dict[Optional[Tuple[int, int]], Lowered] = {}
-        # Ahead of any call: a compiled function then takes the tensors as its inputs, and serves other masks of the
-        # same kind without being compiled again.
+        # Lowered before any call: a compiled function then takes the tensors as inputs, and is not compiled again for
+        # another mask of the same kind.
         if not self._by_length:
             self._lower(None, 0, 0)
 
     def lower(self, q_len: int, k_len: int) -> Lowered:
-        """What fused_attention::forward takes for q_len rows and k_len keys: (structure, mask).
+        """The operator's arguments for q_len rows and k_len keys: (structure, mask).
 
         structure: an int64 program on the CPU (see csrc/structure.h), or None. mask: a boolean tensor that
-        broadcasts to [batch, heads, q_len, k_len], or None. A key must pass both; one of them is there. Equal
-        lengths give the same tensors again. Raises ValueError where the mask does not fit the lengths.
+        broadcasts to [batch, heads, q_len, k_len], or None. At least one is a tensor; a key must pass both. Equal
+        lengths give the same tensors again. Raises ValueError if the mask does not fit the lengths.
         """
         key = (q_len, k_len) if self._by_length else None
         found = self._lowered.get(key)
@@ -54,7 +54,7 @@ class Mask:
     def elements(self, q_len: int, k_len: int) -> torch.Tensor:
         """Every element, True where the row attends to the key: bool [batch or 1, heads or 1, q_len, k_len].
 
-        On the CPU, or where the tensor of a Dense mask in it is. Raises ValueError where the mask does not fit.
+        On the CPU, or on the device of a Dense mask in it. Raises ValueError if the mask does not fit.
         """
         structure, mask = self.lower(q_len, k_len)
         elements = None if mask is None else _four_dimensions(mask, q_len, k_len)
@@ -99,12 +99,12 @@ class Mask:
         return "%s(%s)" % (type(self).__name__, ", ".join(map(shown, self._fields)))
 
     def _identity(self) -> Tuple[Any, ...]:
-        # Tensors are equal to themselves alone.
+        # A tensor equals only itself.
         return tuple(id(field) if isinstance(field, torch.Tensor) else field for field in self._fields)
 
     def _lower(self, key: Optional[Tuple[int, int]], q_len: int, k_len: int) -> Lowered:
         if not program.is_compiling() and _inference_mode and torch.is_inference_mode_enabled():
-            # A tensor made in inference mode could never be saved for a backward pass, and these are kept.
+            # Cached tensors must not be made in inference mode: autograd could not save them for a backward pass.
             with _inference_mode(False):
                 return self._lower(key, q_len, k_len)
         code, mask = self._parts(q_len, k_len)
@@ -142,7 +142,7 @@ class Or(Mask):
 
     def __init__(self, left: Mask, right: Mask) -> None:
         _join(self, left, right)
-        # With a tensor in it, every element is spelled out, which takes lengths.
+        # With a tensor operand, the result is a dense tensor, whose size needs the lengths.
         self._by_length = self._by_length or self._has_tensor
         super().__init__(left, right)
 
@@ -198,7 +198,7 @@ class Dense(Mask):
 
 
 class Structured(Mask):
-    """A mask that is a program alone."""
+    """A mask that lowers to a program without a tensor."""
 
     def _parts(self, q_len: int, k_len: int) -> Parts:
         return (self._code(q_len, k_len), None)
@@ -208,7 +208,7 @@ class Structured(Mask):
 
 
 def common_batch(name: Any, batch: int, other_name: Any, other_batch: int) -> int:
-    """The batch of two parts together. Raises ValueError where theirs differ and neither is 1."""
+    """The common batch of two operands. Raises ValueError if they differ and neither is 1."""
     if batch != other_batch and batch != 1 and other_batch != 1:
         raise ValueError(
             "%s has batch %d and %s has %d; they must be the same, or one of them 1"

@@ -1,4 +1,4 @@
-"""Numbers that masks are given, checked and brought to one form."""
+"""Check the integer arguments of masks."""
 
 import collections.abc
 import operator
@@ -10,7 +10,7 @@ Integers = Union[int, Sequence[int], torch.Tensor]
 
 
 def at_least(least: int, name: str, value: Any) -> int:
-    """The value as an int. Raises ValueError if it is less, TypeError if it is no integer."""
+    """The value as an int. Raises ValueError if it is below the bound, TypeError if it is no integer."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -25,7 +25,7 @@ def is_many(value: Integers) -> bool:
 
 
 def non_negatives(name: str, value: Integers) -> Tuple[int, ...]:
-    """One number or several as a tuple. Raises ValueError, TypeError."""
+    """One or more numbers as a tuple. Raises ValueError or TypeError."""
     if isinstance(value, torch.Tensor):
         value = value.tolist()
     if not isinstance(value, collections.abc.Sequence):

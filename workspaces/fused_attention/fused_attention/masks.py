@@ -1,12 +1,12 @@
-"""Masks as structure: which keys a query row attends to, said in a few numbers instead of a boolean matrix.
+"""Structured masks: the keys that each query row attends to, in a few numbers instead of a boolean matrix.
 
     mask = Causal() & (SlidingWindow(128) | GlobalTokens([0]))
     out = fused_attention(q, k, v, mask)
 
-Masks compose by & (a key must pass both), | and ~. Rows (queries) and keys count from 0 at the start of their sequence,
-whatever the lengths are, and where sequences are packed from the start of each. A mask that depends on the length, such
-as Strided without a step, is resolved when it meets one. Make masks once, outside of a compiled function, and use them
-in every layer: what was worked out for a length is kept.
+Masks compose with & (a key must pass both), | and ~. Rows (queries) and keys count from 0 at the start of their
+sequence, for any lengths; in packed sequences, from the start of each. A mask that depends on the length, such as
+Strided without a step, is resolved in the call. Make masks once, outside of a compiled function, and use them in every
+layer: they cache their form for each length.
 """
 
 import array
@@ -119,7 +119,7 @@ class Fixed(Structured):
 
 
 class GlobalTokens(Structured):
-    """Every row attends to these tokens, and these rows attend to every key. tokens: the first so many, or indices.
+    """Every row attends to these tokens, and these rows attend to every key. tokens: how many first ones, or indices.
 
     Longformer's global attention (Beltagy et al. 2020, arXiv:2004.05150, section 3.1). Raises ValueError for
     negative numbers.
@@ -154,7 +154,7 @@ def Longformer(window: int, tokens: Integers) -> Mask:
 
 
 class Padding(Structured):
-    """Sequence b has lengths[b] keys: the rest is padding, attended to by nobody. A row of padding still attends.
+    """Sequence b has lengths[b] keys; no row attends to the padding after them. Rows of padding still attend.
 
     q_lengths: where given, rows from q_lengths[b] on attend to nothing, and are zero. One length serves every
     sequence. lengths, q_lengths: an int, ints, or an integer tensor [batch], which is read at once (on a GPU, that

@@ -1,11 +1,10 @@
-"""The function a user calls."""
+"""The public function, fused_attention()."""
 
 from typing import TYPE_CHECKING, Optional, Tuple, Union
 
 import torch
 
 from . import build
-from .mask_program import is_compiling
 
 if TYPE_CHECKING:
     from .masks import Mask
@@ -57,18 +56,10 @@ def fused_attention(
     RuntimeError for a forward-mode or a second derivative; build.BuildError if the kernels do not compile.
     Older versions of torch raise RuntimeError for all of them.
     """
-    direct = build.direct()
-    if direct is None and not build.is_loaded():
+    if not build.is_loaded():
         build.load()
-        direct = build.direct()
     if cu_seqlens_k is None and max_seqlen_k is None:
         max_seqlen_k = max_seqlen
-    longest, longest_k = max_seqlen or 0, max_seqlen_k or 0
-    # A trace must not meet the direct call, which is no Python.
-    if direct is not None and not is_compiling():
-        out = direct(q, k, v, mask, None, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale)
-        if out is not NotImplemented:
-            return out
     structure = None
     if mask is not None and not isinstance(mask, torch.Tensor):
         q_len, k_len = _lengths(q, k, cu_seqlens, max_seqlen, cu_seqlens_k, max_seqlen_k)
@@ -78,7 +69,18 @@ def fused_attention(
             )
         structure, mask = mask.lower(q_len, k_len)
     return torch.ops.fused_attention.forward(
-        q, k, v, mask, structure, alibi_slopes, cu_seqlens, cu_seqlens_k, longest, longest_k, is_causal, scale
+        q,
+        k,
+        v,
+        mask,
+        structure,
+        alibi_slopes,
+        cu_seqlens,
+        cu_seqlens_k,
+        max_seqlen or 0,
+        max_seqlen_k or 0,
+        is_causal,
+        scale,
     )
 
 
@@ -90,7 +92,7 @@ def _lengths(
     cu_seqlens_k: Optional[torch.Tensor],
     max_seqlen_k: Optional[int],
 ) -> Tuple[int, int]:
-    """The lengths that a mask is made for: of the longest sequences where they are packed."""
+    """The lengths that a mask is lowered for; in packed sequences those of the longest."""
     if cu_seqlens is None:
         return q.shape[2], k.shape[2]
     longest = max_seqlen or _longest(cu_seqlens)

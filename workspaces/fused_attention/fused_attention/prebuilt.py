@@ -1,4 +1,4 @@
-"""The library that a wheel brings, with what it was built for: loaded where that is what is here."""
+"""The library inside a wheel, with a manifest of what it was built for."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ _log = logging.getLogger("fused_attention")
 
 
 def write(folder: str, library: str, built_archs: Sequence[str]) -> None:
-    """Puts a library that was compiled here into `folder`, for a wheel that is installed elsewhere."""
+    """Copy a library that was compiled here into `folder`, with its manifest."""
     os.makedirs(folder, exist_ok=True)
     shutil.copyfile(library, os.path.join(folder, _LIBRARY))
     with open(os.path.join(folder, _MANIFEST), "w") as file:
@@ -25,9 +25,9 @@ def write(folder: str, library: str, built_archs: Sequence[str]) -> None:
 
 
 def find(folder: str = FOLDER) -> Optional[str]:
-    """The path of the library that this installation brings, or None where there is none or it does not fit.
+    """The path of this installation's library, or None if it has none or it does not fit this torch, Python or GPU.
 
-    One that does not fit is named in one line of the logger "fused_attention", with what differs.
+    A mismatch is one warning of the logger "fused_attention".
     """
     try:
         with open(os.path.join(folder, _MANIFEST)) as file:

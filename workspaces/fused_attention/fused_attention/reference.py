@@ -1,4 +1,4 @@
-"""Attention by its definition in float64, on whatever device the tensors are on. Autograd goes through it."""
+"""Attention by its definition, in float64, on the device of the tensors; differentiable."""
 
 import math
 from typing import TYPE_CHECKING, List, Optional, Union
@@ -22,7 +22,7 @@ def attention(
     max_seqlen_k: Optional[int] = None,
     alibi_slopes: Optional[torch.Tensor] = None,
 ) -> torch.Tensor:
-    """What fused_attention computes, in float64 and without its memory order. Takes the same arguments."""
+    """The same as fused_attention, in float64; the memory order of the result may differ."""
     if cu_seqlens is None:
         return _attention(q, k, v, _mask_tensor(mask, q.shape[2], k.shape[2], q.device), is_causal, scale, alibi_slopes)
     ends_q = cu_seqlens.tolist()

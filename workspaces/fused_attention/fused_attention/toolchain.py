@@ -1,4 +1,4 @@
-"""What a build uses: compilers, the CUDA toolkit, CUTLASS, ninja."""
+"""The tools of a build: compilers, the CUDA toolkit, CUTLASS, ninja."""
 
 import glob
 import importlib.util
@@ -9,15 +9,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from . import archs
 
-TIMEOUT_S = 20  # of a question to a compiler or a driver, which answer in milliseconds
+TIMEOUT_S = 20  # for a compiler's or a driver's version, which takes milliseconds
 
-# The first nvcc that the Hopper kernels are compiled with; FlashAttention-3's README asks for the same.
+# The first nvcc that compiles the Hopper kernel; FlashAttention-3's README requires the same.
 HOPPER_NVCC = (12, 3)
 
 
@@ -28,24 +28,37 @@ class ToolchainError(RuntimeError):
 class Toolchain(NamedTuple):
     compiler: str
     compiler_version: str
-    cuda_home: Optional[str]  # None: the CPU kernel alone is built
+    cuda_home: Optional[str]  # None: only the CPU kernel is built
     nvcc_version: str
-    nvcc_host: str  # the compiler that nvcc shall call, "" for its own choice
-    archs: Tuple[str, ...]  # GPU architectures, as TORCH_CUDA_ARCH_LIST writes them
-    cutlass: Optional[str]  # CUTLASS's headers; None: the Hopper kernels are left out
+    nvcc_host: str  # nvcc's host compiler; "" for its default
+    archs: Tuple[str, ...]  # GPU architectures, as in TORCH_CUDA_ARCH_LIST
+    cutlass: Optional[str]  # CUTLASS's headers; None: the Hopper kernel is not built
 
     def identity(self) -> List[str]:
-        """Everything of it that changes what is built."""
+        """Everything of the toolchain that changes the library."""
         fields = [str(field) for field in self]
         if self.cutlass:
-            # An upgrade leaves the path as it was.
+            # An upgrade keeps the path.
             with open(os.path.join(self.cutlass, "cutlass", "version.h")) as file:
                 fields.append(file.read())
         return fields
 
+    def needs_cuda_include(self) -> bool:
+        """Whether CUDA's headers are where torch does not look for them, as in conda's packages."""
+        return self.cuda_home is not None and cuda_include(self.cuda_home) != os.path.join(self.cuda_home, "include")
+
+    def environment(self) -> Dict[str, str]:
+        """The environment of torch.utils.cpp_extension.load()."""
+        # English messages, which diagnose.py recognizes. torch's check of the ABI fails for a CXX of two words.
+        changes = {"CXX": self.compiler, "LC_ALL": "C", "TORCH_DONT_CHECK_COMPILER_ABI": "1", "PATH": search_path()}
+        if self.cuda_home:
+            changes["CUDA_HOME"] = self.cuda_home
+        # torch would pass CC to nvcc beside nvcc_host.
+        return {name: value for name, value in {**os.environ, **changes}.items() if name != "CC"}
+
 
 def find(ahead_of_time: bool = False) -> Toolchain:
-    """The toolchain of this process's environment; `ahead_of_time`, for whatever GPUs the result may meet.
+    """The toolchain of this environment; `ahead_of_time`: for any GPU instead of the visible ones.
 
     Raises ToolchainError if there is no C++ compiler, ValueError if TORCH_CUDA_ARCH_LIST names an
     architecture that nvcc lacks.
@@ -62,7 +75,7 @@ def find(ahead_of_time: bool = False) -> Toolchain:
     seen = [] if ahead_of_time else archs.visible()
     chosen = archs.choose(os.environ.get("TORCH_CUDA_ARCH_LIST", ""), seen, known, archs.of_torch())
     nvcc_version = (output_of([nvcc, "--version"]) or "").strip()
-    hopper = archs.wants_hopper(chosen, known) and release(nvcc_version) >= HOPPER_NVCC
+    hopper = archs.includes_hopper(chosen, known) and release(nvcc_version) >= HOPPER_NVCC
     # The last word: CXX may be "ccache g++", which nvcc does not take.
     host = (os.environ.get("CXX") or os.environ.get("CC") or "").split()[-1:]
     return Toolchain(
@@ -77,25 +90,15 @@ def torch_identity() -> List[str]:
     return [torch.__version__, str(torch.version.cuda), abi, python, platform.machine()]
 
 
-def torch_version() -> Tuple[int, int]:
-    major, minor = re.match(r"(\d+)\.(\d+)", torch.__version__).groups()
-    return int(major), int(minor)
-
-
 def torch_define() -> str:
-    return "-DFUSED_ATTENTION_TORCH=%d" % (torch_version()[0] * 100 + torch_version()[1])
-
-
-def torch_standard() -> str:
-    """The C++ standard that torch's headers ask for, which is also what its cpp_extension compiles with."""
-    version = torch_version()
-    return "c++20" if version >= (2, 12) else "c++17" if version >= (2, 1) else "c++14"
+    major, minor = re.match(r"(\d+)\.(\d+)", torch.__version__).groups()
+    return "-DFUSED_ATTENTION_TORCH=%d" % (int(major) * 100 + int(minor))
 
 
 def find_cuda_home() -> Optional[str]:
-    """The CUDA toolkit's folder, or None where there is none.
+    """The CUDA toolkit's folder, or None.
 
-    It must hold nvcc and the runtime's headers: an nvcc on PATH may be a script that calls one elsewhere.
+    It must have nvcc and the runtime's headers: an nvcc on PATH may be a script that calls one elsewhere.
     """
     on_path = shutil.which("nvcc")
     candidates = [
@@ -108,15 +111,9 @@ def find_cuda_home() -> Optional[str]:
 
 
 def cuda_include(cuda_home: str) -> Optional[str]:
-    """The folder of the CUDA runtime's headers, or None. conda's packages have it under targets/."""
-    folders = [os.path.join(cuda_home, "include"), *_targets(cuda_home, "include")]
+    """The folder of the CUDA runtime's headers, or None. In conda's packages it is below targets/."""
+    folders = [os.path.join(cuda_home, "include"), *sorted(glob.glob(os.path.join(cuda_home, "targets/*/include")))]
     return next((folder for folder in folders if os.path.isfile(os.path.join(folder, "cuda_runtime.h"))), None)
-
-
-def cuda_libraries(cuda_home: str) -> List[str]:
-    """Folders of the CUDA runtime's library; none where the compiler finds it by itself, as in Debian's packages."""
-    folders = [os.path.join(cuda_home, name) for name in ("lib64", "lib")] + _targets(cuda_home, "lib")
-    return [folder for folder in folders if os.path.exists(os.path.join(folder, "libcudart.so"))]
 
 
 def nvcc_of(cuda_home: str) -> str:
@@ -124,44 +121,36 @@ def nvcc_of(cuda_home: str) -> str:
 
 
 def release(nvcc_version: str) -> Tuple[int, int]:
-    """(12, 4) of what `nvcc --version` prints; (0, 0) if it says nothing that can be read."""
+    """(12, 4) of the output of `nvcc --version`; (0, 0) if it has no release."""
     match = re.search(r"release (\d+)\.(\d+)", nvcc_version)
     return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
 def find_cutlass() -> Optional[str]:
-    """CUTLASS's include folder: that of CUTLASS_HOME, or of the package nvidia-cutlass; None where neither is there.
+    """CUTLASS's include folder: of CUTLASS_HOME, or of the package nvidia-cutlass; None without either.
 
-    Raises ToolchainError if CUTLASS_HOME is set and holds no CuTe.
+    Raises ToolchainError if CUTLASS_HOME is set and has no CuTe.
     """
     home = os.environ.get("CUTLASS_HOME")
-    if home:
-        folder = os.path.join(home, "include")
-        if not _has_cute(folder):
-            raise ToolchainError("CUTLASS_HOME is %s, which holds no include/cute/tensor.hpp" % home)
-        return folder
-    package = importlib.util.find_spec("cutlass_library")
-    for place in package.submodule_search_locations or () if package else ():
-        folder = os.path.join(place, "source", "include")
-        if _has_cute(folder):
+    package = None if home else importlib.util.find_spec("cutlass_library")
+    folders = [os.path.join(place, "source") for place in package.submodule_search_locations or ()] if package else []
+    for folder in [os.path.join(place, "include") for place in ([home] if home else folders)]:
+        if all(os.path.isfile(os.path.join(folder, name)) for name in ("cute/tensor.hpp", "cutlass/version.h")):
             return folder
+    if home:
+        raise ToolchainError("CUTLASS_HOME is %s, which has no include/cute/tensor.hpp" % home)
     return None
 
 
-def find_ninja() -> str:
-    """The path of ninja: on PATH, beside this Python, as in a virtual environment that is not activated, or where
-    `pip install --user` puts it. Raises ToolchainError if there is none.
-    """
-    beside_python = os.path.dirname(sys.executable)
-    for folder in (None, beside_python, sysconfig.get_path("scripts", "posix_user")):
-        found = shutil.which("ninja", path=folder)
-        if found:
-            return found
-    raise ToolchainError("ninja is not found; install it: python -m pip install ninja")
+def search_path() -> str:
+    """PATH, then where ninja may be too: beside this Python (a virtual environment that is not activated), and where
+    `pip install --user` puts it."""
+    folders = [os.environ.get("PATH"), os.path.dirname(sys.executable), sysconfig.get_path("scripts", "posix_user")]
+    return os.pathsep.join(folder for folder in folders if folder)
 
 
 def output_of(command: Sequence[str]) -> Optional[str]:
-    """What a command prints, or None if it cannot be run, fails, or takes more than TIMEOUT_S."""
+    """The output of a command, or None if it cannot be run, fails, or takes more than TIMEOUT_S."""
     try:
         done = subprocess.run(
             list(command),
@@ -178,12 +167,3 @@ def output_of(command: Sequence[str]) -> Optional[str]:
 def first_line(command: Sequence[str]) -> Optional[str]:
     text = output_of(command)
     return text.splitlines()[0] if text else None
-
-
-def _targets(cuda_home: str, folder: str) -> List[str]:
-    return sorted(glob.glob(os.path.join(cuda_home, "targets", "*", folder)))
-
-
-def _has_cute(folder: str) -> bool:
-    headers = (("cute", "tensor.hpp"), ("cutlass", "version.h"))
-    return all(os.path.isfile(os.path.join(folder, *header)) for header in headers)

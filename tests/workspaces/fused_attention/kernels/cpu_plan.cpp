@@ -6,7 +6,7 @@ using namespace fused_attention;
 namespace {
 
 // Adds 1 to counts[row][key] for each element that a panel gives a weight. Returns -1 where it reads what is not there.
-int count(const Plan& plan, int64_t q_len, int64_t k_len, const int* multiples, int32_t* counts) {
+int count(const HeadPlan& plan, int64_t q_len, int64_t k_len, const int* multiples, int32_t* counts) {
   for (const Panel& panel : plan.panels) {
     if (panel.rows < 1 || panel.rows > panel.granules * kGranule) return -1;
     const int multiple = multiples[panel.granules == 4 ? 2 : panel.granules - 1];
@@ -46,7 +46,7 @@ int plan(const uint64_t* words, const uint64_t* rest, int64_t step, int64_t q_le
   const auto rows_of = [&](const uint64_t* source) {
     return [=](int64_t row, int64_t rows, uint64_t* out) { std::copy_n(source + row * width, rows * width, out); };
   };
-  const Plan made = step ? make_residue_plan(rows_of(words), rows_of(rest), step, q_len, k_len, costs)
+  const HeadPlan made = step ? make_residue_plan(rows_of(words), rows_of(rest), step, q_len, k_len, costs)
                          : make_plan(rows_of(words), q_len, k_len, costs);
   *cost = made.cost.back();
   return count(made, q_len, k_len, multiples, counts);

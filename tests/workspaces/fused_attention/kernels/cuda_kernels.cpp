@@ -58,7 +58,7 @@ extern "C" void attend_simt(void** tensors, const int64_t* numbers, float scale,
 extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, int64_t* out) {
   void* tensors[9] = {};
   const CallForTest test(tensors, numbers, scale, 0);
-  const Plan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22});
+  const LaunchPlan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22});
   const int64_t fields[5] = {plan.tensor_cores, plan.by_element, plan.dims, plan.warp_rows, plan.rows};
   std::copy(fields, fields + 5, out);
 }

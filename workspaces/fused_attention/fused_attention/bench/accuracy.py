@@ -14,7 +14,7 @@ class Error(NamedTuple):
 
 
 def check(dtypes: Sequence[str], device: str) -> List[Dict[str, Any]]:
-    """The largest error of each awkward case against the float64 reference, padded batches packed as well."""
+    """The largest error of each case of correctness_cases against the float64 reference; padded batches also packed."""
     results = []
     for case in cases.correctness_cases(dtypes):
         inputs = cases.inputs(case, device)

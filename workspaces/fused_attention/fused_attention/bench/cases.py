@@ -58,8 +58,8 @@ class Inputs(NamedTuple):
     k: torch.Tensor
     v: torch.Tensor
     is_causal: bool
-    mask: "Optional[masks.Mask]"  # what ours takes; None with is_causal
-    attended: Optional[torch.Tensor]  # what the others take: boolean, broadcastable to the scores; None with is_causal
+    mask: "Optional[masks.Mask]"  # for ours; None with is_causal
+    attended: Optional[torch.Tensor]  # for the others: boolean, broadcastable to the scores; None with is_causal
     rule: Optional[Rule]  # the same for flex_attention, on the tensors' device
     lengths: Optional[List[int]]  # of a padded batch
     work: int  # pairs of a query and a key that are attended to, over batch and heads
@@ -89,13 +89,13 @@ def grid(
     dtypes: Sequence[str],
     mask_names: Sequence[str],
 ) -> List[Case]:
-    """Small batches first: a run that is stopped early has the whole table of one batch, not a third of three."""
+    """Small batches first: a run that is stopped early has one batch complete."""
     product = itertools.product(batches, dtypes, mask_names, seqs)
     return [Case(batch, heads, seq, dim, dtype, mask) for batch, dtype, mask, seq in product]
 
 
 def correctness_cases(dtypes: Sequence[str]) -> List[Case]:
-    """Few and awkward: lengths and head dimensions off every tile, grouped heads, each mask."""
+    """Few but difficult cases: lengths and head dimensions that fit no tile, grouped heads, each mask."""
     sizes = [
         (2, 3, 1, 1, None),
         (1, 4, 17, 64, 2),
@@ -197,7 +197,7 @@ def mask_of(name: str, batch: int, seq: int) -> "masks.Mask":
 
 
 def rule_of(name: str, batch: int, seq: int, device: str) -> Rule:
-    """The same as a mask_mod, by arithmetic where there is some: flex_attention is faster so than by a table."""
+    """The same as a mask_mod, by arithmetic if possible: flex_attention is slower with a table."""
     window, step, tokens = window_of(seq), step_of(seq), global_tokens_of(seq)
     if name == "window":
         return lambda b, h, i, j: (i - j).abs() <= window
@@ -219,7 +219,7 @@ def rule_of(name: str, batch: int, seq: int, device: str) -> Rule:
         owner = torch.repeat_interleave(torch.arange(len(counts)), counts).to(device)
         return lambda b, h, i, j: owner[i] == owner[j]
     if name == "bigbird":
-        # Random blocks have no formula; one element of each block tells of all.
+        # Random blocks have no formula; all elements of a block are the same.
         block = bigbird_block_of(seq)
         table = mask_of(name, batch, seq).elements(seq, seq)[0, 0, ::block, ::block].contiguous().to(device)
         return lambda b, h, i, j: table[i // block, j // block]

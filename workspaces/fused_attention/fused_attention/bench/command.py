@@ -1,4 +1,4 @@
-"""Builds the kernels, checks them against float64, then times them: python -m fused_attention.bench --help
+"""Build the kernels, check them against float64, then time them: python -m fused_attention.bench --help
 
 With --json and in the file of --output, one object a line: {"environment": ...}, {"correctness": [...]}, then one
 record a figure. Exit code 1, and no times, if the build fails or a result is wrong.
@@ -16,11 +16,11 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 import torch
 
 from .. import build
-from . import accuracy, cases, environment, layer, machine, measure, records, table, verdict
+from . import accuracy, cases, environment, layer, machine, measure, records, summary, table, verdict
 
 PARTS = ("grid", "scaling", "layer")
 QUICK_MASKS = ("none", "causal", "window", "bigbird")
-# Few and unlike: many heads or one batch of them, long and short, dense and not.
+# A few different cases: large and small batches, long and short, dense and masked.
 SCALING = ((1, 512, "none"), (16, 128, "none"), (1, 1024, "causal"), (8, 512, "window"), (4, 512, "padding"))
 LAYER_BATCH, LAYER_SEQS = 16, (64, 128, 256, 512)
 
@@ -29,6 +29,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parse(arguments)
     if options.verdict:
         return judge(options.verdict)
+    if options.summary:
+        return summarize(options.summary)
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         return fail("--device %s, and torch sees no CUDA device" % options.device)
     if options.device.startswith("cuda:"):
@@ -66,7 +68,10 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead of a table")
     parser.add_argument("--quick", action="store_true", help="a few cases, in less than two minutes")
     parser.add_argument("--output", metavar="FILE", help="append the records to FILE; what is there is not done again")
-    parser.add_argument("--verdict", metavar="FILE", help="measure nothing: say what of what must hold does, by FILE")
+    parser.add_argument(
+        "--verdict", metavar="FILE", help="print whether FILE's cells meet the requirements; exit 1 if not"
+    )
+    parser.add_argument("--summary", metavar="FILE", help="print FILE as a table without samples (CSV)")
     parser.add_argument("--part", nargs="+", choices=PARTS, help="only these; all without --quick, the grid with it")
     parser.add_argument("--dtype", nargs="+", choices=sorted(cases.DTYPES))
     parser.add_argument("--mask", nargs="+", choices=cases.MASKS)
@@ -90,13 +95,22 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def judge(path: str) -> int:
-    """Prints the verdict on a file of --output. 0 if everything was measured and holds."""
+    """Print the verdict on a file of --output or --summary. Returns 0 if everything was measured and holds."""
     try:
         file = records.read(path)
     except (OSError, ValueError, KeyError) as error:
         return fail("--verdict %s cannot be judged: %s" % (path, error))
     print(verdict.measured_on(file) + "\n\n" + verdict.markdown(verdict.rows(file)))
     return 0 if verdict.holds(file) else 1
+
+
+def summarize(path: str) -> int:
+    """Print the compact table of a file of --output."""
+    try:
+        summary.write(records.read(path), sys.stdout)
+    except (OSError, ValueError, KeyError) as error:
+        return fail("--summary %s cannot be read: %s" % (path, error))
+    return 0
 
 
 def positive(text: str) -> int:
@@ -119,8 +133,8 @@ def device_name(text: str) -> str:
 
 
 def measured(options: argparse.Namespace, writer: "Writer") -> Iterator[List[Dict[str, Any]]]:
-    """The records of everything that was asked for and that the output does not have yet, case by case."""
-    # A compiler's seconds for each of flex_attention's cases: --quick has time for the long ones.
+    """The records of all requested cases that the output lacks, case by case."""
+    # flex_attention takes seconds to compile for each case: with --quick only for the long ones.
     settings = measure.Settings(options.device, options.repeats, 2.0, 512 if options.quick else 1)
     if "grid" in options.part:
         yield from grid(options, settings, writer)
@@ -157,7 +171,7 @@ def grid(options: argparse.Namespace, settings: measure.Settings, writer: "Write
 
 
 class Writer:
-    """To the screen, and to a file that a later run goes on with.
+    """Print records, and append them to a file that a later run resumes.
 
     Raises ValueError where the file's records are of another build, machine or number of threads.
     """
@@ -186,7 +200,7 @@ class Writer:
     def write(self, found: Sequence[Dict[str, Any]]) -> None:
         lines = "".join(json.dumps(_short(record)) + "\n" for record in found)
         if self.path:
-            # One write for all, so that a run that is killed leaves whole cases.
+            # One write, so that a killed run leaves complete cases.
             with open(self.path, "a") as file:
                 file.write(lines)
         if self.as_json:
@@ -211,13 +225,13 @@ class Writer:
 
 
 def _unlike(name: str, before: Dict[str, Any], now: Dict[str, Any]) -> bool:
-    if name == "device":  # without its clocks, which wander
+    if name == "device":  # its clocks vary
         return before[name].get("name") != now[name].get("name")
     return bool(before[name] != now.get(name))
 
 
 def _short(value: Any) -> Any:
-    """Floats to seven digits, which is more than a clock gives and half of what they would take."""
+    """Floats rounded to seven digits, more than a clock resolves."""
     if isinstance(value, dict):
         return {name: _short(inner) for name, inner in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What a measurement must carry to be believed: versions, processor, GPU, driver, clocks."""
+"""The environment of a measurement: versions, processor, GPU, driver, clocks."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ def describe(device: str) -> Dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor(),
         "threads": torch.get_num_threads(),
-        # Sources, flags and compiler by their hash: records of different kernels must not be averaged.
+        # The hash of sources, flags and compiler: records of different kernels must not be averaged.
         "build": os.path.basename(build.build_folder(build.SOURCE_FOLDER, build.source_files(tools), tools)),
         "device": gpu() if device.startswith("cuda") else {"name": "cpu", "capability": cpu_capability()},
     }

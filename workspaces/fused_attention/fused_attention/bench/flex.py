@@ -1,4 +1,4 @@
-"""torch's compiled flex_attention, the fastest that torch has for sparse masks, and only that: never its eager form."""
+"""torch's compiled flex_attention, its fastest for sparse masks. Its eager form is never timed."""
 
 import functools
 from typing import Any, Callable, Dict
@@ -14,7 +14,7 @@ RECOMPILES = 1000
 
 
 def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
-    """Compiled for this case alone, its block mask made beforehand. Raises Unavailable with the cause.
+    """flex_attention compiled for one case, with its block mask made beforehand. Raises Unavailable with the cause.
 
     Dynamo runs a function eagerly, six times slower than torch's other attention, once it has compiled it often
     enough; a warning is all that says so. So the limit is raised, what was compiled before is dropped, a graph
@@ -39,10 +39,10 @@ def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
     options: Dict[str, Any] = {"enable_gqa": True} if inputs.k.shape[1] != inputs.q.shape[1] else {}
     run = functools.partial(function, inputs.q, inputs.k, inputs.v, block_mask=mask, **options)
     try:
-        # For this call alone, which is the one that compiles: the limit is every other function's, too.
+        # Raised for this call alone, which compiles: other functions share the limit.
         with dynamo.config.patch(**{limit: RECOMPILES}):
             run()
-    except Exception as error:  # a compiler's, dynamo's, inductor's: they share no class
+    except Exception as error:  # errors of the compiler, dynamo and inductor share no class
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise Unavailable("it does not compile: " + (lines[0] if lines else type(error).__name__)) from error
     if not dynamo.utils.counters["stats"]["unique_graphs"]:

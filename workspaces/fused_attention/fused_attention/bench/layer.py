@@ -21,7 +21,7 @@ TOLERANCES = {"float32": 1e-4, "bfloat16": 0.1, "float16": 1e-2}
 
 
 class Wrong(Exception):
-    """A variant's result is not the others'."""
+    """A variant's result differs from the others'."""
 
 
 class Batch:
@@ -45,7 +45,7 @@ def encoder_layer(dtype: str) -> torch.nn.TransformerEncoderLayer:
 
 
 def packed(layer: Any, batch: Batch) -> torch.Tensor:
-    """Ours: the padding is taken out of x and put back into the result, and both count."""
+    """Ours: removes the padding from x and restores it in the result; both are timed."""
     x = batch.x.flatten(0, 1).index_select(0, batch.rows)
     q, k, v = _project(layer, x[None])
     attended = fused_attention(q, k, v, cu_seqlens=batch.ends, max_seqlen=batch.x.shape[1])
@@ -73,7 +73,7 @@ def _rest(layer: Any, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
 
 
 def variants(layer: Any, batch: Batch) -> Dict[str, Callable[[], torch.Tensor]]:
-    """By name; those that torch compiles may be missing."""
+    """The variants by name; compiled ones need torch.compile."""
     padding = ~batch.valid
     encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=True).eval()
     found: Dict[str, Callable[[], torch.Tensor]] = {
@@ -102,7 +102,7 @@ def cell(batch_size: int, seq: int, dtype: str, settings: Settings, say: Callabl
         for name, function in variants(layer, batch).items():
             try:
                 out = function()
-            except Exception as error:  # a compiler's, dynamo's, inductor's: they share no class
+            except Exception as error:  # errors of the compiler, dynamo and inductor share no class
                 if name == "ours":
                     raise
                 say("left out: %s (%s)" % (name, (str(error).splitlines() or [type(error).__name__])[0]))

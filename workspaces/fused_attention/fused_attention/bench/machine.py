@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured beside the kernels: the roofs under which they work."""
+"""The machine's peak rates and bandwidths, measured in the same run as the kernels."""
 
 import os
 from typing import Any, Dict, Optional
@@ -11,14 +11,14 @@ SOURCE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "csrc")
 SOURCES = ("machine.cpp",)
 NAME = "fused_attention_bench"
 
-BANDWIDTH_BYTES = 1 << 27  # of each buffer: past the caches that a core reaches
+BANDWIDTH_BYTES = 1 << 27  # of each buffer: larger than the caches of a core
 MATMUL_SIZE = 8192  # on a GPU
 
 _loaded = False
 
 
 def load() -> None:
-    """Builds and loads csrc/: torch.ops.fused_attention_bench. Raises build.BuildError."""
+    """Build and load csrc/, which registers torch.ops.fused_attention_bench. Raises build.BuildError."""
     global _loaded
     if not _loaded:
         try:
@@ -52,7 +52,7 @@ class Roofs:
 
 
 def roofs(device: str) -> Roofs:
-    """Measures them: a second or two. Raises build.BuildError on the CPU where nothing can be compiled."""
+    """Measure the roofs, in a second or two. On the CPU, raises build.BuildError if the loops do not compile."""
     return _cuda_roofs() if device.startswith("cuda") else _cpu_roofs()
 
 
@@ -65,7 +65,7 @@ def _cpu_roofs() -> Roofs:
         "read": ops.bandwidth(False, BANDWIDTH_BYTES) / 1e9,
         "copy": ops.bandwidth(True, BANDWIDTH_BYTES) / 1e9,
     }
-    # No instruction that is in use multiplies float16 into float32.
+    # The kernels use no instruction that multiplies float16.
     peaks = {"float32": fp32, "bfloat16": bf16, "float16": fp32}
     return Roofs(peaks, bandwidths, {"float32": isa32, "bfloat16": isa16, "float16": isa32})
 
@@ -97,7 +97,7 @@ def _cuda_best(function: Any) -> float:
 
 
 def peak_bytes(function: Any, device: str) -> Optional[int]:
-    """What one call takes from torch's allocator at its peak, its result included; None where it cannot be asked.
+    """The peak memory of one call in torch's allocator, with its result; None if unknown.
 
     The driver's figure would be of the whole process and its cache, the same for every method. What a method takes
     from malloc by itself, as MKL and oneDNN do for their packed operands, is not in it.

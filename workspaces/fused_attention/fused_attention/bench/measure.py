@@ -23,7 +23,7 @@ class Settings(NamedTuple):
 
 
 class Grid:
-    """Cells in any order; shorter sequences first lets it leave out what would take minutes a call."""
+    """Measures cells. With shorter sequences first, it can skip methods that would take minutes a call."""
 
     def __init__(self, settings: Settings, roofs: "Optional[machine.Roofs]") -> None:
         self.settings = settings
@@ -33,7 +33,7 @@ class Grid:
         self.left_out = []  # type: List[str]
 
     def cell(self, case: cases.Case) -> List[Record]:
-        """The records of one case. `left_out` then says which methods it lacks, and why."""
+        """The records of one case. `left_out` then lists the methods that were skipped, and why."""
         settings = self.settings
         inputs = cases.inputs(case, settings.device)
         clock = timing.clock_of(settings.device)
@@ -86,7 +86,7 @@ class Grid:
         return functions
 
     def _too_much(self, case: cases.Case, method: methods.Method) -> Optional[str]:
-        """Why this method is better not tried: memory, or minutes for what is no rival."""
+        """Why this method is skipped, for memory or time; None if it is not."""
         needed = method.matrices * _scores(case) * (4 if case.dtype == "float32" else 2)
         free = _free_bytes(self.settings.device)
         if needed > free / 2:
@@ -105,7 +105,7 @@ class Grid:
         return None
 
     def _rates(self, dtype: str, inputs: cases.Inputs, name: str, milliseconds: float) -> Record:
-        """Useful work a second, and what share of the machine that is."""
+        """Useful work a second, and its share of the machine's peak and bandwidth."""
         packed = name == "ours-packed"
         flop, moved = inputs.without_padding() if packed else (inputs.flop(), inputs.compulsory_bytes())
         gflops = flop / milliseconds / 1e6
@@ -124,7 +124,7 @@ class Grid:
     def _errors(
         self, case: cases.Case, inputs: cases.Inputs, functions: Dict[str, timing.Timed], params: Record
     ) -> List[Record]:
-        """Against float64: ours and the first of torch's own."""
+        """Errors against float64, of ours and of torch's first method."""
         if _scores(case) > ERROR_ELEMENTS:
             return []
         right = accuracy.expected(inputs)
@@ -144,7 +144,7 @@ def params_of(case: cases.Case, device: str) -> Record:
 
 
 def scaling(case: cases.Case, settings: Settings, counts: Tuple[int, ...] = (1, 2)) -> List[Record]:
-    """Ours by the clock for each number of threads, in turns. torch's number of threads is left as it was."""
+    """Ours by the wall clock, for each number of threads, in turns. Restores torch's number of threads."""
     inputs = cases.inputs(case, settings.device)
     before = torch.get_num_threads()
     functions = {
@@ -167,7 +167,7 @@ def scaling(case: cases.Case, settings: Settings, counts: Tuple[int, ...] = (1, 
 
 
 class _Threads:
-    """torch's number of threads within a `with`."""
+    """Sets torch's number of threads inside a `with`."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""The ways to compute attention that the benchmark times beside ours."""
+"""The methods that the benchmark times: ours and its rivals."""
 
 import contextlib
 import functools
@@ -40,7 +40,7 @@ class Method(NamedTuple):
 
 
 def methods(inputs: Inputs, with_flex: bool) -> List[Method]:
-    """Ours first. torch's own are there from torch 2.0 on, by backend from 2.3, flex_attention from 2.5."""
+    """Ours first. SDPA needs torch 2.0, its choice of backends 2.3, flex_attention 2.5."""
     found = [Method("ours", lambda inputs: functools.partial(ours, inputs))]
     if inputs.lengths is not None:
         found.append(Method("ours-packed", packed))
@@ -59,7 +59,7 @@ def ours(inputs: Inputs) -> torch.Tensor:
 
 
 def packed(inputs: Inputs) -> Function:
-    """Ours on the padded batch's rows alone, packed beforehand: [1, heads, all rows, dim]."""
+    """Ours on the rows of a padded batch without the padding, packed beforehand: [1, heads, all rows, dim]."""
     lengths = inputs.lengths or []
     ends = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(inputs.q.device)
     q, k, v = (
@@ -128,7 +128,7 @@ def naive(inputs: Inputs) -> Function:
 
 
 def flash_attn(inputs: Inputs) -> Function:
-    """The package of that name, for the masks that it knows."""
+    """The package flash-attn, for the masks that it supports."""
     if inputs.attended is not None or inputs.q.dtype == torch.float32:
         raise Unavailable("it knows no such mask" if inputs.attended is not None else "it knows no float32")
     try:

@@ -1,10 +1,12 @@
-"""The benchmark's records read back: JSON lines, as cells of one case each."""
+"""Read the benchmark's records, JSON lines or the compact table, as cells of one case each."""
 
 import json
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from . import summary
 
 FORWARD = "fused_attention.forward"
-# What makes a case; the rest of the parameters follows from them or from the machine.
+# The parameters that identify a case; the others follow from them or from the machine.
 KEY = ("device", "threads", "batch", "heads", "kv_heads", "seq", "dim", "dtype", "mask")
 
 Record = Dict[str, Any]
@@ -24,7 +26,7 @@ class Cell:
         return [impl for impl in self.records if not impl.startswith("ours")]
 
     def best_other(self, prefix: str = "") -> Optional[str]:
-        """The fastest method that is not ours and whose name begins so."""
+        """The fastest method that is not ours and whose name begins with `prefix`."""
         names = [impl for impl in self.others() if impl.startswith(prefix)]
         return min(names, key=self.median) if names else None
 
@@ -38,19 +40,15 @@ class Cell:
 
 
 class File:
-    """What one file of JSON lines holds. A cell measured twice counts as it was measured last."""
+    """The content of one file. A cell measured twice counts as it was measured last."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, records: Iterable[Record]) -> None:
         self.environment = {}  # type: Record
         self.wrong = []  # type: List[Record]
         self.cells = {}  # type: Dict[Tuple[Any, ...], Cell]
         self.others = {}  # type: Dict[str, List[Record]]
-        for line in lines:
-            try:
-                data = json.loads(line)
-            except ValueError:  # it was being written when its writer was killed
-                continue
-            self._add(data)
+        for record in records:
+            self._add(record)
 
     def _add(self, data: Record) -> None:
         if "environment" in data:
@@ -66,14 +64,14 @@ class File:
         elif "metric" in data:
             self.others.setdefault(data["metric"], []).append(data)
 
-    def where(self, **wanted: Any) -> List[Cell]:
-        """Cells whose parameters are, or are among, those wanted."""
+    def where(self, **required: Any) -> List[Cell]:
+        """Cells whose parameters are, or are among, the required ones."""
         return [
             cell
             for cell in self.cells.values()
             if all(
                 cell.params[name] in value if isinstance(value, (tuple, range)) else cell.params[name] == value
-                for name, value in wanted.items()
+                for name, value in required.items()
             )
         ]
 
@@ -85,7 +83,15 @@ def key_of(params: Record) -> Tuple[Any, ...]:
 def read(path: str) -> File:
     """Raises OSError, and ValueError for a file of something else."""
     with open(path) as lines:
-        file = File(lines)
+        file = File(summary.read(lines) if path.endswith(".csv") else _json_lines(lines))
     if not file.environment:
         raise ValueError("it holds no records of this benchmark")
     return file
+
+
+def _json_lines(lines: Iterable[str]) -> Iterator[Record]:
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:  # cut short when its writer was killed
+            continue

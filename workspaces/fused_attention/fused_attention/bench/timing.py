@@ -1,4 +1,4 @@
-"""Times of several functions, taken in turns so that a machine's mood meets all of them alike."""
+"""Time several functions in turns, so that the machine's noise affects all of them alike."""
 
 import time
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple
@@ -19,7 +19,7 @@ class Timed(NamedTuple):
 
 
 def clock_of(device: str) -> str:
-    """What `interleaved` measures by.
+    """The clock of `interleaved`.
 
     "thread": the calling thread's CPU time, which other programs do not add to; where torch has one thread.
     "wall": of the clock. "events": CUDA's, around a graph of the calls where they can be captured.
@@ -62,14 +62,13 @@ def interleaved(functions: Mapping[str, Timed], clock: str, repeats: int, budget
 
 
 def _sampler(function: Callable[[], Any], clock: str, calls: int) -> Callable[[], float]:
-    """Gives the mean milliseconds of `calls` calls, each time it is called."""
+    """Returns the mean milliseconds of `calls` calls."""
     if clock == "events":
         return _cuda_sampler(function, calls)
     now = _thread_seconds if clock == "thread" else time.perf_counter
 
     def sample() -> float:
-        # Not timed: the rival before may have left other data in the caches, or given back memory, which empties the
-        # processor's table of pages; whoever comes next would pay for that.
+        # Not timed: the method before may have left other data in the caches, or freed memory, which flushes the TLB.
         function()
         start = now()
         for _ in range(calls):
@@ -100,7 +99,7 @@ def _cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float
 
 
 def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
-    """The calls as one CUDA graph, so that the device is timed and not Python; plain calls where that fails."""
+    """The calls as one CUDA graph, so that the device is timed and not Python; plain calls if that fails."""
 
     def plain() -> None:
         for _ in range(calls):

@@ -1,4 +1,4 @@
-// How autograd meets the operator: its gradient is the operator fused_attention::backward, whose own is refused.
+// Autograd: the gradient of forward is the operator fused_attention::backward. A second derivative is an error.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -32,60 +32,105 @@ bool any(const Wanted& wanted) {
   return std::any_of(wanted.begin(), wanted.end(), [](bool one) { return one; });
 }
 
-Optional<at::Tensor> if_defined(const at::Tensor& t) {
-  return t.defined() ? Optional<at::Tensor>(t) : Optional<at::Tensor>();
-}
-
 at::Tensor forward_signature(FA_FORWARD_PARAMETERS);
 Gradients backward_signature(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS);
 
-at::Tensor call_forward(FA_FORWARD_PARAMETERS) {
+at::Tensor call_forward(const Arguments& a) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("fused_attention::forward", "")
                              .typed<decltype(forward_signature)>();
-  return op.call(FA_FORWARD_NAMES);
+  return op.call(FA_FORWARD_OF_A);
 }
 
-Gradients call_backward(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
+Gradients call_backward(const at::Tensor& grad, Wanted wanted, const Arguments& a) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("fused_attention::backward", "")
                              .typed<decltype(backward_signature)>();
-  return op.call(grad, wanted, FA_FORWARD_NAMES);
+  return op.call(grad, wanted, FA_FORWARD_OF_A);
 }
+
+// What autograd keeps of a call until its backward pass.
+struct SavedArguments {
+#define FA_SAVED_FIELD(kind, name) kind::Value name;
+  FA_ARGUMENTS(FA_SAVED_FIELD, FA_NOTHING)
+};
+
+// Tensors go through save_for_backward, in order, and everything else through saved_data, by name.
+class ArgumentSaver {
+ public:
+  explicit ArgumentSaver(AutogradContext* context) : context_(context) {}
+
+  void save(const char*, const at::Tensor& t) { tensors_.push_back(t); }
+  void save(const char*, const Optional<at::Tensor>& t) { tensors_.push_back(t.has_value() ? *t : at::Tensor()); }
+  template <class T>
+  void save(const char* name, const T& value) {
+    context_->saved_data[name] = value;
+  }
+  void done() { context_->save_for_backward(tensors_); }
+
+ private:
+  AutogradContext* context_;
+  variable_list tensors_;
+};
+
+class ArgumentReader {
+ public:
+  explicit ArgumentReader(AutogradContext* context)
+      : data_(context->saved_data), tensors_(context->get_saved_variables()) {}
+
+  void read(const char*, at::Tensor* t) { *t = tensors_[next_++]; }
+  void read(const char*, Optional<at::Tensor>* t) {
+    const at::Tensor& one = tensors_[next_++];
+    if (one.defined()) *t = one;
+  }
+  void read(const char* name, int64_t* value) { *value = data_[name].toInt(); }
+  void read(const char* name, bool* value) { *value = data_[name].toBool(); }
+  void read(const char* name, Optional<double>* value) { *value = data_[name].toOptional<double>(); }
+
+ private:
+  decltype(AutogradContext::saved_data)& data_;
+  variable_list tensors_;
+  size_t next_ = 0;
+};
+
+// The place of each argument, which is that of its gradient.
+#define FA_PLACE(kind, name) kPlace_##name
+enum Place { FA_ARGUMENTS(FA_PLACE, FA_COMMA), kPlaces };
 
 class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
  public:
   static at::Tensor forward(AutogradContext* context, FA_FORWARD_PARAMETERS) {
-    const auto saved = [](const Optional<at::Tensor>& t) { return t.has_value() ? *t : at::Tensor(); };
-    context->save_for_backward(
-        {q, k, v, saved(mask), saved(structure), saved(alibi_slopes), saved(cu_seqlens_q), saved(cu_seqlens_k)});
-    auto& data = context->saved_data;
-    data["max_seqlen_q"] = max_seqlen_q;
-    data["max_seqlen_k"] = max_seqlen_k;
-    data["is_causal"] = is_causal;
-    data["scale"] = scale;
+    const Arguments arguments{FA_FORWARD_NAMES};
+    ArgumentSaver saver(context);
+#define FA_SAVE(kind, name) saver.save(#name, name);
+    FA_ARGUMENTS(FA_SAVE, FA_NOTHING)
+    saver.done();
     c10::List<bool> flags;
-    for (const bool one : wanted_of(Arguments{FA_FORWARD_NAMES})) flags.push_back(one);
-    data["wanted"] = flags;
+    for (const bool one : wanted_of(arguments)) flags.push_back(one);
+    context->saved_data["wanted"] = flags;
     BelowAutograd guard;
-    return call_forward(FA_FORWARD_NAMES);
+    return call_forward(arguments);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    const auto saved = context->get_saved_variables();
-    auto& data = context->saved_data;
-    const auto flags = data["wanted"].toBoolList();
+    ArgumentReader reader(context);
+    SavedArguments a;
+#define FA_READ(kind, name) reader.read(#name, &a.name);
+    FA_ARGUMENTS(FA_READ, FA_NOTHING)
+    const auto flags = context->saved_data["wanted"].toBoolList();
     Wanted wanted;
     for (int i = 0; i < kWantCount; ++i) wanted[i] = flags.get(i);
-    const auto found =
-        call_backward(grads[0], wanted, saved[0], saved[1], saved[2], if_defined(saved[3]), if_defined(saved[4]),
-                      if_defined(saved[5]), if_defined(saved[6]), if_defined(saved[7]), data["max_seqlen_q"].toInt(),
-                      data["max_seqlen_k"].toInt(), data["is_causal"].toBool(), data["scale"].toOptional<double>());
-    const auto gradient = [&](WantedIndex i, const at::Tensor& t) { return wanted[i] ? t : at::Tensor(); };
-    const at::Tensor none;
-    return {gradient(kWantQuery, std::get<kWantQuery>(found)), gradient(kWantKey, std::get<kWantKey>(found)),
-            gradient(kWantValue, std::get<kWantValue>(found)), gradient(kWantMask, std::get<kWantMask>(found)), none,
-            gradient(kWantSlopes, std::get<kWantSlopes>(found)), none, none, none, none, none, none};
+    const auto found = call_backward(grads[0], wanted, Arguments{FA_FORWARD_OF_A});
+    variable_list gradients(kPlaces);
+    const auto set = [&](Place place, WantedIndex i, const at::Tensor& gradient) {
+      if (wanted[i]) gradients[place] = gradient;
+    };
+    set(kPlace_q, kWantQuery, std::get<kWantQuery>(found));
+    set(kPlace_k, kWantKey, std::get<kWantKey>(found));
+    set(kPlace_v, kWantValue, std::get<kWantValue>(found));
+    set(kPlace_mask, kWantMask, std::get<kWantMask>(found));
+    set(kPlace_alibi_slopes, kWantSlopes, std::get<kWantSlopes>(found));
+    return gradients;
   }
 };
 
@@ -94,14 +139,14 @@ at::Tensor forward_autograd(FA_FORWARD_PARAMETERS) {
   check_no_forward_gradient(arguments);
   if (at::GradMode::is_enabled() && any(wanted_of(arguments))) return ForwardFunction::apply(FA_FORWARD_NAMES);
   BelowAutograd guard;
-  return call_forward(FA_FORWARD_NAMES);
+  return call_forward(arguments);
 }
 
 class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
  public:
   static variable_list forward(AutogradContext*, const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
     BelowAutograd guard;
-    const auto found = call_backward(grad, wanted, FA_FORWARD_NAMES);
+    const auto found = call_backward(grad, wanted, Arguments{FA_FORWARD_NAMES});
     return {std::get<0>(found), std::get<1>(found), std::get<2>(found), std::get<3>(found), std::get<4>(found)};
   }
 
@@ -117,7 +162,7 @@ Gradients backward_autograd(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PA
     return Gradients{found[0], found[1], found[2], found[3], found[4]};
   }
   BelowAutograd guard;
-  return call_backward(grad, wanted, FA_FORWARD_NAMES);
+  return call_backward(grad, wanted, Arguments{FA_FORWARD_NAMES});
 }
 
 Gradients backward_device(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {

@@ -1,10 +1,10 @@
-// The backward pass: recomputes the scores of some rows at a time from q and k, in float32, by torch's own matrix
-// products. Never holds more than kChunkElements scores (but at least one row of them) a few times over.
+// The backward pass. It recomputes the scores from q and k, some rows at a time, with torch's float32 matrix products.
+// It keeps a few arrays of at most chunk_elements() scores each (and at least one row).
 //
 // With P = softmax(S), S = scale * Q K^T + bias, O = P V and G the gradient of O (as in Dao et al., "FlashAttention",
 // arXiv:2205.14135, appendix B.2):
 //   dV = P^T G,  dP = G V^T,  dS = P * (dP - rowsum(P * dP)),  dQ = scale * dS K,  dK = scale * dS^T Q.
-// A row without keys has P = 0, and so gives nothing.
+// A row without keys has P = 0 and adds nothing.
 #include "backward.h"
 
 #include <ATen/ATen.h>
@@ -19,12 +19,12 @@ namespace fused_attention {
 
 namespace {
 
-// Four arrays of so many floats stay within a core's share of a cache; a GPU wants more work at once.
+// On the CPU, four arrays of this size fit a core's share of the cache; a GPU needs more work at once.
 int64_t chunk_elements(const at::Device& device) {
   return device.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 24;
 }
 
-// Rows of a chunk where keys can be left out: fewer rows see fewer keys.
+// Rows of a chunk if masked keys can be skipped: fewer rows see fewer keys.
 constexpr int64_t kMaskedRows = 128;
 
 at::Tensor as_float(const at::Tensor& t) {
@@ -125,7 +125,7 @@ Gradients Backward::run() {
                    wanted_[kWantSlopes] ? stored_as(dslopes_, *a_.alibi_slopes) : none()};
 }
 
-// Cuts into chunks: as many rows as fit, then heads, then batch elements. Their order is fixed, so that sums are too.
+// Cuts into chunks: as many rows as fit, then heads, then batch elements. The fixed order makes the sums reproducible.
 void Backward::add(const Sequences& s) {
   if (s.batch.size * heads_ * s.rows.size * s.keys.size == 0) return;
   const bool skips = a_.is_causal || structure_.defined();
@@ -162,7 +162,7 @@ void Backward::add(const Sequences& s, Range batch, Range kv_heads, Range rows, 
   const auto cut = [&](const at::Tensor& t, Range head_range, Range range) {
     return narrow(narrow(narrow(t, 0, stored_batch), 1, head_range), 2, range);
   };
-  // The heads of a group lie below each other in one product's rows.
+  // The heads of a group are stacked as rows of one product.
   const auto of_q = [&](const at::Tensor& t) {
     return cut(t, heads, stored_rows).reshape({products, group_ * rows.size, head_dim_});
   };
@@ -232,7 +232,7 @@ at::Tensor Backward::distance(Range rows, Range keys) const {
   return at::arange(keys.begin, keys.begin + keys.size, q_.options()).sub(row).abs_();
 }
 
-// The structured mask of some rows over the keys [0, k_len), cut to the range of keys that any of them sees.
+// The structured mask of some rows, cut to the range of keys that any of them sees.
 at::Tensor Backward::structured_rows(int64_t batch, Range rows, int64_t k_len, Range* keys) const {
   const int64_t width = words_for(k_len);
   std::vector<uint64_t> words(static_cast<size_t>(width * rows.size));

@@ -7,13 +7,14 @@
 
 namespace fused_attention {
 
-// Of q, k, v, an additive mask and alibi_slopes: which gradients are asked for.
+// Which gradients are required: of q, k, v, an additive mask and alibi_slopes.
 enum WantedIndex { kWantQuery, kWantKey, kWantValue, kWantMask, kWantSlopes, kWantCount };
 using Wanted = std::array<bool, kWantCount>;
-// In the same order; empty where not asked for.
+// In the same order; those not required are empty.
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// The gradients of a call from `grad`, that of its result. Checked arguments, any device; reads cu_seqlens on the host.
+// The gradients of a call, from the gradient `grad` of its result. The arguments must be checked; any device. Reads
+// cu_seqlens on the host.
 Gradients attention_backward(const at::Tensor& grad, const Arguments& arguments, Wanted wanted);
 
 }  // namespace fused_attention

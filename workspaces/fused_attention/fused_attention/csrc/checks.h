@@ -5,7 +5,7 @@
 namespace fused_attention {
 
 // Raises TypeError, ValueError or RuntimeError that names the argument, what it is and what is allowed.
-// Everything but the values of cu_seqlens, which may lie on another device.
+// Does not check the values of cu_seqlens, which may be on a GPU.
 template <class Sizes>
 void check_arguments(const Arguments& arguments);
 
@@ -21,7 +21,7 @@ void check_structure_fits(const at::Tensor& structure, int64_t batch, int64_t q_
 template <class Sizes>
 void check_grad(const at::Tensor& grad, const at::Tensor& q);
 
-// Raises RuntimeError where a forward-mode derivative would be asked for.
+// Raises RuntimeError if an argument has a forward-mode tangent.
 void check_no_forward_gradient(const Arguments& arguments);
 
 }  // namespace fused_attention

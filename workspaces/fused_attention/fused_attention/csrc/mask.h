@@ -8,7 +8,7 @@ namespace fused_attention {
 enum class MaskKind : int { kNone, kBool, kFloat32, kBFloat16, kFloat16 };
 
 // A mask broadcast to [batch, heads, q_len, k_len]; strides in elements, zero where it is broadcast.
-// With `causal`, row i sees keys 0..i, whatever the lengths are (top-left alignment, as in torch).
+// With `causal`, row i sees the keys 0 to i, for any lengths (top-left alignment, as in torch).
 struct Mask {
   const void* data;
   MaskKind kind;
@@ -36,7 +36,7 @@ struct Mask {
     }
   }
 
-  // The masked score of one element: -inf where the key is out, whatever the score was (a NaN included).
+  // The masked score of one element: -inf for a masked key, even if the score is NaN.
   // `head_offset` is offset(batch, head).
   FA_HOST_DEVICE float apply(float score, int64_t head_offset, int64_t row, int64_t key) const {
     if (causal && key > row) return minus_infinity();

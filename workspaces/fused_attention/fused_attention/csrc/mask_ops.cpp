@@ -1,5 +1,5 @@
-// Operators over structured masks for people and tests: every element, and the classes of tiles. Attention itself goes
-// from a structure to its schedule without them.
+// Operators that show structured masks to users and tests: all elements, and the classes of tiles. The attention
+// kernels do not use them.
 #include <torch/library.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void check_sizes(int64_t batch, int64_t q_len, int64_t k_len) {
 void spread(const uint64_t* words, int64_t count, uint8_t* bytes) {
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    // Byte j keeps bit j alone, then any bit of a byte is brought to its top.
+    // Byte j keeps bit j alone; then the set bit moves to the top of its byte.
     const uint64_t bits = (words[i / 64] >> (i % 64) & 0xff) * 0x0101010101010101u & 0x8040201008040201u;
     const uint64_t spread_bits = (bits + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u;
     for (int j = 0; j < 8; ++j) bytes[i + j] = static_cast<uint8_t>(spread_bits >> (8 * j));
@@ -42,7 +42,7 @@ void spread(const uint64_t* words, int64_t count, uint8_t* bytes) {
   for (; i < count; ++i) bytes[i] = words[i / 64] >> (i % 64) & 1;
 }
 
-// `count` <= 64 bits of a line from any bit on.
+// `count` <= 64 bits of a line, starting at any bit.
 uint64_t piece(const uint64_t* line, int64_t first, int64_t count) {
   const int64_t word = first / 64, shift = first % 64;
   uint64_t bits = line[word] >> shift;
@@ -183,7 +183,7 @@ TORCH_LIBRARY_IMPL(fused_attention, CPU, m) {
   m.impl("mask_tiles", fused_attention::mask_tiles);
 }
 
-// Inside a compiled function a mask may have to be spelled out. Older torch traces nothing by meta tensors.
+// A compiled function may need all elements of a mask. Older torch does not trace with meta tensors.
 #if FUSED_ATTENTION_TORCH >= 200
 TORCH_LIBRARY_IMPL(fused_attention, Meta, m) {
   m.impl("mask_elements", fused_attention::mask_elements_meta);

@@ -49,7 +49,7 @@ FA_HOST_DEVICE BFloat16 from_float<BFloat16>(float x) {
   return BFloat16{static_cast<uint16_t>(is_nan ? 0x7fc0u : rounded)};
 }
 
-// Let the float adder round: adding a power of two 2^13 above the wanted unit in the last place leaves the
+// Let the float adder round: adding a power of two 2^13 above the required unit in the last place leaves the
 // binary16 mantissa, rounded to nearest even, in the low bits. The two scalings saturate to infinity and zero.
 template <>
 FA_HOST_DEVICE Float16 from_float<Float16>(float x) {

@@ -1,4 +1,4 @@
-// The operator fused_attention::forward: its schema and what every device shares.
+// The operator fused_attention::forward: its schema, and the part that all devices share.
 #include "ops.h"
 
 #include <torch/library.h>
@@ -17,7 +17,7 @@ at::Tensor with_contiguous_dim(const at::Tensor& t) {
   return Sizes::size(t, 3) == 1 || Sizes::stride(t, 3) == 1 ? t : t.contiguous();
 }
 
-// The memory order of q, so that a caller's [batch, seq, heads, dim] behind a transpose comes back as such.
+// In the memory order of q: a transposed view of [batch, seq, heads, dim] gives a result with that layout.
 template <class Sizes>
 at::Tensor allocate_out(const at::Tensor& q) {
   const auto out = Sizes::empty_like(q);
@@ -56,8 +56,8 @@ void set_mask(AttentionParams& params, const Arguments& a) {
   }
 }
 
-// One cu_seqlens, checked by value where the host can read it without waiting: on the CPU, and where the longest
-// sequence must be found. Returns the bound of the lengths.
+// Returns a bound of the lengths of one cu_seqlens. Checks its values if it is on the CPU, or if the longest sequence
+// must be found, which waits for a GPU.
 int64_t longest_sequence(const char* name, const at::Tensor& offsets, int64_t total, const char* max_name,
                          int64_t max_seqlen) {
   if (max_seqlen && !offsets.device().is_cpu()) return max_seqlen;
@@ -66,7 +66,7 @@ int64_t longest_sequence(const char* name, const at::Tensor& offsets, int64_t to
   return max_seqlen ? max_seqlen : longest;
 }
 
-// What a kernel points into besides q, k, v and mask, in the layout that it needs.
+// The other tensors that a kernel reads, contiguous.
 struct Tables {
   at::Tensor cu_seqlens_q, cu_seqlens_k, structure, alibi_slopes;
 
@@ -143,12 +143,11 @@ at::Tensor forward_with(Launch launch, const Arguments& a) {
 
 }  // namespace fused_attention
 
-// A torch from 2.2 on is told that the operators keep the rules that torch.compile relies on.
+// From 2.2 on, a tag says that the operators keep the rules of torch.compile.
 TORCH_LIBRARY(fused_attention, m) {
-  const std::string forward =
-      "Tensor q, Tensor k, Tensor v, Tensor? mask=None, Tensor? structure=None, Tensor? alibi_slopes=None, "
-      "Tensor? cu_seqlens_q=None, Tensor? cu_seqlens_k=None, int max_seqlen_q=0, int max_seqlen_k=0, "
-      "bool is_causal=False, float? scale=None";
+#define FA_SCHEMA(kind, name) fused_attention::kind::schema(#name)
+#define FA_SCHEMA_COMMA() +", " +
+  const std::string forward = FA_ARGUMENTS(FA_SCHEMA, FA_SCHEMA_COMMA);
   const auto define = [&m](const std::string& schema) {
 #if FUSED_ATTENTION_TORCH >= 202
     m.def(schema.c_str(), {at::Tag::pt2_compliant_tag});
@@ -156,7 +155,7 @@ TORCH_LIBRARY(fused_attention, m) {
     m.def(schema.c_str());
 #endif
   };
-  // wanted: the gradients to compute, in the order of the result; the others come back empty.
+  // wanted: the gradients to compute, in the order of the result; the others are returned empty.
   const std::string backward = "Tensor grad, bool[5] wanted, " + forward;
   const std::string gradients = "(Tensor q, Tensor k, Tensor v, Tensor mask, Tensor alibi_slopes)";
   define("forward(" + forward + ") -> Tensor");
@@ -167,7 +166,7 @@ TORCH_LIBRARY(fused_attention, m) {
 #endif
 }
 
-// Older torch traces nothing by meta tensors.
+// Older torch does not trace with meta tensors.
 #if FUSED_ATTENTION_TORCH >= 200
 TORCH_LIBRARY_IMPL(fused_attention, Meta, m) {
   m.impl(FA_META_OF("forward"), fused_attention::forward_meta);

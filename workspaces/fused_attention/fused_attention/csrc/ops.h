@@ -1,22 +1,29 @@
 #pragma once
 
+#include <string>
+
 #include "compat.h"
 #include "params.h"
 
-// The operator's signature after the schema's, and the names alone: what a new argument is added to, with Arguments.
-#define FA_FORWARD_PARAMETERS                                                                                      \
-  const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const fused_attention::Optional<at::Tensor>&mask, \
-      const fused_attention::Optional<at::Tensor>&structure,                                                      \
-      const fused_attention::Optional<at::Tensor>&alibi_slopes,                                                    \
-      const fused_attention::Optional<at::Tensor>&cu_seqlens_q,                                                    \
-      const fused_attention::Optional<at::Tensor>&cu_seqlens_k, int64_t max_seqlen_q, int64_t max_seqlen_k,        \
-      bool is_causal, fused_attention::Optional<double> scale
-#define FA_FORWARD_NAMES                                                                                     \
-  q, k, v, mask, structure, alibi_slopes, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, is_causal, \
-      scale
+// The operator's arguments, in order: a new one is declared here alone. The schema, the signatures, Arguments and what
+// autograd saves follow. X(kind, name) is one argument, S() stands between two.
+#define FA_ARGUMENTS(X, S)                                                                             \
+  X(Tensor, q) S() X(Tensor, k) S() X(Tensor, v) S() X(OptionalTensor, mask) S()                       \
+  X(OptionalTensor, structure) S() X(OptionalTensor, alibi_slopes) S() X(OptionalTensor, cu_seqlens_q) S() \
+  X(OptionalTensor, cu_seqlens_k) S() X(Integer, max_seqlen_q) S() X(Integer, max_seqlen_k) S()        \
+  X(Flag, is_causal) S() X(OptionalNumber, scale)
 
-// A trace by meta tensors wants all of a call's tensors on one device, and a structured mask is on the CPU, wherever q
-// is. So what a trace runs is registered in Python (fakes.py), drops that tensor, and calls these operators' meta kernels.
+#define FA_COMMA() ,
+#define FA_NAME(kind, name) name
+#define FA_PARAMETER(kind, name) fused_attention::kind::Parameter name
+#define FA_MEMBER(kind, name) a.name
+// For a function's parameters, for a call with them, and for a call with the members of an object `a`.
+#define FA_FORWARD_PARAMETERS FA_ARGUMENTS(FA_PARAMETER, FA_COMMA)
+#define FA_FORWARD_NAMES FA_ARGUMENTS(FA_NAME, FA_COMMA)
+#define FA_FORWARD_OF_A FA_ARGUMENTS(FA_MEMBER, FA_COMMA)
+
+// A trace by meta tensors needs all tensors of a call on one device, and a structured mask is always on the CPU. So the
+// fake kernels are registered in Python (fakes.py), drop that tensor, and call these operators' meta kernels.
 #if FUSED_ATTENTION_TORCH >= 204
 #define FA_HAS_FAKES
 #define FA_META_OF(name) name "_fake"
@@ -26,13 +33,38 @@
 
 namespace fused_attention {
 
-// One call of fused_attention::forward, in the order of its schema.
+// The kinds of arguments: as a parameter, as a value to keep, and in a schema (before and after the name).
+struct Tensor {
+  using Parameter = const at::Tensor&;
+  using Value = at::Tensor;
+  static std::string schema(const std::string& name) { return "Tensor " + name; }
+};
+struct OptionalTensor {
+  using Parameter = const Optional<at::Tensor>&;
+  using Value = Optional<at::Tensor>;
+  static std::string schema(const std::string& name) { return "Tensor? " + name + "=None"; }
+};
+struct Integer {
+  using Parameter = int64_t;
+  using Value = int64_t;
+  static std::string schema(const std::string& name) { return "int " + name + "=0"; }
+};
+struct Flag {
+  using Parameter = bool;
+  using Value = bool;
+  static std::string schema(const std::string& name) { return "bool " + name + "=False"; }
+};
+struct OptionalNumber {
+  using Parameter = Optional<double>;
+  using Value = Optional<double>;
+  static std::string schema(const std::string& name) { return "float? " + name + "=None"; }
+};
+
+// One call of fused_attention::forward. A max_seqlen of zero: not given.
 struct Arguments {
-  const at::Tensor &q, &k, &v;
-  const Optional<at::Tensor>&mask, &structure, &alibi_slopes, &cu_seqlens_q, &cu_seqlens_k;
-  int64_t max_seqlen_q, max_seqlen_k;  // zero: not given
-  bool is_causal;
-  Optional<double> scale;
+#define FA_FIELD(kind, name) kind::Parameter name;
+#define FA_NOTHING()
+  FA_ARGUMENTS(FA_FIELD, FA_NOTHING)
 
   bool is_packed() const { return cu_seqlens_q.has_value(); }
 };

@@ -1,4 +1,4 @@
-// One attention call as plain data: what crosses from the torch operator into a kernel.
+// One attention call as plain data, which the torch operator passes to a kernel.
 #pragma once
 
 #include "mask.h"
@@ -24,12 +24,12 @@ struct AttentionParams {
   Strides q_strides, k_strides, v_strides, out_strides;
   Mask mask;
   int64_t batch, heads, kv_heads, q_len, k_len;
-  int64_t q_rows, k_rows;  // of the tensors' dimension 2: unlike the lengths only where sequences are packed
+  int64_t q_rows, k_rows;  // size of the tensors' dimension 2; differs from the lengths only in packed sequences
   int head_dim;
   float scale;
   DataType dtype;
   const int32_t *cu_q, *cu_k;  // [batch + 1], on the device of q; null: not packed
-  Structure structure;         // goes together with `mask`: a key must pass both. In the host's memory
+  Structure structure;         // a key must pass this and `mask`; in host memory
   const float* alibi;          // [heads] slopes, on the device of q: slope * -|key - row| is added; null: none
 
   // Grouped queries: consecutive query heads share a key/value head.

@@ -1,4 +1,4 @@
-// What compiles alike under g++, clang and nvcc: nothing here or in the headers that include it needs torch.
+// Definitions for g++, clang and nvcc alike. Neither this header nor those that include it need torch.
 #pragma once
 
 #include <cmath>
@@ -8,8 +8,8 @@
 #ifdef __CUDACC__
 #define FA_HOST_DEVICE __host__ __device__ inline
 #else
-// Always inlined: the CPU kernels compile these headers once per instruction set, and a shared out-of-line copy
-// might be the one with instructions that this machine lacks.
+// Always inlined: the CPU kernels compile these headers once for each instruction set, and the linker might keep an
+// out-of-line copy with instructions that this machine lacks.
 #define FA_HOST_DEVICE inline __attribute__((always_inline))
 #endif
 

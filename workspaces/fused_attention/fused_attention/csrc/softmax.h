@@ -1,7 +1,7 @@
-// The online softmax of one row, or of a vector of rows side by side: what both kernels and the tests share.
+// The online softmax of one row, or of a vector of rows. The kernels and the tests share it.
 //
-// A row's scores arrive in tiles. It keeps the maximum seen, and the sum of exp(score - maximum); when a tile raises
-// the maximum, what was accumulated is multiplied by exp(old - new). See Milakov and Gimelshein, "Online normalizer
+// A row's scores arrive in tiles. The row keeps the maximum so far and the sum of exp(score - maximum). When a tile
+// raises the maximum, the earlier sums are multiplied by exp(old - new). See Milakov and Gimelshein, "Online normalizer
 // calculation for softmax" (arXiv:1805.02867).
 #pragma once
 
@@ -35,12 +35,12 @@ struct OnlineSoftmax {
     sum = Math::broadcast(0.0f);
   }
 
-  // The finite point that exponents are taken from: -inf - -inf would be NaN in a row that is masked out so far.
+  // The finite value that is subtracted from scores: in a row without keys so far, -inf - -inf would be NaN.
   FA_HOST_DEVICE Value origin() const {
     return Math::select(maximum == Math::broadcast(minus_infinity()), Math::broadcast(0.0f), maximum);
   }
 
-  // Takes in a tile's maximum. Returns what earlier sums and outputs must be multiplied by.
+  // Adds a tile's maximum. Returns the factor for earlier sums and outputs.
   FA_HOST_DEVICE Value raise(Value tile_maximum) {
     const Value previous = maximum;
     maximum = Math::select(tile_maximum > previous, tile_maximum, previous);
@@ -49,7 +49,7 @@ struct OnlineSoftmax {
     return correction;
   }
 
-  // Takes in the tile's sum of exp(score - origin()).
+  // Adds the tile's sum of exp(score - origin()).
   FA_HOST_DEVICE void add(Value tile_sum) { sum = sum + tile_sum; }
 
   // The output of a row from its weighted sum of values: zero where every key was masked out.

@@ -1,9 +1,9 @@
-// A mask as a small program over (query row, key): what masks.py writes, and what schedules are made from.
+// A mask as a small program over (query row, key). masks.py writes it; the kernels' schedules evaluate it.
 //
 // The program is one int64 tensor on the CPU: a header, instructions in postfix order, then data that they point to.
 //   [kStructureVersion, number of instructions, (op, a, b, c) * instructions, data ...]
-// Offsets in a, b or c count from the start of the tensor. Rows and keys count from the start of their sequence, also
-// where sequences are packed; `batch` is then the sequence.
+// Offsets in a, b or c count from the start of the tensor. Rows and keys count from the start of their sequence, in
+// packed sequences too, where `batch` is the sequence.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace fused_attention {
 constexpr int64_t kStructureVersion = 1;
 constexpr int64_t kStructureHeader = 2;
 constexpr int kMaxStructureDepth = 16;  // of the stack of operands
-constexpr int64_t kUnbounded = int64_t{1} << 40;  // a band's side without a limit
+constexpr int64_t kUnbounded = int64_t{1} << 40;  // the side of a band that has no limit
 
 enum class MaskOp : int64_t {
   kAll = 0,
@@ -41,7 +41,7 @@ struct MaskInstruction {
   int64_t op, a, b, c;
 };
 
-// A view of the tensor; null where a call has no structured mask.
+// A view of the tensor; null for a call without a structured mask.
 struct Structure {
   const int64_t* words;
   int64_t size;
@@ -85,8 +85,8 @@ inline bool holds(const int64_t* words, const MaskInstruction& in, int64_t batch
   }
 }
 
-// The definition of every structured mask: whether `row` attends to `key`. Slow; evaluate_rows is for use.
-// `with_residues` false takes every kResidue as false: a schedule splits a mask that way (see cpu/plan.h).
+// The definition of every structured mask: whether `row` attends to `key`. Slow; kernels use evaluate_rows.
+// With `with_residues` false, every kResidue is false: so a schedule splits a mask (see cpu/plan.h).
 inline bool attends(const Structure& s, int64_t batch, int64_t row, int64_t key, bool with_residues = true) {
   bool stack[kMaxStructureDepth];
   int depth = 0;
@@ -107,9 +107,9 @@ constexpr int64_t words_for(int64_t bits) {
   return (bits + 63) / 64;
 }
 
-// What is wrong with a program of `size` words for calls of these lengths, as an error's text; empty if nothing is.
-// Everything else here trusts a program that passed: its offsets stay inside, its tables cover every row and key, no
-// sum overflows. Takes time in the number of instructions alone.
+// Checks a program of `size` words for calls of these lengths. Returns the error's text, or an empty string.
+// Everything else here trusts a checked program: its offsets stay inside, its tables cover every row and key, and no
+// sum overflows. The time depends on the number of instructions alone.
 std::string check_structure(const int64_t* words, int64_t size, int64_t batch, int64_t q_len, int64_t k_len);
 
 // Bit key % 64 of words[i * words_for(k_len) + key / 64] becomes attends(row + i, key), for i < rows and key < k_len;

@@ -1,4 +1,4 @@
-// Whether a structured mask's program may be run: it comes from a caller, as a tensor that can hold anything.
+// Checks a structured mask's program before it runs: a caller passes it, so the tensor may hold anything.
 #include <sstream>
 
 #include "structure.h"
@@ -35,7 +35,7 @@ bool fits(int64_t size, int64_t offset, int64_t first, int64_t second, int64_t t
   return room >= 1;
 }
 
-// What is wrong with an operand; empty if nothing is.
+// The error's text for an operand, or an empty string.
 std::string check_operand(const MaskInstruction& in, int64_t size, const Lengths& lengths) {
   std::ostringstream error;
   const auto need_step = [&](int64_t step) {

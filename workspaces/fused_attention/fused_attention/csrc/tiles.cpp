@@ -64,7 +64,7 @@ class RowBits {
   std::vector<uint64_t> bits_, any_, all_;
 };
 
-// A mask repeats itself along a diagonal or a column: equal blocks are kept once.
+// Masks repeat along a diagonal or a column, so equal blocks are stored once.
 class BlockStore {
  public:
   explicit BlockStore(std::vector<uint64_t>* bits) : bits_(bits) {}

@@ -1,5 +1,5 @@
-// The next head's rows, asked for while this head is computed: they lie a token apart, where the hardware's own
-// prefetching finds no stream, and in a short sequence there is little to do while they come.
+// Prefetches the next head's rows while this head is computed. They are a token apart, a stride that the hardware
+// prefetcher does not follow, and a short sequence has too little work to hide the latency.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace FA_ISA {
 template <class T>
 class Ahead {
  public:
-  // Of the head after `index`: the queries of its first panel, and its keys and values where they are others.
+  // The head after `index`: the queries of its first panel, and its keys and values unless they are the same.
   Ahead(const Problem& problem, int64_t index) {
     const AttentionParams& p = problem.params;
     const int64_t batch = (index + 1) / p.heads, head = (index + 1) % p.heads;
@@ -34,7 +34,7 @@ class Ahead {
   }
   Ahead() = default;
 
-  // Asks for a part of what is left, where `panels` panels are left.
+  // Prefetches a share of the remaining rows, with `panels` panels left to compute.
   void ask(int64_t panels) {
     for (int64_t n = (left_ + panels - 1) / panels; n > 0; --n, --left_) {
       Rows& rows = rows_[current_];
@@ -45,7 +45,7 @@ class Ahead {
   }
 
  private:
-  // Of keys and values together: what leaves room in the second cache for those of the head at work.
+  // Bytes of keys and values together. The L2 cache must keep room for the head being computed.
   static constexpr int64_t kMostBytes = 256 * 1024;
 
   struct Rows {

@@ -1,9 +1,9 @@
-// The tile registers of Intel AMX, as amx_gemm.h uses them: the same interface stands before an emulation in the tests.
+// The tile registers of Intel AMX, for amx_gemm.h. The tests have an emulation with the same interface.
+// Off unless FUSED_ATTENTION_AMX is 1: no processor with AMX has run this code yet.
 //
 // Instructions are written as bytes (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
-// Assemblers before binutils 2.35 know no AMX and may serve a newer compiler; and gcc 12's _tile_loadd and
-// _tile_loadconfig do not say which memory they read, so that the stores of what is loaded may be moved behind them or
-// dropped.
+// Assemblers before binutils 2.35 lack AMX. And gcc 12's _tile_loadd and _tile_loadconfig do not declare the memory
+// that they read, so the compiler may move or drop the stores before them.
 #pragma once
 
 #include "../portable.h"
@@ -13,7 +13,7 @@ namespace fused_attention {
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = 64;  // of a row
 constexpr int kTileLanes = 16;  // floats of a row, or pairs of bfloat16
-constexpr int kTileDepth = 32;  // bfloat16 of a row: what one multiplication sums over
+constexpr int kTileDepth = 32;  // bfloat16 of a row: one multiplication sums over these
 
 // LDTILECFG's operand.
 struct TileConfig {
@@ -38,11 +38,11 @@ FA_HOST_DEVICE TileConfig whole_tiles() {
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define FA_AMX 1
 
-// Whether this processor and this kernel have AMX with BF16, and the process may use it: Linux (5.16 and newer) grants
-// the tiles' 8 KiB of state on request. Asks once.
+// Whether the processor and the operating system have AMX with BF16, and this process may use it: Linux (5.16 and
+// newer) grants the tiles' 8 KiB of state on request. The request is made once.
 bool amx_usable();
 
-// The registers of the thread that calls. `stride` is in bytes.
+// The calling thread's registers. `stride` is in bytes.
 struct HardwareTiles {
   // oneDNN configures the same registers in the same threads: configure before use, release when done.
   FA_HOST_DEVICE static void configure() {

@@ -1,7 +1,7 @@
 // The two bf16 products of a panel of query rows in AMX tiles. Tables hold 32-bit words, as in gemm.h: a float, or two
 // bfloat16 whose products are summed.
 //
-//   scores[key][row] = sum over d of keys[key][d] * query[d][row]      keys as they lie in memory
+//   scores[key][row] = sum over d of keys[key][d] * query[d][row]      keys in place
 //   out[row][d] (+)= sum over key of weights[row][key] * values[key][d]  weights from tiles of 16 rows x 32 keys
 //
 // `Tiles` is HardwareTiles of amx.h or an emulation with the same members, configured.
@@ -11,8 +11,8 @@
 
 namespace fused_attention {
 
-// An operand in memory, distances in bytes: `row` to the next row of a tile, `step` to the tile that the sum goes on
-// with, `block` to the tile of the next 16 rows (left) or columns (right) of the result.
+// An operand in memory, with distances in bytes: `row` to the next row of a tile, `step` to the next tile of the sum,
+// `block` to the tile of the next 16 rows (left) or columns (right) of the result.
 struct TileOperand {
   const float* data;
   int64_t row, step, block;
@@ -61,7 +61,7 @@ FA_HOST_DEVICE void multiply_tiles(const TileOperand& left, const TileOperand& r
 }
 
 // out[m][n] (+)= left * right for m < 16 * left_blocks and n < 16 * right_blocks; rows of `out` are out_stride floats
-// apart. Left blocks run fastest: the right-hand side of one or two blocks stays in the first-level cache meanwhile.
+// apart. Left blocks are the inner loop: one or two blocks of the right-hand side stay in the L1 cache.
 template <class Tiles>
 static void multiply_panel(const TileOperand& left, const TileOperand& right, int64_t steps, int left_blocks,
                            int right_blocks, bool accumulate, float* out, int64_t out_stride) {

@@ -1,6 +1,5 @@
-// Attention of one panel of bf16 rows with both products in AMX tiles. Tiles multiply so fast that a product's result
-// passes through memory: a chunk's scores are computed, then weighed, then multiplied by the values, each for all its
-// keys at once.
+// Attention of one panel of bf16 rows with both products in AMX tiles. Each step handles all keys of a chunk, and
+// passes its result through memory: the scores, then the softmax, then the product with the values.
 #pragma once
 
 #include "amx_gemm.h"
@@ -67,8 +66,8 @@ struct Values<TileMath<Tiles>, BFloat16> {
   }
 };
 
-// Raises references to a chunk's scores in units of log2, and totals with them; a bias is added to the scores where
-// they lie. True, with factor[row], where what was summed before must be multiplied by it.
+// Adds the bias to a chunk's scores, in units of log2, and raises the references to them. Returns true if earlier sums
+// must be multiplied by factor[row].
 template <bool kMasked, bool kBias>
 static bool raise_to_scores(const ChunkData& chunk, int granules, float scale, float* scores, RowState& state,
                             float* factor) {

@@ -1,4 +1,4 @@
-// The CPU kernel as its instruction sets share it.
+// The interface of the CPU kernels of all instruction sets.
 #pragma once
 
 #include "../params.h"
@@ -11,40 +11,40 @@ constexpr int kGranule = 16;      // rows
 constexpr int kMaxPanelRows = 64;
 constexpr int kChunkKeys = 192;    // a multiple of every kernel's blocks
 
-// What a kernel can do, and the relative cost of a key for a row: what a plan is made for.
+// A kernel's panel sizes and the relative cost of a key. Plans are made for these.
 struct PanelCosts {
-  int id;               // distinct for distinct contents
-  int key_multiple[3];  // of panels of 1, 2 and 4 granules: a chunk's keys are rounded up to it; 0: no such panels
-  float key_cost[3];    // of a key for a granule, where 1 is the best panel's
-  float gather_cost;    // of a listed key for the panel, on the same scale
+  int id;               // differs between different costs
+  int key_multiple[3];  // for panels of 1, 2 and 4 granules: a chunk's number of keys is a multiple; 0: no such panels
+  float key_cost[3];    // of a key for a granule, relative to the best panel size
+  float gather_cost;    // extra cost of a listed key for the panel, on the same scale
 };
 
 struct Chunk {
-  int32_t first;     // of a run: its first key, even; of a list: index into Plan::keys
-  int32_t count;     // keys, a multiple of what the kernel asks for
-  int32_t words;     // index into Plan::words, [count][granules]: bits of the rows that see a key; -1: all do
+  int32_t first;     // of a run: its first key, even; of a list: index into HeadPlan::keys
+  int32_t count;     // number of keys, a multiple of PanelCosts::key_multiple
+  int32_t words;     // index into HeadPlan::words, [count][granules]: bits of the rows that see a key; -1: all do
   bool is_list;
 };
 
 struct Panel {
-  int32_t row;       // first row; of listed rows: index into Plan::rows
+  int32_t row;       // first row; of listed rows: index into HeadPlan::rows
   int32_t rows;      // at most 16 * granules
   int32_t granules;  // 1, 2 or 4
   int32_t chunk_begin, chunk_end;
-  int32_t key_end;   // beyond the last key
+  int32_t key_end;   // one past the last key
   bool is_listed;
-  bool continues;    // goes on with rows that an earlier phase began
-  bool finishes;     // nothing later adds to these rows
+  bool continues;    // an earlier phase began these rows
+  bool finishes;     // no later phase adds to these rows
 };
 
-// One plan as the kernels see it; plan.h says what the tables are.
+// A view of a HeadPlan; see plan.h for the tables.
 struct PlanView {
   const Panel* panels;
   const Chunk* chunks;
   const int32_t *keys, *rows;
   const uint16_t* words;
   int64_t panel_count;
-  float visits;  // of a key by granules of rows, on average
+  float visits;  // how many granules read a key, on average
 };
 
 // One call: its parameters and its schedule.
@@ -58,7 +58,7 @@ struct Problem {
   bool has_bias() const { return params.mask.is_additive() || params.alibi; }
 };
 
-// A place in the order of work: panels of a head, heads of a batch.
+// A position in the order of work: by batch and head, then by panel.
 struct Position {
   int64_t head;   // batch * heads + head
   int64_t panel;
@@ -68,7 +68,7 @@ struct CpuKernel {
   const char* capability;  // "default", "avx2", "avx512", "avx512_bf16" or, for bfloat16 alone, "avx512_amx"
   // Floats of scratch memory that one thread needs.
   int64_t (*scratch_floats)(const Problem& problem);
-  // Computes the panels from `from` up to `to`, which it leaves out. `scratch` is aligned to kScratchAlignment.
+  // Computes the panels [from, to). `scratch` is aligned to kScratchAlignment.
   void (*attend)(const Problem& problem, Position from, Position to, float* scratch);
   PanelCosts costs;
 };
@@ -79,7 +79,8 @@ CpuKernel kernel_avx512();
 CpuKernel kernel_avx512_bf16();
 CpuKernel kernel_avx512_amx();
 
-// The widest one that this machine runs, at most what ATEN_CPU_CAPABILITY allows (as for torch's own kernels).
+// The widest kernel that this machine runs and ATEN_CPU_CAPABILITY allows (as for torch's own kernels). The AMX kernel
+// only if FUSED_ATTENTION_AMX is 1.
 const CpuKernel& select_kernel(DataType dtype);
 
 }  // namespace fused_attention

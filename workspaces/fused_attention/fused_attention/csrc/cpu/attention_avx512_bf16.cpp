@@ -1,4 +1,5 @@
-// AVX-512 with BF16: pairs of bfloat16 are multiplied and summed by one instruction. See attention_avx512.cpp for clang.
+// AVX-512 with BF16: pairs of bfloat16 are multiplied and summed by one instruction. See attention_avx512.cpp for
+// clang.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 10
 // Before the pragma: what these define must run everywhere, for another file may use this file's copy.
 #include <cfloat>

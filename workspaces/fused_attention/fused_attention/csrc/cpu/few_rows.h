@@ -1,5 +1,5 @@
-// Panels of few query rows, such as one new token against all keys before it. With rows in the lanes most lanes would
-// be empty; here the head dimension is in them, as it lies in memory, and every key and value is read once, in place.
+// Panels of few query rows, such as one new token against all keys before it. With rows in the lanes, most lanes would
+// be empty. Here the lanes hold the head dimension, and every key and value is read once, in place.
 #pragma once
 
 #include "pack.h"
@@ -8,7 +8,7 @@
 namespace fused_attention {
 namespace FA_ISA {
 
-// Measured with 512 keys: 2 rows are faster so, 3 in lanes.
+// Measured with 512 keys: 2 rows are faster this way, 3 rows are faster in lanes.
 constexpr int kFewRows = 2;
 
 template <class T>
@@ -29,14 +29,14 @@ FA_HOST_DEVICE float sum_of_lanes(Vec x) {
 #endif
 }
 
-// The largest; a NaN counts only where it is the last.
+// The largest lane; a NaN counts only in the last lane.
 FA_HOST_DEVICE float largest_lane(Vec x) {
   float largest = x[0];
   for (int i = 1; i < kLanes; ++i) largest = largest > x[i] ? largest : x[i];
   return largest;
 }
 
-// One chunk's keys and values where the tensors have them.
+// One chunk's keys and values in the tensors.
 template <class T>
 struct FewKeys {
   const T *k, *v;  // the sequence's first
@@ -50,7 +50,7 @@ struct FewKeys {
   int64_t operator[](int i) const { return list ? list[i] : first + i; }
 };
 
-// scores[row][key] of R rows; -inf where a row does not see a key. Written up to a whole vector of keys.
+// scores[row][key] of R rows; -inf for a masked key. Writes whole vectors of keys.
 template <class T, int R>
 static void score_few_rows(const FewKeys<T>& keys, const float* query, int64_t width, float (*scores)[kChunkKeys]) {
   constexpr int kAtOnce = 4;
@@ -87,7 +87,7 @@ static void score_few_rows(const FewKeys<T>& keys, const float* query, int64_t w
   }
 }
 
-// Scores to weights under the largest so far; what was summed before must be multiplied by factor[row].
+// Turns scores into weights relative to the largest so far. Earlier sums must be multiplied by factor[row].
 template <int R>
 static void weigh_few_rows(int count, float (*scores)[kChunkKeys], RowState& state, float* factor) {
   for (int r = 0; r < R; ++r) {

@@ -1,9 +1,9 @@
 // The two matrix products of attention, a block of registers at a time.
 //
-// Scores are kept with query rows in the lanes: S^T[key][row] = sum over d of K[key][d] * Q^T[d][row]. So keys are read
-// as they lie in memory, one word broadcast at a time, any set of keys is as cheap as a run of them, and the softmax
-// needs no reduction across lanes. The second product turns the roles: O[row][d] = sum over keys of W[key][row] *
-// V[key][d] broadcasts weights from where the first left them and has the values in the lanes.
+// The lanes of the scores are query rows: S^T[key][row] = sum over d of K[key][d] * Q^T[d][row]. So keys are read in
+// place, one broadcast word at a time, any set of keys costs as much as a run, and the softmax needs no reduction
+// across lanes. The second product, O[row][d] = sum over keys of W[key][row] * V[key][d], broadcasts those weights; its
+// lanes are the values' dimensions.
 #pragma once
 
 #include "vector.h"
@@ -11,8 +11,8 @@
 namespace fused_attention {
 namespace FA_ISA {
 
-// How many rows of broadcasts go with C vectors, so that sums, vectors and one broadcast fit the registers (32 with
-// AVX-512 and on arm64, else 16). Counts are multiples of kSmall.
+// The rows of broadcasts for C vectors: sums, vectors and one broadcast must fit the registers (32 with AVX-512 and on
+// arm64, else 16). Counts are multiples of kSmall.
 template <int C>
 struct Shape {
   static constexpr int kBig = 2, kMiddle = 2, kSmall = 2;
@@ -68,7 +68,7 @@ FA_HOST_DEVICE void multiply_rows(const float* rows, int64_t row_stride, const f
   }
 }
 
-// Where the second product goes: out = out * factor[row] + product, or the product alone at first.
+// The output of the second product: out = out * factor[row] + product, or the product alone if it is the first.
 struct Output {
   float* rows;
   int64_t stride;

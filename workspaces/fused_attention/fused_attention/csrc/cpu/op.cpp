@@ -13,9 +13,9 @@ namespace fused_attention {
 
 namespace {
 
-// Multiply-adds below which a thread costs more than it brings: some ten microseconds of work.
+// The least multiply-adds for a thread, some ten microseconds; with less, starting the thread costs more.
 constexpr double kWorkPerThread = 1 << 20;
-// A thread keeps up to this much scratch memory from call to call; fresh memory costs a page fault every 4 KB.
+// The scratch memory that a thread keeps between calls; new memory costs a page fault for every 4 KB.
 constexpr size_t kKeptBytes = size_t{16} << 20;
 
 class Scratch {
@@ -53,11 +53,11 @@ class Scratch {
   size_t bytes_ = 0;
 };
 
-// The place after which `target` of the plans' cost is done. Phases of a head stay together.
+// The position after which `target` of the plans' cost is done. Phases of a head stay together.
 Position position_of(const Plans& plans, int64_t batch, int64_t heads, double target) {
   const int64_t all = batch * heads;
   for (int64_t index = 0; index < all; ++index) {
-    const Plan& plan = plans.of(index / heads, index % heads);
+    const HeadPlan& plan = plans.of(index / heads, index % heads);
     const double cost = plan.cost.back();
     if (target < cost) {
       if (plan.has_phases) return Position{index + (target > cost / 2), 0};
@@ -86,7 +86,7 @@ void launch(const AttentionParams& params, at::Device) {
   const double work = cost * kGranule * 2 * params.head_dim;
   const int64_t parts = std::min<int64_t>(at::get_num_threads(), static_cast<int64_t>(work / kWorkPerThread));
   if (parts <= 1 || at::in_parallel_region()) return attend(Position{0, 0}, Position{all, 0});
-  // The split depends on the number of threads, a panel's result on nothing but itself.
+  // A panel's result does not depend on how the panels are split over threads.
   at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
     const auto position = [&](int64_t part) {
       return part == parts ? Position{all, 0} : position_of(plans, params.batch, params.heads, cost * part / parts);
@@ -103,7 +103,7 @@ std::string cpu_capability() {
 
 }  // namespace fused_attention
 
-// Which of the CPU kernels runs here, for a benchmark to record.
+// The CPU kernel of this machine, for the benchmark's records.
 TORCH_LIBRARY_FRAGMENT(fused_attention, m) {
   m.def("cpu_capability", fused_attention::cpu_capability);
 }

@@ -1,4 +1,4 @@
-// Moving rows between the tensors and the kernel's tables of 32-bit words.
+// Moves rows between the tensors and the kernel's tables of 32-bit words.
 #pragma once
 
 #include "gemm.h"
@@ -6,10 +6,10 @@
 namespace fused_attention {
 namespace FA_ISA {
 
-// Rows lie far apart, more than the processor's own prefetching follows: ask for those of a while later.
+// Rows are too far apart for the hardware prefetcher, so later rows are prefetched here.
 constexpr int kRowsAhead = 16;
 
-// Into the second cache: the first is full of tables. Measured: into the first, windows take up to 1.4 times as long.
+// Into L2: the tables fill L1. Measured: with prefetches into L1, windows take up to 1.4 times as long.
 template <int kForWriting, class T>
 FA_HOST_DEVICE void prefetch_row(const T* row, int64_t count) {
   for (int64_t d = 0; d < count; d += 64 / sizeof(T)) __builtin_prefetch(row + d, kForWriting, 2);
@@ -43,7 +43,7 @@ FA_HOST_DEVICE void narrow_row(const float* row, float scale, int64_t count, T* 
 template <class Math, class T>
 struct Words {
   static constexpr int64_t kPerWord = 1;
-  static constexpr bool kInPlace = sizeof(T) == sizeof(float);  // rows in memory are words already
+  static constexpr bool kInPlace = sizeof(T) == sizeof(float);  // rows in memory consist of words
   static int64_t count(int64_t head_dim) { return head_dim; }
   FA_HOST_DEVICE static void copy(const T* row, int64_t head_dim, float* out) {
     widen_row(row, head_dim, head_dim, out);
@@ -90,7 +90,7 @@ FA_HOST_DEVICE void transpose16(const float* const* rows, int64_t words, float s
       a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
       a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
     }
-    // Now 128-bit lane l of a[4 * g + j] holds column 4 * l + j of rows 4 * g to 4 * g + 3.
+    // Here 128-bit lane l of a[4 * g + j] holds column 4 * l + j of rows 4 * g to 4 * g + 3.
     for (int j = 0; j < 4; ++j) {
       const __m512 low01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0x44), high01 = _mm512_shuffle_f32x4(a[j], a[4 + j], 0xee);
       const __m512 low23 = _mm512_shuffle_f32x4(a[8 + j], a[12 + j], 0x44);
@@ -150,7 +150,7 @@ FA_HOST_DEVICE void gather_values(const float* values, int64_t stride, const int
     return;
   }
   const float* source[2];
-  int32_t shift[2], keep[2];  // what brings a key's half into the low one, and whether there is a key
+  int32_t shift[2], keep[2];  // the shift that moves a key's half into the low one, and a mask that is zero for no key
   for (int i = 0; i < 2; ++i) {
     source[i] = values + (keys[i] < 0 ? 0 : keys[i] / 2 * stride);
     shift[i] = keys[i] % 2 ? 16 : 0;

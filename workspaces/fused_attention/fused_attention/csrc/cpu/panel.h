@@ -10,15 +10,15 @@
 namespace fused_attention {
 namespace FA_ISA {
 
-// Weights are 2^(score - reference). In floats the reference need not be a row's exact maximum: what matters is that no
-// weight is too large and that the largest is not tiny. So a row's reference is raised only when a score exceeds it by
-// more than this, and scores become weights while still in registers. Queries come scaled to units of log2.
-// Weights that are rounded to bfloat16 are better off with the exact maximum: the largest weight, 1, is then exact.
-// Scores wait in memory until a chunk's maximum is known.
+// Weights are 2^(score - reference), with queries scaled to units of log2. For float weights the reference need not be
+// a row's exact maximum: no weight may be too large, and the largest must not be tiny. So a row's reference is raised
+// only if a score exceeds it by more than this, and scores become weights while they are in registers.
+// For weights rounded to bfloat16 the exact maximum is better: the largest weight, 1, is then exact. Their scores stay
+// in memory until the chunk's maximum is known.
 constexpr float kHeadroom = 6.0f;
 
-// Keys after which a sum of floats begins anew, to be added to what is there: short sums lose less. So long that the
-// additions cost little, and a multiple of every kernel's blocks.
+// The most keys of one sum of floats, which is then added to the total: short sums lose less precision. Large enough
+// that the additions cost little, and a multiple of every kernel's blocks.
 constexpr int kSumKeys = 96;
 
 struct RowState {
@@ -29,7 +29,7 @@ struct RowState {
 
   void reset() {
     for (int i = 0; i < kMaxPanelRows; ++i) {
-      // Not -inf: a score of -inf must come out as a weight of zero, and inf - inf is NaN.
+      // Not -inf: a score of -inf must give a weight of zero, and inf - inf is NaN.
       reference[i] = -FLT_MAX;
       total[i] = 0.0f;
       part[i] = 0.0f;
@@ -37,7 +37,8 @@ struct RowState {
   }
 };
 
-// R keys against C vectors of rows. False, with `peak` set and nothing added, where a reference must be raised first.
+// R keys against C vectors of rows. Returns false, with `peak` set and nothing added, if a reference must be raised
+// first.
 template <class Math, int R, int C, bool kMasked, bool kBias>
 static bool weigh_block(const float* keys, int64_t key_stride, const float* query, int64_t steps,
                         const uint16_t* words, const float* bias, RowState& state, float* weights) {
@@ -68,7 +69,7 @@ static bool weigh_block(const float* keys, int64_t key_stride, const float* quer
   if (exceeds) {
     exceeds = false;
     for (int c = 0; c < C; ++c) {
-      // A row that has added nothing yet is raised here: it has nothing to rescale.
+      // A row without sums so far is raised here: it has nothing to rescale.
       const Vec raised = maximum(peak[c], reference[c]);
       const Vec total = load(state.total + c * kLanes) + load(state.part + c * kLanes);
       reference[c] = total == Vec{} ? raised : reference[c];
@@ -120,7 +121,7 @@ static void score_block(const float* keys, int64_t key_stride, const float* quer
   }
 }
 
-// Scores of a chunk to weights under references raised to state.peak. What was summed before must be multiplied by
+// Raises references to state.peak and turns a chunk's scores into weights. Earlier sums must be multiplied by
 // factor[row].
 template <class Math, int C, bool kMasked>
 static void weigh_scores(const float* scores, int count, const uint16_t* words, RowState& state, float* factor,
@@ -150,7 +151,7 @@ static void weigh_scores(const float* scores, int count, const uint16_t* words, 
   }
 }
 
-// Where one chunk's keys and values lie, in words.
+// The addresses of one chunk's keys and values, in words.
 struct ChunkData {
   const float *keys, *values;
   int64_t key_stride, value_stride;  // of values: between keys, or pairs of them
@@ -183,7 +184,7 @@ static void flush(const ChunkData& chunk, int from, int to, const float* factor,
   }
 }
 
-// Raises references to the scores that were too large, and rescales what was summed under the old ones.
+// Raises references to the scores that were too large, and rescales the earlier sums.
 template <int C>
 static void raise_references(PanelBuffers& b, bool is_first) {
   alignas(64) float factor[kMaxPanelRows];
@@ -204,7 +205,7 @@ static void raise_references(PanelBuffers& b, bool is_first) {
   }
 }
 
-// One of the next R keys' kernels; returns how many they are.
+// Runs the kernel for the next R keys; returns R.
 template <class Math, int C, class Block>
 FA_HOST_DEVICE int next_block(int left, const Block& block) {
   using S = Shape<C>;

@@ -1,4 +1,4 @@
-// Which plan each head of a call follows, and the plans that are kept from call to call.
+// Chooses the plan of each head of a call, and caches plans between calls.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -10,11 +10,11 @@ namespace fused_attention {
 
 namespace {
 
-// Rows of more sequences than this would make the whole mask's bits, which a split plan needs at once, too large.
+// The most elements for a split plan, which needs the bits of the whole mask at once.
 constexpr int64_t kMaxSplitLength = 8192;
 constexpr size_t kMaxKeptBytes = size_t{64} << 20;
 
-// One mask of a call: what a batch and head see.
+// The mask of one batch element and head.
 struct HeadMask {
   const AttentionParams& params;
   int64_t batch, head, q_len, k_len;
@@ -44,7 +44,7 @@ struct HeadMask {
     for (int64_t i = 0; i < rows; ++i) {
       uint64_t* line = words + i * width;
       if (i > 0 && mask.row_stride == 0) {
-        // The same bits as the row before, whatever else that row lost.
+        // The row has the same bits as the row before.
         for (int64_t w = 0; w < width; ++w) line[w] &= word(row, w);
         continue;
       }
@@ -54,7 +54,7 @@ struct HeadMask {
     }
   }
 
-  // The mask's tensor at 64 keys of a row; of an additive one, where it is not -inf.
+  // 64 keys of a row of the mask tensor; for an additive mask, the keys whose value is not -inf.
   uint64_t word(int64_t row, int64_t w) const {
     const Mask& mask = params.mask;
     const int64_t at = mask.offset(batch, head) + row * mask.row_stride + w * 64 * mask.key_stride;
@@ -88,7 +88,7 @@ bool depends_on_batch(const Structure& s) {
   return false;
 }
 
-// The one step of a mask's residues, or 0.
+// The step of a mask's residues if all have the same, else 0.
 int64_t residue_step(const Structure& s) {
   int64_t step = 0;
   for (int64_t i = 0; s.exists() && i < s.count(); ++i) {
@@ -100,7 +100,7 @@ int64_t residue_step(const Structure& s) {
   return step;
 }
 
-Plan make_cheapest(const HeadMask& mask, const PanelCosts& costs) {
+HeadPlan make_cheapest(const HeadMask& mask, const PanelCosts& costs) {
   const auto fill = [&](int64_t row, int64_t rows, uint64_t* words) { mask.fill(row, rows, true, words); };
   const auto fill_rest = [&](int64_t row, int64_t rows, uint64_t* words) { mask.fill(row, rows, false, words); };
   const int64_t step = residue_step(mask.params.structure);
@@ -127,13 +127,13 @@ class Kept {
     return key;
   }
 
-  std::shared_ptr<const Plan> find(const Key& key) {
+  std::shared_ptr<const HeadPlan> find(const Key& key) {
     const std::lock_guard<std::mutex> guard(lock_);
     const auto found = plans_.find(key);
     return found == plans_.end() ? nullptr : found->second;
   }
 
-  void keep(const Key& key, const std::shared_ptr<const Plan>& plan) {
+  void keep(const Key& key, const std::shared_ptr<const HeadPlan>& plan) {
     const size_t bytes = bytes_of(key) + bytes_of(plan->panels) + bytes_of(plan->chunks) + bytes_of(plan->keys) +
                          bytes_of(plan->rows) + bytes_of(plan->words) + bytes_of(plan->cost);
     const std::lock_guard<std::mutex> guard(lock_);
@@ -147,18 +147,18 @@ class Kept {
 
  private:
   std::mutex lock_;
-  std::map<Key, std::shared_ptr<const Plan>> plans_;
+  std::map<Key, std::shared_ptr<const HeadPlan>> plans_;
   size_t bytes_ = 0;
 };
 
-std::shared_ptr<const Plan> plan_of(const HeadMask& mask, const PanelCosts& costs, bool by_batch) {
-  if (mask.params.mask.kind != MaskKind::kNone) return std::make_shared<Plan>(make_cheapest(mask, costs));
-  // Never destroyed: a thread may still attend while the process exits.
+std::shared_ptr<const HeadPlan> plan_of(const HeadMask& mask, const PanelCosts& costs, bool by_batch) {
+  if (mask.params.mask.kind != MaskKind::kNone) return std::make_shared<HeadPlan>(make_cheapest(mask, costs));
+  // Never destroyed: a thread may still run a kernel while the process exits.
   static Kept& kept = *new Kept;
   const Kept::Key key = Kept::key_of(mask, costs, by_batch);
-  std::shared_ptr<const Plan> plan = kept.find(key);
+  std::shared_ptr<const HeadPlan> plan = kept.find(key);
   if (!plan) {
-    plan = std::make_shared<Plan>(make_cheapest(mask, costs));
+    plan = std::make_shared<HeadPlan>(make_cheapest(mask, costs));
     kept.keep(key, plan);
   }
   return plan;

@@ -13,12 +13,19 @@ namespace {
 
 enum class Level { kDefault, kAvx2, kAvx512, kAvx512Bf16, kAvx512Amx };
 
+bool is_set_to(const char* variable, const char* value) {
+  const char* found = std::getenv(variable);
+  return found && strcmp(found, value) == 0;
+}
+
 Level allowed_level() {
-  const char* name = std::getenv("ATEN_CPU_CAPABILITY");
-  if (name && strcmp(name, "default") == 0) return Level::kDefault;
-  if (name && strcmp(name, "avx2") == 0) return Level::kAvx2;
-  if (name && strcmp(name, "avx512") == 0) return Level::kAvx512;
-  if (name && strcmp(name, "avx512_bf16") == 0) return Level::kAvx512Bf16;
+  if (is_set_to("ATEN_CPU_CAPABILITY", "default")) return Level::kDefault;
+  if (is_set_to("ATEN_CPU_CAPABILITY", "avx2")) return Level::kAvx2;
+  if (is_set_to("ATEN_CPU_CAPABILITY", "avx512")) return Level::kAvx512;
+  // No processor with AMX has run its kernel yet, so it must be requested.
+  if (is_set_to("ATEN_CPU_CAPABILITY", "avx512_bf16") || !is_set_to("FUSED_ATTENTION_AMX", "1")) {
+    return Level::kAvx512Bf16;
+  }
   return Level::kAvx512Amx;
 }
 

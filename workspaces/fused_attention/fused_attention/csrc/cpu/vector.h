@@ -60,7 +60,7 @@ FA_HOST_DEVICE bool any_above(Vec x, float limit) {
 #endif
 }
 
-// Which lanes to keep: bit i of a word for lane i.
+// The lanes to keep: bit i of a word stands for lane i.
 #if FA_LEVEL >= 2
 using Keep = __mmask16;
 FA_HOST_DEVICE Keep keep_of(uint32_t word) { return static_cast<Keep>(word); }
@@ -78,8 +78,8 @@ FA_HOST_DEVICE Vec zero_unless(Keep keep, Vec x) { return keep ? x : Vec{}; }
 #endif
 
 // 2^x for x <= 64, as 2^floor(x) times a polynomial on [0, 1); zero for -inf, NaN for NaN. The polynomials have the
-// least largest relative error of their degree with 1 at 0: 2.0e-9 for degree 6, which leaves the roundings of floats, and
-// 8.6e-5 for degree 3 (a bfloat16's is 2e-3).
+// least largest relative error of their degree with 1 at 0: 2.0e-9 for degree 6, which leaves the roundings of floats,
+// and 8.6e-5 for degree 3 (a bfloat16's is 2e-3).
 template <int kDegree>
 FA_HOST_DEVICE Vec exp2_polynomial(Vec r) {
   static_assert(kDegree == 3 || kDegree == 6, "no coefficients for this degree");
@@ -103,7 +103,7 @@ FA_HOST_DEVICE Vec exp2(Vec x) {
   return _mm512_scalef_ps(exp2_polynomial<kDegree>(r), x);
 #else
   const Vec low = broadcast(-126.0f);
-  const Vec clamped = maximum(low, x);  // in this order a NaN passes
+  const Vec clamped = maximum(low, x);  // this order of operands lets a NaN pass
 #if FA_LEVEL == 1
   const Vec whole = _mm256_floor_ps(clamped);
   const IntVec exponent = (IntVec)_mm256_cvtps_epi32(whole);
@@ -148,7 +148,7 @@ FA_HOST_DEVICE Vec load_floats(const BFloat16* p) {
   return (Vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
 }
 #if FA_LEVEL >= 3
-// Denormals become zero, as they are to this set's products.
+// Denormals become zero, as in this instruction set's products.
 FA_HOST_DEVICE void store_floats(BFloat16* p, Vec x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
 }
@@ -176,7 +176,7 @@ FA_HOST_DEVICE Vec load_floats(const BFloat16* p) {
 }
 #endif
 
-// The two ways to multiply. Tables hold 32-bit words: a float, or two bfloat16 whose products are summed.
+// The two kinds of products. Tables hold 32-bit words: a float, or two bfloat16 whose products are summed.
 struct FloatMath {
   static constexpr int kPair = 1;
   static constexpr int kExpDegree = 6;

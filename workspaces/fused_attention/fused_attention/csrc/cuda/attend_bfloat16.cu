@@ -2,7 +2,7 @@
 
 namespace fused_attention {
 
-cudaError_t launch_bfloat16(const Call& call, const Plan& plan, cudaStream_t stream) {
+cudaError_t launch_bfloat16(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
   return launch_mma<BFloat16>(call, plan, stream);
 }
 

@@ -2,7 +2,7 @@
 
 namespace fused_attention {
 
-cudaError_t launch_float16(const Call& call, const Plan& plan, cudaStream_t stream) {
+cudaError_t launch_float16(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
   return launch_mma<Float16>(call, plan, stream);
 }
 

@@ -12,7 +12,7 @@ constexpr int kArchitecture = __CUDA_ARCH__;
 constexpr int kArchitecture = 0;
 #endif
 
-// What plan_attention may ask for. The first architecture with tensor cores for the type, in all shapes.
+// The kernels that plan_attention may request, in all shapes.
 template <class T>
 struct TensorCores;
 
@@ -57,14 +57,14 @@ cudaError_t launch(const Call& call, cudaStream_t stream) {
 }
 
 template <class T>
-cudaError_t launch(const Call& call, const Plan& plan, cudaStream_t stream) {
+cudaError_t launch(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
   if (plan.dims == 64) return launch<T, 64>(call, stream);
   return plan.dims == 128 ? launch<T, 128>(call, stream) : launch<T, 256>(call, stream);
 }
 
 }  // namespace
 
-cudaError_t launch_simt(const Call& call, const Plan& plan, cudaStream_t stream) {
+cudaError_t launch_simt(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
   switch (call.p.dtype) {
     case DataType::kFloat32: return launch<float>(call, plan, stream);
     case DataType::kBFloat16: return launch<BFloat16>(call, plan, stream);

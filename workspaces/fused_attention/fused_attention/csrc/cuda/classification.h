@@ -1,4 +1,4 @@
-// What it takes to make lists of key tiles from a boolean mask in the device's memory.
+// Input and output of classify.cuh: lists of key tiles from a boolean mask in device memory.
 #pragma once
 
 #include "../mask.h"
@@ -12,7 +12,7 @@ constexpr int kClassifyThreads = 128;
 // its tiles to tiles[i * capacity ...], and the bits of the j-th to the block i * capacity + j.
 struct Classification {
   Mask mask;
-  TileView structure;  // lists to start from; where there are none, all tiles, and mask.causal counts
+  TileView structure;  // the lists to start from; without them, all tiles, limited by mask.causal
   int32_t q_len, k_len, rows, keys, query_tiles;
   int32_t batches, heads, capacity;
   KeyTileRange* ranges;

@@ -1,11 +1,11 @@
-// Lists of key tiles from a boolean mask in the device's memory, made there: the host waits for nothing.
+// Makes lists of key tiles from a boolean mask, on the device; the host does not wait.
 #pragma once
 
 #include "classification.h"
 
 namespace fused_attention {
 
-// One thread block a list; each of its warps looks at a key tile of its own, and the list takes them in order.
+// One thread block makes one list. Each warp classifies a key tile, and tiles are appended in order.
 __device__ inline void classify_list(const Classification& c) {
   constexpr int kWarps = kClassifyThreads / 32;
   __shared__ int32_t found[kWarps];  // bits of the KeyTile, or kSkipped
@@ -15,7 +15,7 @@ __device__ inline void classify_list(const Classification& c) {
   const int64_t head = list / c.query_tiles % c.heads, batch = list / c.query_tiles / c.heads;
   const int first_row = query_tile * c.rows;
   const int rows = c.q_len - first_row < c.rows ? c.q_len - first_row : c.rows;
-  const bool causal = c.mask.causal && !c.structure.exists();  // those lists know of it
+  const bool causal = c.mask.causal && !c.structure.exists();  // those lists are causal already
   const KeyTile* candidates = nullptr;
   int count = static_cast<int>((c.mask.key_end(first_row + rows - 1, c.k_len) + c.keys - 1) / c.keys);
   if (c.structure.exists()) {

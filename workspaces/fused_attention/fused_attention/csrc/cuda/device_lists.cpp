@@ -38,13 +38,13 @@ KeptLists copy_lists(const AttentionParams& p, int32_t rows, int32_t keys, c10::
   int64_t* target = memory.data_ptr<int64_t>();
   C10_CUDA_CHECK(
       cudaMemcpyAsync(target, packed.data(), packed.size() * sizeof(int64_t), cudaMemcpyHostToDevice, stream));
-  // Any stream may read them from now on.
+  // From here on, any stream may read them.
   C10_CUDA_CHECK(cudaStreamSynchronize(stream));
   return KeptLists{memory, lists.view(target)};
 }
 
 DeviceLists structured_lists(const AttentionParams& p, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream) {
-  // Never destroyed: at the end of a process the device may be gone before them.
+  // Never destroyed: at the end of a process the device may already be gone.
   static std::mutex* const mutex = new std::mutex;
   static auto* const kept = new RecentlyUsed<KeptLists>(kMaxKept, kMaxKeptBytes);
   const std::lock_guard<std::mutex> guard(*mutex);
@@ -60,8 +60,8 @@ DeviceLists structured_lists(const AttentionParams& p, int32_t rows, int32_t key
     const int64_t bytes = lists.memory.numel() * 8;
     item = kept->put(std::move(key), std::move(lists), bytes);
   }
-  item->pinned = item->pinned || capturing;  // the graph will point to them for as long as it lives
-  // Dropped from here, the memory must not be given to others before this stream has done with it.
+  item->pinned = item->pinned || capturing;  // the captured graph keeps pointers to them
+  // After eviction, the allocator must not reuse the memory before this stream is done with it.
   item->value.memory.record_stream(stream.unwrap());
   return DeviceLists{item->value.view, item->value.memory, at::Tensor()};
 }

@@ -1,4 +1,4 @@
-// A call's lists of key tiles in the device's memory.
+// A call's lists of key tiles, in device memory.
 #pragma once
 
 #include <c10/cuda/CUDAStream.h>
@@ -10,14 +10,14 @@
 namespace fused_attention {
 
 struct DeviceLists {
-  TileView view;      // exists() is false where a call needs none
-  at::Tensor memory;  // what the view points into, held until the kernel is queued
+  TileView view;      // exists() is false if the call needs no lists
+  at::Tensor memory;  // the memory of the view; keep it until the kernel is queued
   at::Tensor structure;
 };
 
-// What the structured and the boolean mask of a call come to in tiles of rows x keys. The host waits for the device
-// only when it meets a structured mask for the first time, whose lists it makes and copies; they are kept for later
-// calls, up to a bound. Those of a boolean mask are made on the device in each call.
+// Lists of tiles of rows x keys for a call's structured and boolean mask. The lists of a structured mask are made on
+// the host, copied once, and cached up to a bound; only that first copy waits for the device. The lists of a boolean
+// mask are made on the device in each call.
 DeviceLists make_lists(const AttentionParams& params, int32_t rows, int32_t keys, c10::cuda::CUDAStream stream);
 
 }  // namespace fused_attention

@@ -88,7 +88,7 @@ struct RowFragments {
   __device__ static void multiply_keys(float* c, const uint32_t* a, const uint32_t* b) { multiply(c, a, b); }
   __device__ static void multiply_values(float* c, const uint32_t* a, const uint32_t* b) { multiply(c, a, b); }
 
-  // Two neighbouring blocks of weights as a left operand: they lie where it wants them.
+  // Two neighbouring blocks of weights as a left operand; the registers match already.
   __device__ static void to_left(const float* first, const float* second, int, uint32_t* words) {
     words[0] = pack<T>(first[0], first[1]);
     words[1] = pack<T>(first[2], first[3]);
@@ -169,7 +169,7 @@ struct QuadPairFragments {
     for (int step = 0; step < 4; ++step) mma_884_rows(c, a + 2 * step, b + 2 * step);
   }
 
-  // A lane has halves of two rows, and wants the whole of one: it swaps one half with the lane two beside it.
+  // A lane has halves of two rows and needs all of one: it swaps a half with the lane two further.
   __device__ static void to_left(const float* first, const float* second, int lane, uint32_t* words) {
     const bool upper = (lane & 2) != 0;
 #pragma unroll

@@ -1,4 +1,4 @@
-// The instructions that C++ has no words for, one function each. Shared memory is addressed by its 32-bit offset.
+// PTX instructions that C++ cannot express, one function each. Shared memory is addressed by its 32-bit offset.
 // Sources: the PTX ISA's sections on mma, ldmatrix, cp.async and ex2.
 #pragma once
 
@@ -56,7 +56,7 @@ __device__ inline void store_global(void* pointer, const Words4& w) {
   *static_cast<uint4*>(pointer) = make_uint4(w.x[0], w.x[1], w.x[2], w.x[3]);
 }
 
-// 16 bytes from device memory to shared memory, beside the running program; zeros where `inside` is false.
+// Starts an asynchronous copy of 16 bytes from device to shared memory; writes zeros if `inside` is false.
 __device__ inline void copy_async(uint32_t offset, const void* pointer, bool inside) {
 #if __CUDA_ARCH__ >= 800
   const uint32_t bytes = inside ? 16 : 0;
@@ -69,7 +69,7 @@ __device__ inline void copy_async(uint32_t offset, const void* pointer, bool ins
 #endif
 }
 
-// Until this thread's copies have arrived.
+// Waits until this thread's copies have arrived.
 __device__ inline void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" ::: "memory");

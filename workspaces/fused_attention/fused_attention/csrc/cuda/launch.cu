@@ -1,4 +1,4 @@
-// Includes no torch header, so that nvcc meets only what every toolkit from 10.2 to 13 can compile.
+// Includes no torch header: nvcc from 10.2 to 13 must compile it.
 #include "launch.h"
 
 #include "classify.cuh"
@@ -19,7 +19,7 @@ cudaError_t describe_device(DeviceTraits* traits) {
   int device = 0, major = 0, minor = 0, l2_bytes = 0;
   cudaFuncAttributes attributes;
   cudaError_t error = cudaGetDevice(&device);
-  // Of the code that the driver has chosen: an older PTX may run on a newer GPU.
+  // The architecture of the code that the driver has chosen: an older PTX may run on a newer GPU.
   if (error == cudaSuccess) error = cudaFuncGetAttributes(&attributes, classify_kernel);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&traits->multiprocessors, cudaDevAttrMultiProcessorCount, device);
@@ -40,8 +40,8 @@ cudaError_t launch_classification(const Classification& classification, cudaStre
   return cudaGetLastError();
 }
 
-cudaError_t launch_attention(const Call& call, const Plan& plan, cudaStream_t stream) {
-  if (piece_count(call) == 0) return cudaSuccess;  // all sequences are empty; a grid may not be
+cudaError_t launch_attention(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
+  if (piece_count(call) == 0) return cudaSuccess;  // all sequences are empty, and a grid may not be
   if (piece_count(call) > kMaxGrid) return cudaErrorInvalidConfiguration;
   if (!plan.tensor_cores) return launch_simt(call, plan, stream);
   return call.p.dtype == DataType::kBFloat16 ? launch_bfloat16(call, plan, stream) : launch_float16(call, plan, stream);

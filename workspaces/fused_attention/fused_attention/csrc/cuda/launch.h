@@ -10,13 +10,13 @@ namespace fused_attention {
 // Of the current device.
 cudaError_t describe_device(DeviceTraits* traits);
 
-// These queue a kernel on the current device and return what the launch answered; the work itself runs later.
+// These queue a kernel on the current device and return the launch's error code.
 cudaError_t launch_classification(const Classification& classification, cudaStream_t stream);
-cudaError_t launch_attention(const Call& call, const Plan& plan, cudaStream_t stream);
+cudaError_t launch_attention(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
 
 // The parts of launch_attention, compiled one by one.
-cudaError_t launch_simt(const Call& call, const Plan& plan, cudaStream_t stream);
-cudaError_t launch_float16(const Call& call, const Plan& plan, cudaStream_t stream);
-cudaError_t launch_bfloat16(const Call& call, const Plan& plan, cudaStream_t stream);
+cudaError_t launch_simt(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
+cudaError_t launch_float16(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
+cudaError_t launch_bfloat16(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
 
 }  // namespace fused_attention

@@ -1,4 +1,4 @@
-// Stands in for the CUDA kernel in a build without nvcc, so that a call says what is wrong.
+// Replaces the CUDA kernel in a build without nvcc, so that a call raises a helpful error.
 #include <torch/library.h>
 
 #include "../ops.h"

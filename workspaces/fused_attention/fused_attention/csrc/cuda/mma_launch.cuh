@@ -1,4 +1,4 @@
-// The tensor-core kernel of one type: what each architecture compiles of it, and which one a plan asks for.
+// The tensor-core kernel of one type: what each architecture compiles, and the choice for a LaunchPlan.
 #pragma once
 
 #include "launch.h"
@@ -9,10 +9,10 @@ namespace fused_attention {
 #ifdef __CUDA_ARCH__
 constexpr int kArchitecture = __CUDA_ARCH__;
 #else
-constexpr int kArchitecture = 0;  // the host's own pass
+constexpr int kArchitecture = 0;  // the host pass
 #endif
 
-// The architecture that a type's products begin with.
+// The first architecture with tensor-core products of a type.
 template <class T>
 struct TensorCores;
 
@@ -26,7 +26,7 @@ struct TensorCores<BFloat16> {
   static constexpr int kSince = 800;
 };
 
-// What plan_attention may ask for; a kernel without use on an architecture compiles to nothing.
+// The kernels that plan_attention may request; one that an architecture does not use compiles to an empty kernel.
 template <class T, int D, int kWarpRows, bool kByElement>
 struct IsCompiled {
   static constexpr bool kQuadPairs = kArchitecture < 750;
@@ -70,7 +70,7 @@ cudaError_t launch_mma(const Call& call, cudaStream_t stream) {
   constexpr int kBytes = MmaShape<D, kWarpRows>::kSharedBytes;
   const auto kernel = attend_mma_kernel<T, D, kWarpRows, kByElement>;
   if (kBytes > 48 * 1024) {
-    // What a block gets without asking is 48 KB on every GPU.
+    // Without a request, a block gets 48 KB on every GPU.
     const cudaError_t allowed = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
     if (allowed != cudaSuccess) return allowed;
   }
@@ -79,7 +79,7 @@ cudaError_t launch_mma(const Call& call, cudaStream_t stream) {
 }
 
 template <class T>
-cudaError_t launch_mma(const Call& call, const Plan& plan, cudaStream_t stream) {
+cudaError_t launch_mma(const Call& call, const LaunchPlan& plan, cudaStream_t stream) {
   if (plan.by_element) {
     if (plan.dims == 64) return launch_mma<T, 64, 16, true>(call, stream);
     if (plan.dims == 128) return launch_mma<T, 128, 16, true>(call, stream);

@@ -18,7 +18,7 @@ namespace fused_attention {
 
 namespace {
 
-// The driver takes microseconds to answer; nothing of it changes while a process runs.
+// Cached: the driver takes microseconds to answer, and the answer does not change.
 DeviceTraits traits_of(at::Device device) {
   static std::mutex mutex;
   static std::map<int, DeviceTraits> known;
@@ -32,11 +32,11 @@ DeviceTraits traits_of(at::Device device) {
 }
 
 #ifdef FUSED_ATTENTION_HOPPER
-// Queues the kernel for Hopper if the GPU is one and the call suits it; else returns false.
+// Queues the Hopper kernel if the GPU and the call allow it; else returns false.
 bool launch_on_hopper(const AttentionParams& p, const DeviceTraits& traits, c10::cuda::CUDAStream stream) {
   if (traits.capability != 90) return false;
   static const KeyTileRange none{};
-  TileView view{};  // of the lists that would be made for it
+  TileView view{};  // the view of the lists that would be made
   view.ranges = p.structure.exists() || p.mask.kind == MaskKind::kBool ? &none : nullptr;
   view.rows = hopper::kTileRows;
   view.keys = hopper::kTileKeys;
@@ -57,7 +57,7 @@ void launch(const AttentionParams& params, at::Device device) {
 #ifdef FUSED_ATTENTION_HOPPER
   if (launch_on_hopper(params, traits, stream)) return;
 #endif
-  const Plan plan = plan_attention(params, traits);
+  const LaunchPlan plan = plan_attention(params, traits);
   const DeviceLists lists = make_lists(params, plan.rows, kTileKeys, stream);
   C10_CUDA_CHECK(launch_attention(make_call(params, lists.view, plan, traits), plan, stream));
 }

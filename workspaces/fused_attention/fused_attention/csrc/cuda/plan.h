@@ -1,4 +1,4 @@
-// Which kernel a call gets: decided on the host from plain numbers.
+// Chooses the kernel of a call, on the host, from plain numbers.
 #pragma once
 
 #include "scaling.h"
@@ -8,12 +8,12 @@ namespace fused_attention {
 
 struct DeviceTraits {
   int capability;    // of the GPU: 86 for 8.6
-  int architecture;  // what the kernels in use were compiled for, which may be older
+  int architecture;  // that the loaded kernels were compiled for; may be older
   int multiprocessors;
   int64_t l2_bytes;
 };
 
-struct Plan {
+struct LaunchPlan {
   bool tensor_cores;
   bool by_element;  // see Scaling
   int dims;         // the head dimension, padded: 64, 128 or 256
@@ -21,14 +21,14 @@ struct Plan {
   int rows;         // of a query tile
 };
 
-// Tensor cores multiply binary16 from 7.0 on and bfloat16 from 8.0 on. With 32 rows a warp, each key that it reads from
-// shared memory serves twice as many products, where there are query tiles enough to fill the GPU.
-inline Plan plan_attention(const AttentionParams& p, const DeviceTraits& device) {
-  Plan plan{};
+// Tensor cores multiply binary16 from 7.0 on and bfloat16 from 8.0 on. With 32 rows a warp, each key read from shared
+// memory serves twice as many products; used if there are enough query tiles to fill the GPU.
+inline LaunchPlan plan_attention(const AttentionParams& p, const DeviceTraits& device) {
+  LaunchPlan plan{};
   plan.by_element = Scaling(p).by_element;
   plan.dims = p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256;
   const bool is_half = p.dtype == DataType::kFloat16, is_bfloat = p.dtype == DataType::kBFloat16;
-  const bool quad_pairs = device.architecture < 75;  // these have 32 rows a warp, and no kernel for the rest
+  const bool quad_pairs = device.architecture < 75;  // these always have 32 rows a warp
   plan.tensor_cores = (is_half && device.architecture >= 70) || (is_bfloat && device.architecture >= 80);
   if (quad_pairs && (plan.by_element || plan.dims == 256)) plan.tensor_cores = false;
   if (!plan.tensor_cores) {
@@ -42,7 +42,8 @@ inline Plan plan_attention(const AttentionParams& p, const DeviceTraits& device)
   return plan;
 }
 
-inline Call make_call(const AttentionParams& p, const TileView& tiles, const Plan& plan, const DeviceTraits& device) {
+inline Call make_call(const AttentionParams& p, const TileView& tiles, const LaunchPlan& plan,
+                      const DeviceTraits& device) {
   Call call{};
   call.p = p;
   call.tiles = tiles;

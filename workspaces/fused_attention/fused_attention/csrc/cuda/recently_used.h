@@ -1,4 +1,4 @@
-// What was made last, up to a bound.
+// A cache of the last used values, up to a bound.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@ template <class Value>
 class RecentlyUsed {
  public:
   struct Item {
-    std::vector<int64_t> key;  // everything that the value was made from
+    std::vector<int64_t> key;  // everything that determines the value
     Value value;
     int64_t bytes;
-    bool pinned;  // stays, also beyond the bound
+    bool pinned;  // stays, even beyond the bound
   };
 
   RecentlyUsed(size_t max_items, int64_t max_bytes) : max_items_(max_items), max_bytes_(max_bytes) {}
@@ -29,7 +29,7 @@ class RecentlyUsed {
     return &items_.front();
   }
 
-  // Drops the items that were not used for longest, until the others keep the bounds; never the new one.
+  // Drops the least recently used items until the others fit the bounds; never the new one.
   Item* put(std::vector<int64_t> key, Value value, int64_t bytes) {
     items_.push_front(Item{std::move(key), std::move(value), bytes, false});
     size_t count = 0;

@@ -1,4 +1,4 @@
-// What a product of query and key becomes before the softmax: an exponent of two.
+// Scales a product of query and key to an exponent of two, before the softmax.
 #pragma once
 
 #include "../params.h"
@@ -7,9 +7,9 @@ namespace fused_attention {
 
 constexpr float kLog2E = 1.44269504088896340736f;
 
-// Scores are the product of query and key times `unit`, which the exponential applies, unless something is added to
-// them or `unit` would be zero: then they are scaled one by one and `unit` is one. A negative scale is the query's to
-// bear.
+// Scores are the products of query and key times `unit`, which is applied inside the exponential. If something is added
+// to the scores, or `unit` would be zero, each score is scaled instead and `unit` is one. A negative scale negates the
+// query.
 struct Scaling {
   float unit, element;
   bool by_element, negate_query;
@@ -22,7 +22,7 @@ struct Scaling {
   }
 };
 
-// What is added to the score of (row, key). `mask_row` is the offset of the row in the mask, `slope` ALiBi's, or zero.
+// The bias of (row, key). `mask_row` is the offset of the row in the mask, `slope` ALiBi's, or zero.
 FA_HOST_DEVICE float bias_of(const AttentionParams& p, int64_t mask_row, float slope, int32_t row, int32_t key) {
   float bias = 0.0f;
   if (p.mask.is_additive()) bias = p.mask.element(mask_row + key * p.mask.key_stride);
@@ -31,7 +31,7 @@ FA_HOST_DEVICE float bias_of(const AttentionParams& p, int64_t mask_row, float s
 }
 
 FA_HOST_DEVICE float larger(float a, float b) {
-  return fmaxf(a, b);  // the one that is no NaN
+  return fmaxf(a, b);  // if one is NaN, the other
 }
 
 }  // namespace fused_attention

@@ -1,4 +1,4 @@
-// Which rows and keys a thread block takes, in what order: index arithmetic alone.
+// The rows and keys of each thread block, and their order. Index arithmetic alone.
 #pragma once
 
 #include "../params.h"
@@ -8,10 +8,10 @@ namespace fused_attention {
 
 constexpr int kTileKeys = 64;  // of the lists that the portable kernels read
 
-// What a kernel is given by value.
+// The kernel's parameter, passed by value.
 struct Call {
   AttentionParams p;
-  TileView tiles;       // of kTileKeys keys; where it exists, it says all about causal and boolean masks
+  TileView tiles;       // of kTileKeys keys; if it exists, it includes causal and boolean masks
   int32_t query_tiles;  // of the longest sequence
   int32_t section;      // pairs of batch and head whose keys and values stay in the L2 cache together
   bool vectors;         // the rows of q, k, v and out can be read and written 16 bytes at a time
@@ -29,7 +29,7 @@ inline bool has_vectors(const AttentionParams& p) {
          is_multiple_of_16(p, p.v, p.v_strides, p.kv_heads) && is_multiple_of_16(p, p.out, p.out_strides, p.heads);
 }
 
-// One sequence: all of a batch's rows, or what the offsets of packed sequences cut out of them.
+// One sequence: all rows of a batch element, or one of the packed sequences.
 struct Sequence {
   int64_t q_begin, k_begin;
   int32_t q_len, k_len;
@@ -48,8 +48,8 @@ struct Piece {
   int32_t batch, head, query_tile;
 };
 
-// The index-th piece to begin with. Within a section the tiles with most work come first, and heads that share keys
-// follow one another. There are fewer than 2^31 pieces, so that 32 bits do, whose divisions take a quarter of the time.
+// The index-th piece to start. Within a section the tiles with the most work come first, and heads that share keys
+// follow one another. There are fewer than 2^31 pieces; 32-bit divisions take a quarter of the time of 64-bit ones.
 FA_HOST_DEVICE Piece piece_of(const Call& call, uint32_t index) {
   const uint32_t heads = static_cast<uint32_t>(call.p.heads), pairs = static_cast<uint32_t>(call.p.batch) * heads;
   const uint32_t section = static_cast<uint32_t>(call.section), query_tiles = static_cast<uint32_t>(call.query_tiles);
@@ -65,7 +65,7 @@ FA_HOST_DEVICE int64_t piece_count(const Call& call) {
   return call.p.batch * call.p.heads * call.query_tiles;
 }
 
-// Keys key to key + kKeys, and where their mask is if they are not all visible.
+// The keys from `key` to `key` + kKeys, and their mask if not all are visible.
 struct Step {
   int32_t key;
   int32_t bits;  // a block of TileView::bits, or kFullTile
@@ -94,7 +94,7 @@ struct Steps {
     }
   }
 
-  // False at the end, which in a packed sequence may come before that of the list.
+  // False at the end. In a packed sequence that may be before the end of the list.
   FA_HOST_DEVICE bool at(int32_t i, Step* step) const {
     if (i >= count) return false;
     if (tiles == nullptr) {

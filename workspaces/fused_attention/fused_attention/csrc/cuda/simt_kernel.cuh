@@ -155,7 +155,7 @@ __device__ inline void attend_tile_simt(const Call& call) {
       for (int c = 1; c < S::kThreadKeys; ++c) largest = larger(largest, score[r][c]);
       const float previous = maximum[r];
       maximum[r] = larger(maximum_of_row<S::kColumns>(largest), previous);
-      // A row that has seen nothing yet counts from zero: the difference of two infinities would be NaN.
+      // The origin of a row without keys so far is zero: the difference of two infinities would be NaN.
       const float origin = maximum[r] == minus_infinity() ? 0.0f : maximum[r];
       const float correction = exp2_approximate(previous - origin);
       sum[r] *= correction;
@@ -169,7 +169,7 @@ __device__ inline void attend_tile_simt(const Call& call) {
       for (int d = 0; d < S::kThreadDims; ++d) out[r][d] *= correction;
     }
 
-    __syncthreads();  // nobody reads these keys any more
+    __syncthreads();  // every thread is done with these keys
     load_lines<D, S::kKeys>(v + step.key * p.v_strides.row, p.v_strides.row, sequence.k_len - step.key, p.head_dim,
                             keys_or_values);
     __syncthreads();

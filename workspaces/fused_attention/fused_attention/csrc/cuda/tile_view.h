@@ -1,9 +1,9 @@
-// A mask cut into tiles, as every CUDA kernel reads it: for each tile of query rows, the tiles of keys it meets.
+// A mask cut into tiles, as the CUDA kernels read it: for each tile of query rows, a list of tiles of keys.
 //
-// Rows and keys count from the start of their sequence, also where sequences are packed. A tile of keys that no row of
-// the query tile attends to is not listed; one that all of them attend to, all its keys being below k_len, is listed as
-// full; every other one comes with bits. Whatever masks a call has but additive ones (structure, boolean tensor,
-// causal) are all in the list, so that a kernel with a view looks at nothing else.
+// Rows and keys count from the start of their sequence, in packed sequences too. A tile of keys is not listed if no row
+// of the query tile attends to it, is full if all rows attend to all its keys, and has bits otherwise. The list
+// includes all masks of a call except additive ones (structure, boolean tensor, causal), so a kernel with a view checks
+// no other.
 #pragma once
 
 #include "../portable.h"
@@ -11,8 +11,8 @@
 namespace fused_attention {
 
 struct KeyTile {
-  int32_t index;  // the keys from index * view.keys on
-  int32_t bits;   // which block of view.bits tells its keys, or kFullTile
+  int32_t index;  // the first key is index * view.keys
+  int32_t bits;   // its block of view.bits, or kFullTile
 };
 
 constexpr int32_t kFullTile = -1;
@@ -30,7 +30,7 @@ struct TileView {
   const uint64_t* bits;
   int64_t batch_stride, head_stride;  // in ranges; zero where the mask is the same for all
   int32_t rows, keys;                 // of a tile; keys is a multiple of 64
-  const int32_t* order;               // of each batch, the query tiles by descending work; null: the last ones first
+  const int32_t* order;               // of each batch element, query tiles by descending work; null: last tile first
   int64_t order_stride;               // from batch to batch in order
 
   FA_HOST_DEVICE bool exists() const { return ranges != nullptr; }
@@ -39,7 +39,7 @@ struct TileView {
     return ranges[batch * batch_stride + head * head_stride + query_tile];
   }
 
-  // Which query tile to take as the rank-th, so that long lists begin before short ones.
+  // The rank-th query tile to start, so that long lists start before short ones.
   FA_HOST_DEVICE int64_t ranked(int64_t batch, int64_t rank, int64_t query_tiles) const {
     return order ? order[batch * order_stride + rank] : query_tiles - 1 - rank;
   }

@@ -1,5 +1,5 @@
-// Only for a build that defines FUSED_ATTENTION_HOPPER, where this folder is compiled: it has nvcc 12.3 or newer and
-// CUTLASS's headers, and 9.0 is among its architectures.
+// Only for a build that defines FUSED_ATTENTION_HOPPER: with nvcc 12.3 or newer, CUTLASS's headers, and 9.0 among its
+// architectures.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 namespace fused_attention {
 
 // Queues the kernel on the current device, which must be of compute capability 9.0, for a call that hopper_supports.
-// The view's tiles, if there are any, are hopper::kTileRows by hopper::kTileKeys. Returns what the launch answered.
+// The view's tiles, if there are any, are hopper::kTileRows by hopper::kTileKeys. Returns the launch's error code.
 cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, cudaStream_t stream);
 
 }  // namespace fused_attention

@@ -1,4 +1,4 @@
-// Where everything lies in the kernel for Hopper: shared memory, matrix descriptors, and registers of a warpgroup.
+// Layouts of the Hopper kernel: shared memory, matrix descriptors, and a warpgroup's registers.
 //
 // Sources: the PTX ISA's chapter on asynchronous warpgroup matrix instructions (register fragments, matrix
 // descriptors, 128-byte swizzle), and the canonical layouts in CUTLASS's cute/atom/mma_traits_sm90_gmma.hpp.
@@ -24,7 +24,7 @@ constexpr int kTileKeys = 128;
 constexpr int kPanel = 64;                              // columns that fill the 128 bytes of a swizzled row
 constexpr int kRowBytes = 128;
 constexpr int kPanelBytes = kTileKeys * kRowBytes;      // kTileRows equals kTileKeys: query panels are as large
-constexpr int kStep = 16;                               // columns that one wgmma takes in
+constexpr int kStep = 16;                               // columns that one wgmma sums over
 
 // Registers for each thread of a role, by setmaxnreg: (24 + 2 * 240) * 128 of the 65536 that an SM has.
 constexpr int kProducerRegisters = 24;
@@ -36,7 +36,7 @@ template <int D>
 struct SharedMemory {
   static constexpr int kPanels = D / kPanel;
   static constexpr int kTileBytes = kPanels * kPanelBytes;
-  static constexpr int kStages = D == 64 ? 4 : 2;  // of keys, and of values; what fits beside the queries for 128
+  static constexpr int kStages = D == 64 ? 4 : 2;  // of keys, and of values; for D = 128 no more fit beside the queries
   static constexpr int kQuery = 0;
   static constexpr int kKeys = kQuery + kTileBytes;
   static constexpr int kValues = kKeys + kStages * kTileBytes;

@@ -1,9 +1,9 @@
-// The machine of kernel.h on the GPU: CUTLASS's wrappers of Hopper's instructions.
+// The machine of kernel.h on a GPU: CUTLASS's wrappers of Hopper's instructions.
 #pragma once
 
 #include <cutlass/version.h>
 
-// Older ones have the instructions under other names; 4.2 is what this was compiled with.
+// Older ones name the instructions differently. Compiled with 4.2.
 #if CUTLASS_MAJOR < 4
 #error "the kernel for Hopper needs CUTLASS 4 or newer: pip install nvidia-cutlass, or set CUTLASS_HOME"
 #endif
@@ -58,7 +58,7 @@ extern __shared__ __align__(1024) char shared_memory[];
 
 struct Machine {
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
-  // The same in all threads of a warp, and known to be.
+  // Tells the compiler that it is the same in all threads of a warp.
   __device__ static int warpgroup() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpgroup, 0); }
   __device__ static int block() { return static_cast<int>(blockIdx.x); }
   __device__ static int blocks() { return static_cast<int>(gridDim.x); }
@@ -93,7 +93,7 @@ struct Machine {
     cute::SM90_TMA_LOAD_4D::copy(&map, barrier(full), static_cast<uint64_t>(cute::TMA::CacheHintSm90::EVICT_NORMAL),
                                  shared_memory + target, column, row, head, batch);
   }
-  // By assembly, as all that follows: the compiler may move plain accesses across the barriers around them.
+  // In assembly, like everything below: the compiler may move plain accesses across the barriers around them.
   __device__ static void store_tile(int offset, KeyTile tile) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address(offset)), "r"(tile.index), "r"(tile.bits) : "memory");
   }
@@ -153,7 +153,7 @@ struct Machine {
   }
   template <class T>
   __device__ static void store_16_bytes(T* target, const uint32_t (&words)[4]) {
-    // By assembly, since the compiler makes four stores of a uint4 whose registers lie apart.
+    // In assembly: for a uint4 in separate registers the compiler makes four stores.
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                  "r"(words[3])
                  : "memory");

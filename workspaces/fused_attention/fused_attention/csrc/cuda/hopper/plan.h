@@ -1,4 +1,4 @@
-// From a call's parameters to what the kernel for Hopper is launched with.
+// Turns a call's parameters into the Hopper kernel's launch parameters.
 #pragma once
 
 #include "schedule.h"
@@ -7,8 +7,8 @@
 namespace fused_attention {
 namespace hopper {
 
-// How many query heads to work on side by side, so that their keys and values stay in `cache_bytes` while all their
-// query tiles pass. Whole groups that share keys, as far as the cache allows even one.
+// How many query heads to compute side by side, so that their keys and values stay in `cache_bytes` until all their
+// query tiles are done. Whole groups that share keys, unless even one does not fit.
 inline int64_t side_by_side(const AttentionParams& p, int64_t cache_bytes) {
   const int64_t group = p.heads / p.kv_heads, bytes = 2 * p.k_len * p.head_dim * 2;
   const int64_t kv_heads = cache_bytes / (bytes > 0 ? bytes : 1);
@@ -30,7 +30,7 @@ Call<Map> plan(const AttentionParams& p, const TileView& view, int64_t cache_byt
   call.query_tiles = static_cast<int32_t>(query_tiles(p));
   call.pieces = static_cast<int32_t>(query_tiles(p) * p.batch * p.heads);
   call.section_heads = static_cast<int32_t>(side_by_side(p, cache_bytes));
-  // One sequence after the other lies in the rows: there is no batch to step along.
+  // Packed sequences follow each other in the rows: there is no batch dimension.
   const bool packed = p.cu_q != nullptr;
   call.q_head_step = maps.q.head_step;
   call.k_head_step = maps.k.head_step;

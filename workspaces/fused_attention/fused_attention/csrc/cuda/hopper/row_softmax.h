@@ -24,7 +24,7 @@ struct RowSoftmax {
     sum[0] = sum[1] = 0.0f;
   }
 
-  // Turns scores into weights, and gives what earlier weights and outputs must be multiplied by.
+  // Turns scores into weights. Returns the factor for earlier sums and outputs in `correction`.
   FA_DEVICE void take(float (&scores)[kScores], float factor, float (&correction)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -37,7 +37,7 @@ struct RowSoftmax {
       maximum = M::maximum(maximum, M::shuffle_xor(maximum, 2));
       const float previous = origin[r];
       origin[r] = M::maximum(previous, maximum * factor);
-      // -inf - -inf would be NaN in a row that is masked out so far.
+      // In a row without keys so far, -inf - -inf would be NaN.
       const float subtracted = origin[r] == minus_infinity() ? 0.0f : origin[r];
       correction[r] = M::exp2(previous - subtracted);
       float added = 0.0f;
@@ -54,7 +54,7 @@ struct RowSoftmax {
     }
   }
 
-  // What turns a row's weighted sum of values into its output; zero where every key was masked out.
+  // The factor of a row's output: the inverse of its sum, or zero if every key was masked.
   FA_DEVICE void finish(float (&inverse)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

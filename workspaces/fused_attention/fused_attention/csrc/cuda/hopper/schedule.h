@@ -1,4 +1,4 @@
-// Which query tile a thread block takes when, which key tiles it meets, and which of their keys each row attends to.
+// The order of query tiles in a thread block, their key tiles, and the keys that each row attends to.
 #pragma once
 
 #include "../../params.h"
@@ -16,12 +16,12 @@ struct Call {
   TileView view;
   int32_t query_tiles;    // of the longest sequence
   int32_t pieces;         // query_tiles * batch * heads
-  int32_t section_heads;  // how many (batch, head) are worked on side by side: as many as have keys in the L2 cache
-  // What multiplies a head or batch index to make a coordinate: 0 where the tensor is broadcast along it.
+  int32_t section_heads;  // (batch, head) pairs computed side by side: their keys fit the L2 cache together
+  // Factors from a head or batch index to a coordinate: 0 if the tensor is broadcast along it.
   int32_t q_head_step, q_batch_step, k_head_step, k_batch_step, v_head_step, v_batch_step;
 };
 
-// A query tile and the keys it meets.
+// A query tile and its key tiles.
 struct Piece {
   int32_t batch, head, kv_head;
   int32_t first_row;         // in its sequence
@@ -34,14 +34,14 @@ FA_HOST_DEVICE int32_t smaller(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
-// The number of the piece that a block takes in a round. Every other round runs backwards: the pieces of a round are
-// in descending order of work, and no block shall always get the largest. May be beyond the last piece.
+// The number of a block's piece in a round. Pieces are in descending order of work, so every other round runs
+// backwards: otherwise one block would always get the largest. May be beyond the last piece.
 FA_HOST_DEVICE int64_t piece_number(int32_t block, int32_t blocks, int32_t round) {
   return static_cast<int64_t>(round) * blocks + (round % 2 ? blocks - 1 - block : block);
 }
 
-// How many of a range's tiles, whose keys ascend, begin before `end`: the lists of packed sequences are as long as the
-// longest of them needs.
+// How many of a range's tiles, in ascending order of keys, begin before `end`: in packed sequences the list is made for
+// the longest sequence.
 FA_DEVICE int32_t tiles_before(const KeyTile* tiles, int32_t count, int32_t end) {
   int32_t begin = 0;
   while (begin < count) {
@@ -104,7 +104,7 @@ FA_HOST_DEVICE uint32_t lowest_bits(int32_t count) {
   return count >= 32 ? ~0u : count <= 0 ? 0u : (1u << count) - 1u;
 }
 
-// The words of a thread's two rows in a tile's block of bits. Read before the scores are there, since it takes long.
+// The words of a thread's two rows in a tile's block of bits. Read before the scores arrive, to hide the latency.
 struct RowBits {
   uint64_t words[2][kTileKeys / 64];
 
@@ -128,8 +128,8 @@ struct FragmentMask {
 
   FA_DEVICE bool attends(int j, int r, int e) const { return (words[r][j / 4] >> (8 * (j % 4) + e)) & 1u; }
 
-  // False if all rows of the warpgroup attend to the whole tile, and the mask is left as it is. `row` is the thread's
-  // first one in the query tile, `first_row` the warpgroup's.
+  // Returns false, and does not make the mask, if all rows of the warpgroup attend to the whole tile. `row` is the
+  // thread's first one in the query tile, `first_row` the warpgroup's.
   template <class Map>
   FA_DEVICE bool make(const Call<Map>& c, const Piece& piece, const KeyTile& tile, const RowBits& bits, int first_row,
                       int row, int column) {

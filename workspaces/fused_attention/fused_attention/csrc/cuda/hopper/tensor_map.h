@@ -1,4 +1,4 @@
-// Which calls the kernel for Hopper takes, and what its TMA descriptors say.
+// The calls that the Hopper kernel supports, and the contents of its TMA descriptors.
 #pragma once
 
 #include "../../params.h"
@@ -8,8 +8,8 @@
 namespace fused_attention {
 namespace hopper {
 
-// A tensor as TMA sees it, innermost dimension first: [head_dim, rows, heads, batch]. A dimension along which nothing
-// moves (size 1, or stride 0 by expand) is one element long, and its coordinate is multiplied by a step of zero.
+// A tensor for TMA, innermost dimension first: [head_dim, rows, heads, batch]. A dimension of size 1, or of stride 0 by
+// expand, has one element here, and its coordinate is multiplied by a step of zero.
 struct TensorMap {
   const void* base;
   uint64_t sizes[4];
@@ -21,8 +21,8 @@ constexpr uint64_t kTmaAlignment = 16;                 // of the address and all
 constexpr uint64_t kTmaMaxStride = uint64_t{1} << 40;  // exclusive
 constexpr int64_t kTmaMaxSize = int64_t{1} << 31;      // exclusive: coordinates are signed
 
-// The map of a tensor of two-byte elements; false where TMA cannot read it: a base or stride that is no multiple of
-// 16 bytes, rows that are all the same, or sizes beyond 31 bits.
+// Makes the map of a tensor of two-byte elements. Returns false if TMA cannot read it: a base or stride that is no
+// multiple of 16 bytes, expanded rows, or sizes beyond 31 bits.
 inline bool describe(const void* base, const Strides& strides, int64_t batch, int64_t heads, int64_t rows,
                      int head_dim, TensorMap* map) {
   const int64_t sizes[3] = {rows, heads, batch};
@@ -60,7 +60,7 @@ inline int64_t query_tiles(const AttentionParams& p) {
 
 }  // namespace hopper
 
-// Whether the kernel for Hopper takes a call; all others are for the portable one:
+// Whether the Hopper kernel supports a call. The portable kernel takes the others:
 // - float32: wgmma has no float32, and TF32 would be less exact than SDPA;
 // - head dimensions above 128 (the accumulator of one consumer would fill its registers) and those that are no multiple
 //   of 8, whose rows cannot be written by 16 bytes;

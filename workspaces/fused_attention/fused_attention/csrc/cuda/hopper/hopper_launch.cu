@@ -1,15 +1,17 @@
-// Compiled for 9.0a alone, in C++17, with CUTLASS's headers.
+// Needs C++17 and CUTLASS's headers, so a build without CUTLASS compiles an empty file.
+#ifdef FUSED_ATTENTION_HOPPER
 #include "launch.h"
-
-#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "wgmma and setmaxnreg exist on 9.0a alone: -gencode=arch=compute_90a,code=sm_90a"
-#endif
 
 #include <cuda.h>
 
 #include "kernel.h"
-#include "machine.cuh"
 #include "plan.h"
+// The first architectures have neither __grid_constant__ nor what CuTe needs; their kernel is empty (see below).
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+#define __grid_constant__
+#else
+#include "machine.cuh"
+#endif
 
 namespace fused_attention {
 
@@ -18,15 +20,18 @@ namespace {
 template <class T, int D>
 __global__ void __launch_bounds__(hopper::kThreads, 1)
     hopper_kernel(const __grid_constant__ hopper::Call<CUtensorMap> call) {
+  // wgmma and setmaxnreg exist on 9.0a alone. For other architectures the kernel is empty, and op.cpp never launches it.
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   hopper::run_block<D, T, hopper::Machine>(call);
+#endif
 }
 
 struct Encoder {
   decltype(&cuTensorMapEncodeTiled) function;
-  cudaError_t error;  // of looking for it
+  cudaError_t error;  // of the search for it
 };
 
-// The driver's function, without linking against the driver: the library must load where there is none.
+// Finds the driver's function at run time: the library must load on machines without a driver.
 Encoder find_encoder() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found;
@@ -89,3 +94,4 @@ cudaError_t launch_hopper(const AttentionParams& params, const TileView& view, c
 }
 
 }  // namespace fused_attention
+#endif
