@@ -9,6 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -113,16 +114,35 @@ def load_verb(verb: str) -> Any:
 app = typer.Typer(cls=_LazyGroup, invoke_without_command=True, rich_markup_mode=None)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        echo(f"reprokit {__version__}")
+def _commit() -> str:
+    """The commit of this checkout, or the one that an installed package was built from; empty if unknown.
+
+    It ends in `-dirty` where the checkout has changes of its own.
+    """
+    import subprocess
+
+    package = Path(__file__).parent
+    if (package.parent / ".git").exists():
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        with contextlib.suppress(OSError):
+            return subprocess.run(command, cwd=package, capture_output=True, text=True, check=False).stdout.strip()
+    built_from = package / "COMMIT"
+    return built_from.read_text(encoding="utf-8").strip() if built_from.exists() else ""
+
+
+def _version(requested: bool) -> None:
+    if requested:
+        commit = _commit()
+        echo(f"reprokit {__version__}{f' ({commit})' if commit else ''}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and the commit."
+    ),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
 ) -> None:
     """Reproduction environments for GPU systems papers: check, build, run, benchmark."""

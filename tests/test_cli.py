@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from reprokit import cli
+from tests.support.paths import ROOT
 
 REPROKIT = [sys.executable, "-m", "reprokit"]
 
@@ -49,10 +51,13 @@ def test_an_unknown_option_is_wrong_usage():
     assert done.stderr.startswith("error: No such option")
 
 
-def test_version():
+def test_version_names_the_commit_of_the_checkout():
     from reprokit import __version__
 
-    assert reprokit("--version").stdout == f"reprokit {__version__}\n"
+    asked = ["git", "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    named = rf" \({commit}(-dirty)?\)" if commit else ""  # an unpacked sdist has no git
+    assert re.fullmatch(rf"reprokit {re.escape(__version__)}{named}\n", reprokit("--version").stdout)
 
 
 def test_help_imports_nothing_heavy():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from reprokit import __version__
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("packaging")]
@@ -79,7 +80,7 @@ def test_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     assert names_in(build("wheel", unpacked, tmp_path / "again")) == names_in(wheel)
 
 
-def test_installed_tool_finds_its_recipes_from_anywhere(wheel: Path, tmp_path: Path) -> None:
+def test_installed_tool_knows_its_commit_and_finds_its_recipes_from_anywhere(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv/bin/python"
     command = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel]
@@ -96,3 +97,11 @@ def test_installed_tool_finds_its_recipes_from_anywhere(wheel: Path, tmp_path: P
     named = {path.stem for path in (ROOT / "recipes").glob("*.yaml") if not path.name.endswith(".lock.yaml")}
     assert json.loads(listed.stdout)
     assert named and {name for name in named if f'"{name}"' not in listed.stdout} == set()
+
+    version = subprocess.run(
+        [tmp_path / "venv/bin/reprokit", "--version"], cwd=elsewhere, check=True, capture_output=True, text=True
+    )
+    with zipfile.ZipFile(wheel) as archive:
+        commit = archive.read("reprokit/COMMIT").decode().strip() if "reprokit/COMMIT" in archive.namelist() else ""
+    assert bool(commit) == (ROOT / ".git").exists()
+    assert version.stdout.endswith(f"({commit})\n" if commit else f"{__version__}\n")
