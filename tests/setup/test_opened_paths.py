@@ -41,7 +41,7 @@ OTHERS = {
         *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/subjects.py"),
     ],
     "the system's, or the user's settings": [
-        *("bundle/early.py", "cli.py", "completion.py"),
+        *("bundle/early.py", "cli.py", "completion.py", "config/*"),
         *("host/disk.py", "host/gpu.py", "host/machine.py", "host/mounts.py", "nodes/config.py"),
     ],
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
