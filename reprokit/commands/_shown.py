@@ -83,7 +83,7 @@ def built(engine: Engine, target: Target) -> BuildResult:
     """
     from reprokit.engine import LABEL
     from reprokit.image import trust
-    from reprokit.image.build import Options, build
+    from reprokit.image.build import BuildOptions, build
     from reprokit.image.findings import errors_of
     from reprokit.image.labels import image_name
     from reprokit.image.progress import display
@@ -92,7 +92,7 @@ def built(engine: Engine, target: Target) -> BuildResult:
     force = trust.known(there.get("Id", "")) and f"{LABEL}.forced" in (there["Config"].get("Labels") or {})
     forced = errors_of(target, force, say)
     with display(sys.stderr) as shown:
-        image = build(engine, target, Options(forced=forced, unverified=True), shown.watch, shown.traffic)
+        image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)
     if notice := trust.notice(image.image_id, target.label):
         say(notice)
     return image

@@ -17,23 +17,27 @@ if TYPE_CHECKING:
 
 def build(
     name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
-    force: bool = typer.Option(False, "--force", help="Go on past errors of `check`; a label of the image says so."),
-    no_cache: bool = typer.Option(False, "--no-cache", help="Build every step anew."),
-    keep_failed: bool = typer.Option(
-        False, "--keep-failed", help="Keep the state before a step that fails, for `reprokit shell --failed`."
+    force: bool = typer.Option(
+        False, "--force", help="Build despite errors of `check`; a label of the image lists them."
     ),
-    offline: bool = typer.Option(False, "--offline", help="Ask no network: everything comes from the store."),
+    no_cache: bool = typer.Option(False, "--no-cache", help="Run every step again."),
+    keep_failed: bool = typer.Option(
+        False, "--keep-failed", help="Keep the state before the failed step, for `reprokit shell --failed`."
+    ),
+    offline: bool = typer.Option(False, "--offline", help="Use no network, only the store."),
     drift: bool = typer.Option(
-        False, "--drift", help="Take what follows locked apt packages that no mirror has any more; a label says so."
+        False,
+        "--drift",
+        help="Replace locked apt packages that no mirror has any more by newer ones; a label lists them.",
     ),
     record: bool = typer.Option(
-        False, "--record", help="Let the build ask for more than its lock names, and list that for the recipe."
+        False, "--record", help="Let the build download more than its lock names, and list that for the recipe."
     ),
     builder: str = typer.Option("classic", "--builder", help="classic: the engine's own; buildkit: the Docker CLI's."),
 ) -> None:
     """Build the image of a recipe."""
     from reprokit.engine import Engine
-    from reprokit.image.build import Options
+    from reprokit.image.build import BuildOptions
     from reprokit.image.build import build as build_image
     from reprokit.image.findings import errors_of
     from reprokit.image.progress import display
@@ -43,10 +47,16 @@ def build(
     forced = errors_of(target, force, lambda line: echo(line, err=True))
     engine = Engine.connect()
     with display(sys.stderr) as shown:
-        # What a cached step once asked for cannot be heard.
-        fresh = no_cache or record
-        options = Options(builder, fresh, keep_failed, offline, drift, record, forced)
-        result = build_image(engine, target, options, shown.watch, shown.traffic)
+        options = BuildOptions(
+            builder=builder,
+            no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
+            keep_failed=keep_failed,
+            offline=offline,
+            drift=drift,
+            record=record,
+            forced=forced,
+        )
+        result = build_image(engine, target, options, shown.progress, shown.traffic)
     if record:
         _print_undeclared(target, result.undeclared)
     if result.built:
@@ -57,8 +67,8 @@ def build(
 
 def _print_undeclared(target: Target, asked: Sequence[str]) -> None:
     if not asked:
-        echo(f"{target.label} asks for nothing that its lock does not name")
+        echo(f"{target.label} downloads nothing that its lock does not name")
         return
-    echo(f"{target.label} asked for what its recipe does not declare:")
+    echo(f"{target.label} downloads these, which its recipe does not declare:")
     for line in asked:
         echo(f"  {line}")

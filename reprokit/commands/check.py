@@ -13,7 +13,7 @@ from reprokit.untrusted.text import console, dump, echo
 
 if TYPE_CHECKING:
     from reprokit.compat.facts import Facts
-    from reprokit.compat.model import Finding, Gpu, Purpose, Stack
+    from reprokit.compat.model import Finding, KnownGpu, Purpose, Stack
 
 _COLOURS = {"error": "red", "warning": "yellow", "unknown": "cyan", "info": "blue"}
 
@@ -45,7 +45,7 @@ def check(
 
     facts = bundled()
     stacks = _stacks(facts, names or [], pins, gpu or [], driver, purpose)
-    results = [CheckedStack(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
+    results = [CheckResult(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
     if json:
         dump(as_json(facts, results))
     else:
@@ -54,7 +54,7 @@ def check(
         raise typer.Exit(1)
 
 
-class CheckedStack(NamedTuple):
+class CheckResult(NamedTuple):
     """The findings on one stack. What does not count is shown for its own sake: an authors' stack beside what works."""
 
     label: str
@@ -66,7 +66,7 @@ class CheckedStack(NamedTuple):
         return not self.counts or all(f.severity != "error" for f in self.findings)
 
 
-def as_json(facts: Facts, results: list[CheckedStack]) -> dict[str, Any]:
+def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
     """`{"ok", "findings"}`; findings of recipes also name their `recipe`. Sources are citations."""
     found = [
         {
@@ -112,17 +112,17 @@ def _stacks(
 
 
 def _recipes(
-    names: list[str], gpus: tuple[Gpu, ...], no_gpu: bool, driver: str | None, purpose: Purpose | None
+    names: list[str], gpus: tuple[KnownGpu, ...], no_gpu: bool, driver: str | None, purpose: Purpose | None
 ) -> list[tuple[str, bool, Stack]]:
     from dataclasses import replace
 
-    from reprokit.compat.model import Host
+    from reprokit.compat.model import KnownHost
     from reprokit.compat.stack import stack_of
     from reprokit.errors import UsageError
     from reprokit.host import disk, machine
     from reprokit.recipe.find import current_targets, recipe_names, targets
 
-    host = Host(machine.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
+    host = KnownHost(machine.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
     stacks = []
     found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
     for target in found:
@@ -134,7 +134,7 @@ def _recipes(
     return stacks
 
 
-def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[Gpu, ...], bool]:
+def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[KnownGpu, ...], bool]:
     """The GPUs named, and whether they were ruled out. Raises UsageError."""
     from reprokit.compat.gpu import parse_gpu
     from reprokit.errors import UsageError
@@ -146,7 +146,7 @@ def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[Gpu, ...], bool]:
     return found, bool(parsed) and not found
 
 
-def _print(facts: Facts, results: list[CheckedStack]) -> None:
+def _print(facts: Facts, results: list[CheckResult]) -> None:
     from rich.text import Text
 
     screen = console()

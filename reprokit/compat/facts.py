@@ -17,7 +17,7 @@ T = TypeVar("T")
 FOLDER = Path(__file__).parent / "facts"
 
 
-class _File(Generic[T]):
+class _FactFile(Generic[T]):
     """An attribute that holds the content of the file of the same name."""
 
     def __init__(self, kind: type[T]) -> None:
@@ -35,27 +35,27 @@ class _File(Generic[T]):
 class Facts:
     """Each attribute raises pydantic's ValidationError where its file does not follow the schema."""
 
-    apis = _File(dict[str, dict[str, schema.Api]])
-    cmake = _File(schema.CmakeFacts)
-    cuda = _File(schema.CudaFacts)
-    cudnn = _File(schema.CudnnFacts)
-    cutlass = _File(packages.CutlassFacts)
-    dgl = _File(packages.DglFacts)
-    distros = _File(schema.DistroFacts)
-    flash_attn = _File(packages.FlashAttentionFacts)
-    gcc = _File(schema.GccFacts)
-    gpus = _File(schema.GpuFacts)
-    images = _File(schema.ImageFacts)
-    llvm = _File(packages.LlvmFacts)
-    numpy = _File(packages.NumpyFacts)
-    projects = _File(packages.ProjectFacts)
-    python = _File(schema.Releases)
-    sources = _File(dict[str, str])
-    torch = _File(packages.TorchFacts)
-    torch_build = _File(packages.TorchBuildFacts)
-    torchvision = _File(packages.TorchvisionFacts)
-    transformers = _File(packages.TransformersFacts)
-    tvm = _File(packages.TvmFacts)
+    apis = _FactFile(dict[str, dict[str, schema.Api]])
+    cmake = _FactFile(schema.CmakeFacts)
+    cuda = _FactFile(schema.CudaFacts)
+    cudnn = _FactFile(schema.CudnnFacts)
+    cutlass = _FactFile(packages.CutlassFacts)
+    dgl = _FactFile(packages.DglFacts)
+    distros = _FactFile(schema.DistroFacts)
+    flash_attn = _FactFile(packages.FlashAttentionFacts)
+    gcc = _FactFile(schema.GccFacts)
+    gpus = _FactFile(schema.GpuFacts)
+    images = _FactFile(schema.ImageFacts)
+    llvm = _FactFile(packages.LlvmFacts)
+    numpy = _FactFile(packages.NumpyFacts)
+    projects = _FactFile(packages.ProjectFacts)
+    python = _FactFile(schema.Releases)
+    sources = _FactFile(dict[str, str])
+    torch = _FactFile(packages.TorchFacts)
+    torch_build = _FactFile(packages.TorchBuildFacts)
+    torchvision = _FactFile(packages.TorchvisionFacts)
+    transformers = _FactFile(packages.TransformersFacts)
+    tvm = _FactFile(packages.TvmFacts)
 
     def __init__(self) -> None:
         self._derived: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import difflib
 import re
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.model import Gpu
+from reprokit.compat.model import KnownGpu
 from reprokit.errors import UsageError
 
 # What vendors and tools add to a product's name and that does not change its capability.
@@ -20,7 +20,7 @@ _GENERATIONS = ("ada", "blackwell", "pascal")
 _FAMILIES = ("geforce", "tesla", "quadro", "rtx", "gtx", "gt", "jetson", "agx")
 
 
-def parse_gpu(facts: Facts, text: str) -> Gpu | None:
+def parse_gpu(facts: Facts, text: str) -> KnownGpu | None:
     """The GPU meant, None for `none`. Raises UsageError for what nobody knows and for names of several GPUs."""
     wanted = text.strip().lower()
     if wanted == "none":
@@ -37,11 +37,11 @@ def parse_gpu(facts: Facts, text: str) -> Gpu | None:
     raise UsageError(f"unknown GPU {text!r}", hint=_hint(facts, wanted))
 
 
-def _capability(facts: Facts, major: int, minor: int, text: str) -> Gpu:
+def _capability(facts: Facts, major: int, minor: int, text: str) -> KnownGpu:
     known = facts.gpus.capabilities
     if f"{major}.{minor}" not in known:
         raise UsageError(f"no GPU has compute capability {text}", hint=f"there are {', '.join(known)}")
-    return Gpu(f"capability {major}.{minor}", (major, minor))
+    return KnownGpu(f"capability {major}.{minor}", (major, minor))
 
 
 def _plain(text: str) -> str:
@@ -53,18 +53,18 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text) + ("laptop" if laptop else "")
 
 
-def _index(facts: Facts) -> dict[str, list[Gpu]]:
+def _index(facts: Facts) -> dict[str, list[KnownGpu]]:
     """Every spelling: the plain name, and that without its family words."""
     return facts.derived("gpus by spelling", _make_index)
 
 
-def _make_index(facts: Facts) -> dict[str, list[Gpu]]:
-    index: dict[str, list[Gpu]] = {}
+def _make_index(facts: Facts) -> dict[str, list[KnownGpu]]:
+    index: dict[str, list[KnownGpu]] = {}
     for group in facts.gpus.groups:
         major, minor = map(int, group.cc.split("."))
         spellings = [*((n, n) for n in group.names), *group.aliases.items()]
         for spelling, name in spellings:
-            gpu = Gpu(
+            gpu = KnownGpu(
                 name.removeprefix("GeForce ").removeprefix("Tesla "),
                 (major, minor),
                 group.line,

@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Gpu:
+class KnownGpu:
     """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty.
 
     If not `verified`, no source was read for its capability; it causes warnings but no errors.
@@ -48,7 +48,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Host:
+class KnownHost:
     """What is known of the machine. Sizes are bytes."""
 
     memory_bytes: int | None = None
@@ -67,7 +67,7 @@ class Stack:
 
     pins: Mapping[str, str]
     purpose: Purpose = "compile"
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[KnownGpu, ...] = ()
     driver: str | None = None
     needs_apis: tuple[str, ...] = ()
     cxx_standard: str | None = None
@@ -79,4 +79,4 @@ class Stack:
     projects: tuple[str, ...] = ()
     bare_projects: tuple[str, ...] = ()
     pinned_exactly: bool = False
-    host: Host | None = field(default=None)
+    host: KnownHost | None = field(default=None)

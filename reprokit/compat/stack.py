@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reprokit.compat.model import Gpu, Host, Stack
+from reprokit.compat.model import KnownGpu, KnownHost, Stack
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Source, Variant
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 def stack_of(
     variant: Variant,
-    gpus: tuple[Gpu, ...] = (),
+    gpus: tuple[KnownGpu, ...] = (),
     driver: str | None = None,
-    host: Host | None = None,
+    host: KnownHost | None = None,
     no_gpu: bool = False,
 ) -> Stack:
     """The variant's pins and needs. Without `gpus`, its own compute capabilities stand in; `no_gpu` asks for none."""
@@ -23,7 +23,7 @@ def stack_of(
     if no_gpu or requires.gpu == "none":
         gpus = ()
     elif not gpus:
-        gpus = tuple(Gpu(f"capability {major}.{minor}", (major, minor)) for major, minor in declared)
+        gpus = tuple(KnownGpu(f"capability {major}.{minor}", (major, minor)) for major, minor in declared)
     return Stack(
         pins={**variant.pins, "base": variant.base},
         purpose=variant.purpose,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import Facts, bundled
 from reprokit.compat.gpu import parse_gpu
-from reprokit.compat.model import Finding, Gpu, Host, Stack
+from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
 from reprokit.compat.pins import check_driver, check_pin
 from reprokit.compat.stack import stack_of
 from reprokit.errors import UsageError, WorkFailed
@@ -74,7 +74,9 @@ def recipe_findings(
         return [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU")]
     facts = bundled()
     known = tuple(dict.fromkeys(one for gpu in gpus if (one := _known(facts, gpu))))
-    stack = stack_of(variant, known, _driver(gpus), Host(memory, disk_free), no_gpu=variant.requires.gpu != "required")
+    stack = stack_of(
+        variant, known, _driver(gpus), KnownHost(memory, disk_free), no_gpu=variant.requires.gpu != "required"
+    )
     return _about_machine(evaluate(facts, stack), stack)
 
 
@@ -118,7 +120,7 @@ def _driver(gpus: Sequence[GpuDevice]) -> str | None:
     return next((gpu.driver for gpu in gpus if _valid(check_driver, gpu.driver)), None)
 
 
-def _known(facts: Facts, gpu: GpuDevice) -> Gpu | None:
+def _known(facts: Facts, gpu: GpuDevice) -> KnownGpu | None:
     for text in (gpu.capability, gpu.name):
         try:
             return parse_gpu(facts, text)

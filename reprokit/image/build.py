@@ -1,4 +1,4 @@
-"""`reprokit build`: from a variant to an image, once for the same inputs."""
+"""`reprokit build`: the image of a variant, built once for the same inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reprokit.image.labels import INPUTS, image_name
 from reprokit.image.lock.read import fresh_lock
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
-from reprokit.image.run import Options, Watch
+from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
@@ -36,9 +36,9 @@ from reprokit.supply.store import Store
 
 @dataclass(frozen=True)
 class BuildResult:
-    """`built` is false where an image of the same inputs was there; then there is no log. `state` is the image's.
+    """`built` is false if an image of the same inputs existed; then there is no log. `state` is the image's.
 
-    `undeclared` is what `--record` heard the build ask for beside its lock.
+    `undeclared` lists what the build downloaded although its lock does not name it, with `--record`.
     """
 
     name: str
@@ -55,64 +55,69 @@ class BuildResult:
 def build(
     engine: Engine,
     target: Target,
-    options: Options,
-    watch: Watch = lambda event: None,
+    options: BuildOptions,
+    progress: OnEvent = lambda event: None,
     traffic: Callable[[Gateway], None] = lambda gateway: None,
 ) -> BuildResult:
-    """Build the image of one variant, or find it built.
+    """Build the image of one variant, unless it is up to date.
 
-    With a lock, everything is fetched before the build and the gateway serves nothing else; without one the build asks
-    the world through the gateway. `traffic` is given the gateway once it runs, for its count of bytes. Raises
-    WorkFailed with the first causal lines where a step fails or the lock is stale, SourceError where the network is
-    the cause, EngineError where the engine or its disk is.
+    With a lock, everything is fetched before the build, and the gateway serves nothing else. Without one, the gateway
+    forwards the build's requests. `traffic` gets the gateway once it runs, to show its count of bytes. Raises
+    WorkFailed with the first lines that name the cause if a step fails or the lock is stale, SourceError if the network
+    is the cause, EngineError if the engine or its disk is.
     """
-    return _Build(engine, target, options, watch, traffic).go()
+    return _Build(engine, target, options, progress, traffic).result()
 
 
 class _Build:
     def __init__(
-        self, engine: Engine, target: Target, options: Options, watch: Watch, traffic: Callable[[Gateway], None]
+        self,
+        engine: Engine,
+        target: Target,
+        options: BuildOptions,
+        progress: OnEvent,
+        traffic: Callable[[Gateway], None],
     ) -> None:
         run.check_options(options)
         self.engine, self.target, self.options = engine, target, options
-        self.watch, self.traffic = watch, traffic
+        self.progress, self.traffic = progress, traffic
         self.store = Store()
         self.name = image_name(target)
-        self.passed_over = ""
+        self.reported = ""  # the unverified image that was reported already
         self.started = time.monotonic()
 
     def say(self, text: str) -> None:
-        self.watch(Note(redact(text)))
+        self.progress(Note(redact(text)))
 
-    def go(self) -> BuildResult:
+    def result(self) -> BuildResult:
         rendered = render(self.target)
         lock = fresh_lock(self.target, rendered)
         if lock is None and self.options.offline:
             raise UsageError(
-                f"{self.target.label} has no lock, so nothing says what to build it from without a network",
+                f"{self.target.label} has no lock, and --offline builds from a lock only",
                 str(self.target.path),
-                f"where there is one: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
+                f"with a network: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
             )
         if lock and self.options.builder == "buildkit" and not self.options.record:
             raise UsageError(
                 f"BuildKit cannot build {self.target.label} from its lock: its steps run on the host's network",
-                hint="leave out --builder: the classic builder runs them in a closed network",
+                hint="leave out --builder: the classic builder runs steps in a closed network",
             )
         with self.store.in_use(self.say):
             return self.locked(rendered, lock) if lock else self.unlocked(rendered)
 
     def locked(self, rendered: Rendered, lock: VariantLock) -> BuildResult:
-        wanted = locked_hash(rendered, lock)
-        if found := self.same(wanted):
+        required = locked_hash(rendered, lock)
+        if found := self.same(required):
             return found
         with _alone(self.target, self.say):
             # Another process may have built it while this one waited.
-            if found := self.same(wanted):
+            if found := self.same(required):
                 return found
             run.check_host(self.engine, self.target, self.say)
             self.store.used(lock_path(self.target.path))
             mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-            supplier = Supplier(self.store, mirrors, self.say, self.watch, self.options.offline)
+            supplier = Supplier(self.store, mirrors, self.say, self.progress, self.options.offline)
             return self.run(supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift))
 
     def unlocked(self, rendered: Rendered) -> BuildResult:
@@ -124,41 +129,38 @@ class _Build:
             if found := self.same(inputs.hash):
                 return found
             run.check_host(self.engine, self.target, self.say)
-            self.say(f"{self.target.label} has no lock: what it takes in may be other things tomorrow")
-            return self.run(self.at_hand(inputs))
+            self.say(f"{self.target.label} has no lock: its inputs may change between builds")
+            # A remembered wheel may have been removed from the store since.
+            mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
+            fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
+            return self.run(inputs)
 
-    def same(self, wanted: str) -> BuildResult | None:
-        """The image that was built from the same inputs, here or by someone trusted: anyone can copy a label."""
+    def same(self, required: str) -> BuildResult | None:
+        """The image of the same inputs, if it was built here or is trusted: anyone can copy a label."""
         image = None if self.options.no_cache else self.engine.image(self.name)
-        if image is None or (image["Config"].get("Labels") or {}).get(INPUTS) != wanted:
+        if image is None or (image["Config"].get("Labels") or {}).get(INPUTS) != required:
             return None
         image_id = str(image["Id"])
         state = trust.state(image_id)
         if state == "unverified" and not self.options.unverified:
-            if image_id != self.passed_over:
+            if image_id != self.reported:
                 self.say(
-                    f"{self.name} ({image_id[:19]}) is unverified: neither built here nor trusted. Building it anew; "
-                    f"`reprokit trust add {self.target.label}` would keep it"
+                    f"{self.name} ({image_id[:19]}) is unverified (not built here, not trusted), so it is built again; "
+                    f"to use it as it is: `reprokit trust add {self.target.label}`"
                 )
-            self.passed_over = image_id
+            self.reported = image_id
             return None
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, image_id, wanted, False, seconds, state=state)
-
-    def at_hand(self, inputs: Inputs) -> Inputs:
-        """The same with every file in the store: what is remembered may never have been fetched, or be gone."""
-        mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-        fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
-        return inputs
+        return BuildResult(self.name, image_id, required, False, seconds, state=state)
 
     @contextmanager
     def network(self) -> Iterator[Network]:
-        """Where the build runs: a closed network, or the host's for BuildKit, which cannot join that of a container."""
+        """A closed network, or the host's for BuildKit, which cannot join a container's."""
         if self.options.builder == "classic":
             with closed_network(self.engine) as network:
                 yield network
         else:
-            self.say("BuildKit's steps run on the host's network")
+            self.say("BuildKit runs its steps on the host's network")
             with listen(self.engine, "127.0.0.1") as listening:
                 yield Network("host", listening, listening.getsockname())
 
@@ -175,15 +177,20 @@ class _Build:
             ) as gateway,
         ):
             self.traffic(gateway)
-            end = run.Run(self.engine, self.target, self.options, inputs, gateway, self.watch, network.name).go()
+            builder = run.BuilderRun(
+                self.engine, self.target, self.options, inputs, gateway, self.progress, network.name
+            )
+            finished = builder.result()
             if gateway.refused:
-                self.say(f"refused, and built all the same: {', '.join(sorted(gateway.refused))}")
+                self.say(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
-        # With containerd's store BuildKit names the configuration, and the engine the manifest.
-        image = self.engine.image(end.image_id) or self.engine.image(self.name) or {}
-        trust.record(self.engine, str(image.get("Id", end.image_id)), "built here", "build")
+        # With containerd's store BuildKit returns the configuration's digest, but the engine knows the manifest's.
+        image = self.engine.image(finished.image_id) or self.engine.image(self.name) or {}
+        trust.record(self.engine, str(image.get("Id", finished.image_id)), "built here", "build")
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, end.image_id, inputs.hash, True, seconds, end.log, end.record, tuple(found))
+        return BuildResult(
+            self.name, finished.image_id, inputs.hash, True, seconds, finished.log, finished.record, tuple(found)
+        )
 
 
 def _alone(target: Target, say: Callable[[str], None]) -> AbstractContextManager[None]:

@@ -1,17 +1,21 @@
-"""The engine's classic builder, spoken to through docker-py."""
+"""The engine's classic builder, through docker-py."""
 
 from __future__ import annotations
 
+import io
 import re
+import tarfile
 import time
 from collections.abc import Generator, Iterator, Mapping
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from reprokit.image.builders import Plan, base_argument
-from reprokit.image.context import context_tar
-from reprokit.image.events import Built, Cached, Event, Failed, Output, Step
+from reprokit.image import trust
+from reprokit.image.events import BuildStep, Built, Cached, Event, Failed, OutputLine
+from reprokit.image.labels import FAILED, INPUTS, failed_name
+from reprokit.image.plan import BuildPlan
 from reprokit.image.quoting import env, word
+from reprokit.recipe.find import Target
 
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
@@ -20,19 +24,19 @@ _KILL_TIMEOUT_S = 30
 
 
 class Classic:
-    """Builds with the engine's own builder, which needs no client beside reprokit."""
+    """Builds with the engine's own builder, which needs no other client."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.running = ""
 
-    def run(self, plan: Plan) -> Generator[Event, None, None]:
-        """Build. Raises EngineError where the engine goes away."""
-        context = context_tar({"Dockerfile": (plan.rendered.dockerfile + label_line(plan.labels)).encode()})
+    def run(self, plan: BuildPlan) -> Generator[Event, None, None]:
+        """Build. Raises EngineError if the engine goes away."""
+        context = build_context(plan.rendered.dockerfile + label_line(plan.labels))
         stream = self.engine.build(
             context,
             tag=plan.name,
-            buildargs={**plan.arguments, **plan.proxies, **base_argument(plan, plan.base_id)},
+            buildargs={**plan.arguments, **plan.proxies, **plan.base_argument(plan.base_id)},
             network_mode=plan.network,
             nocache=plan.no_cache,
             rm=True,
@@ -42,11 +46,10 @@ class Classic:
             yield from self._events(stream, plan)
         finally:
             stream.close()
-            context.close()
             self._tidy()
 
-    def _events(self, stream: Iterator[dict], plan: Plan) -> Iterator[Event]:
-        step, last_good, image_id = Step(0, 0, plan.rendered.spans[0][2], ""), "", ""
+    def _events(self, stream: Iterator[dict], plan: BuildPlan) -> Iterator[Event]:
+        step, last_good, image_id = BuildStep(0, 0, plan.rendered.spans[0][2], ""), "", ""
         for line in stream_lines(stream):
             if isinstance(line, dict):
                 if "error" in line:
@@ -55,10 +58,10 @@ class Classic:
                 image_id = line["aux"]["ID"]
             elif match := _STEP.fullmatch(line):
                 number = int(match[1])
-                # The last one is that of the labels, which no line of the rendered Dockerfile stands for.
+                # The last step sets the labels; the rendered Dockerfile has no line for it.
                 if number <= len(plan.rendered.steps):
                     block = plan.rendered.block_of_step(number)
-                    step = Step(number, len(plan.rendered.steps), block, " ".join(match[3].split()))
+                    step = BuildStep(number, len(plan.rendered.steps), block, " ".join(match[3].split()))
                     yield step
             elif line == " ---> Using cache":
                 yield Cached()
@@ -67,13 +70,15 @@ class Classic:
             elif match := _STATE.fullmatch(line):
                 last_good, self.running = match[1], ""
             elif not line.startswith(("Removing intermediate container ", "Successfully ")):
-                yield Output(line)
+                yield OutputLine(line)
         if not image_id:
-            raise EngineError("the engine ended the build without a word", plan.name, "its own log may say why")
+            raise EngineError(
+                "the engine ended the build without a result", plan.name, "look into the engine's own log"
+            )
         yield Built(image_id)
 
     def _tidy(self) -> None:
-        """See the step's container gone: the engine kills it when its client leaves, but not at once."""
+        """Wait until the step's container is gone: the engine kills it some time after its client has left."""
         deadline = time.monotonic() + _KILL_TIMEOUT_S
         while self.running and self.engine.container(self.running) is not None:
             if time.monotonic() > deadline:
@@ -83,19 +88,19 @@ class Classic:
 
 
 def label_line(labels: Mapping[str, str]) -> str:
-    """All labels as one instruction: the engine would make a step of each that it is given beside the Dockerfile."""
+    """All labels as one instruction: the engine would make a step of each label that it gets as an argument."""
     pairs = (f"{word(name)}={env(value)}" for name, value in labels.items())
     return f"LABEL {' '.join(pairs)}\n"
 
 
 def stream_lines(stream: Iterator[dict]) -> Iterator[str | dict]:
-    """The stream's text cut into lines, with its `error` and result as they are; a chunk may end anywhere."""
+    """The stream's text as lines, and its error and result as they are. A chunk may end inside a line."""
     rest = ""
     for event in stream:
         if "stream" in event:
             *lines, rest = (rest + event["stream"]).split("\n")
             for line in lines:
-                line = line.rstrip("\r").rsplit("\r", 1)[-1]  # what stands when a progress bar is done
+                line = line.rstrip("\r").rsplit("\r", 1)[-1]  # the last state of a progress bar
                 if line.strip():
                     yield line
         elif "error" in event or "ID" in event.get("aux", {}):
@@ -105,3 +110,28 @@ def stream_lines(stream: Iterator[dict]) -> Iterator[str | dict]:
             yield event
     if rest.strip():
         yield rest
+
+
+def build_context(dockerfile: str) -> io.BytesIO:
+    """An uncompressed tar of the Dockerfile alone; its bytes depend on nothing else."""
+    out, content = io.BytesIO(), dockerfile.encode()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        member = tarfile.TarInfo("Dockerfile")
+        member.size, member.mode = len(content), 0o644
+        tar.addfile(member, io.BytesIO(content))
+    out.seek(0)
+    return out
+
+
+def keep_last_good(engine: Engine, target: Target, failed: Failed, labels: Mapping[str, str]) -> str:
+    """Tag the state before the failed step as `reprokit/NAME:VARIANT--failed`; return a sentence about it."""
+    if not failed.last_good:
+        return "no step succeeded, so there is no state to keep"
+    name = failed_name(target.label)
+    marked = {key: value for key, value in labels.items() if key != INPUTS} | {FAILED: failed.block}
+    context = build_context(f"FROM {failed.last_good}\n")
+    for _ in engine.build(context, tag=name, labels=marked, rm=True, forcerm=True):
+        pass
+    if image := engine.image(name):
+        trust.record(engine, image["Id"], "built here", "build --keep-failed")
+    return f"the state before the failed step is kept as {name}: `reprokit shell {target.label} --failed`"

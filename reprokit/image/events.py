@@ -1,4 +1,4 @@
-"""What a build tells whoever watches it."""
+"""The events of a build, for displays and logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Step:
+class BuildStep:
     """An instruction begins. `number` counts from 1 to `total`; `block` is the block that it belongs to."""
 
     number: int
@@ -26,26 +26,26 @@ class Step:
 
 @dataclass(frozen=True)
 class Cached:
-    """The step that began last is taken from the layer cache."""
+    """The last step came from the layer cache."""
 
 
 @dataclass(frozen=True)
-class Output:
-    """One line that the build printed, without its end."""
+class OutputLine:
+    """One line of output, without its newline."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class Built:
-    """The end of a build that worked."""
+    """The end of a build that succeeded."""
 
     image_id: str
 
 
 @dataclass(frozen=True)
 class Failed:
-    """The end of one that did not: the builder's own words, and the last state that was good (an image id or '')."""
+    """The end of a build that failed: the builder's message, and the ID of the last good state's image, or ''."""
 
     block: str
     step: str
@@ -53,4 +53,4 @@ class Failed:
     last_good: str = ""
 
 
-Event = Note | Step | Cached | Output | Built | Failed | Progress
+Event = Note | BuildStep | Cached | OutputLine | Built | Failed | Progress

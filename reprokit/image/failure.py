@@ -1,12 +1,17 @@
-"""The first causal lines of a failed build: what broke, not what broke because of it."""
+"""A failed step as one error: its block, the first lines that name the cause, and who can fix it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-# Ordered by how surely a line is the cause. Those of our own blocks come first: they name what was expected.
+from reprokit.errors import EngineError, ReprokitError, SourceError, WorkFailed
+from reprokit.image.events import Failed
+from reprokit.image.progress import brief
+from reprokit.recipe.find import Target
+from reprokit.supply.gateway import Gateway
+
+# The assertions of blocks come first: they name what was expected.
 _ASSERTION = re.compile(r"^reprokit: block ")
 _CAUSES = re.compile(
     r"No space left on device"
@@ -18,7 +23,7 @@ _CAUSES = re.compile(
     r"|^(\w+\.)*\w*(Error|Exception|Exit|Interrupt)(: |$)"
     r"|^Segmentation fault|^Killed$|: Killed|^Bus error|Illegal instruction",
 )
-# Consequences, and lines that look like a cause and are none.
+# Consequences, and lines that look like a cause but are not.
 _NOISE = re.compile(
     r"^(g?make|ninja)(\[\d+\])?: |^ninja: build stopped|subprocess\.CalledProcessError|Waiting for unfinished jobs"
     r"|debconf: |^W: |-- Configuring incomplete|-- (Looking|Performing)|collect2: error: ld returned"
@@ -33,11 +38,12 @@ _NO_SPACE = re.compile(r"No space left on device", re.IGNORECASE)
 _KEPT = 5
 _CONTEXT = 2
 _LONGEST = 400
+_LONGEST_STEP = 100
 
 
 @dataclass
 class Extractor:
-    """Fed with the lines of a step as they come; holds its first causes, however long the step's output is."""
+    """Keeps the first causes in the output of a step, however long it is."""
 
     assertions: list[str] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
@@ -64,26 +70,47 @@ class Extractor:
             self._following = 0
 
     def first(self) -> list[str]:
-        """The lines to show: assertions, else the network's faults, else causes, else the end of the output.
+        """The lines to show: assertions, else network errors, else causes, else the end of the output.
 
-        apt goes on after a failed download, so the package that "cannot be located" is a consequence.
+        apt continues after a failed download, so a package that it "cannot locate" is a consequence.
         """
         found = self.assertions or self.network or self.causes or [line for line in self.tail if line.strip()]
         return list(dict.fromkeys(found))[:_KEPT]
 
 
-def causes(lines: Iterable[str]) -> list[str]:
-    """The first causal lines of a step's output."""
-    extractor = Extractor()
-    for line in lines:
-        extractor.feed(line)
-    return extractor.first()
-
-
 def _continues(line: str) -> bool:
-    """Whether a line belongs to the cause before it: a compiler's excerpt, CMake's indented words."""
+    """Whether a line continues the cause before it: a compiler's excerpt, or an indented line of CMake."""
     return bool(re.match(r"\s+(\d+ )?\||\s{2,}\S", line))
 
 
 def _plain(line: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rstrip()[:_LONGEST]
+
+
+def explain(target: Target, end: Failed, message: str, extractor: Extractor, gateway: Gateway) -> ReprokitError:
+    """EngineError if the disk is full, SourceError for the network, else WorkFailed."""
+    step = brief(end.step)
+    step = step if len(step) <= _LONGEST_STEP else step[: _LONGEST_STEP - 3] + "..."
+    lines = extractor.first() or message.splitlines()
+    text = "\n  ".join([f"{target.label}: block {end.block} failed: {step}", *lines])
+    if extractor.no_space or "no space left" in message.lower():
+        return EngineError(
+            f"the engine's disk is full\n  {text}", hint="free space there: `docker system df` shows what uses it"
+        )
+    if gateway.refused:
+        text += "".join(f"\n  undeclared download: {name}" for name in sorted(gateway.refused))
+        remedy = f"add it to the recipe (`files:` or `sources:`) or run `reprokit build --record {target.label}`"
+        return WorkFailed(text, hint=remedy)
+    if extractor.assertions:
+        return WorkFailed(text)
+    if gateway.missing:
+        names = ", ".join(sorted(gateway.missing))
+        return WorkFailed(text, hint=f"the recipe does not name what the build requested: {names}")
+    if extractor.network and not gateway.requests:
+        return WorkFailed(
+            text,
+            hint="no request reached reprokit's gateway: a step's only network is the proxy of `http_proxy`",
+        )
+    if extractor.network:
+        return SourceError(text, hint="run it again: finished steps are in the layer cache")
+    return WorkFailed(text)

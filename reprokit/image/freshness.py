@@ -23,7 +23,7 @@ def wanted_inputs(target: Target) -> str | None:
     return locked_hash(rendered, lock) if lock else None
 
 
-def standing(target: Target, labels: Mapping[str, str]) -> Freshness:
+def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     """Whether `build` would take the image with these labels as it is. Raises UsageError where a lock is unreadable."""
     try:
         wanted = wanted_inputs(target)

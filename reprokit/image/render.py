@@ -20,7 +20,7 @@ from reprokit.image.archives import unpacking
 from reprokit.image.blocks import Use, uses, wheel_requirements
 from reprokit.recipe.blocks import templates
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import File, Variant
+from reprokit.recipe.model import RecipeFile, Variant
 from reprokit.recipe.where import where_in
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _facts(target: Target) -> dict[str, Any]:
     }
 
 
-def _file(file: File) -> dict[str, Any]:
+def _file(file: RecipeFile) -> dict[str, Any]:
     """A file for templates, with its path below /files, where its own stage prepares it."""
     staged = f"/files{file.path}"
     how = unpacking(file.name) if file.unpack else None

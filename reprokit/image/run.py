@@ -1,4 +1,4 @@
-"""One run of a builder: its events go to the log, to the watcher, and to what explains a failure."""
+"""One run of a builder: its events go to the log, to the display, and to the explanation of a failure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import Any
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host import disk
-from reprokit.image.builders import BUILDERS, Plan, builder
-from reprokit.image.events import Built, Event, Failed, Note, Output, Step
-from reprokit.image.explain import explain
-from reprokit.image.failure import Extractor
+from reprokit.image.buildkit import BuildKit
+from reprokit.image.classic import Classic, keep_last_good
+from reprokit.image.events import BuildStep, Built, Event, Failed, Note, OutputLine
+from reprokit.image.failure import Extractor, explain
 from reprokit.image.inputs import Inputs
-from reprokit.image.keep import keep_last_good
 from reprokit.image.labels import image_name, labels
+from reprokit.image.plan import BuildPlan
 from reprokit.image.record import Log, write_record
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 
-Watch = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
+BUILDERS: dict[str, type[Classic | BuildKit]] = {"classic": Classic, "buildkit": BuildKit}
 
 
-@dataclass(frozen=True)
-class Options:
-    """`forced` are the findings that the user went past with `--force`.
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """`forced` are the errors of `check` that `--force` ignores.
 
-    `offline` asks no network at all, `drift` takes successors of locked apt packages that no mirror has any more, and
-    `record` lets a build past its lock and notes what it asked for. `unverified` takes an image that says to be of the
-    same inputs, whoever built it.
+    `offline` uses no network, `drift` replaces locked apt packages that no mirror has any more by their successors, and
+    `record` lets a build download more than its lock names and lists that. `unverified` accepts an image with the same
+    inputs in its label, whoever built it.
     """
 
     builder: str = "classic"
@@ -44,22 +45,22 @@ class Options:
 
 
 @dataclass(frozen=True)
-class End:
-    """What a run that worked leaves."""
+class FinishedRun:
+    """The results of a run that succeeded."""
 
     image_id: str
     log: Path
     record: Path
 
 
-def check_options(options: Options) -> None:
-    """Raises UsageError where they cannot be had together."""
+def check_options(options: BuildOptions) -> None:
+    """Raises UsageError if options exclude each other."""
     if options.builder not in BUILDERS:
         raise UsageError(f"unknown builder {options.builder!r}", hint=f"builders: {', '.join(BUILDERS)}")
     if options.keep_failed and options.builder != "classic":
         raise UsageError(
-            "--keep-failed needs the classic builder: BuildKit makes no image of a state before the end",
-            hint="leave out --builder, or give --builder classic",
+            "--keep-failed needs the classic builder: BuildKit makes no image of a failed build",
+            hint="leave out --builder, or use --builder classic",
         )
     if options.offline and (options.drift or options.record):
         other = "--drift" if options.drift else "--record"
@@ -67,10 +68,10 @@ def check_options(options: Options) -> None:
 
 
 def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> None:
-    """Say where the disk is short. Raises EngineError where the engine is on another machine."""
+    """Warn if disk space is short. Raises EngineError if the engine is on another machine."""
     if not engine.url.startswith("unix://"):
         raise EngineError(
-            "the engine is on another machine, from where a build cannot reach reprokit's gateway",
+            "the engine is on another machine, where a build cannot reach reprokit's gateway",
             engine.url,
             "run reprokit on that machine, or build there with `reprokit render` and `docker build`",
         )
@@ -78,39 +79,39 @@ def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> No
     free = disk.free_bytes(info.get("DockerRootDir") or disk.ENGINE_ROOT)
     if free is not None and free < target.variant.requires.disk:
         say(
-            f"only {free / 1e9:.1f} GB are free below {info.get('DockerRootDir')}; "
-            f"{target.label} asks for {target.variant.requires.disk / 1e9:.1f} GB"
+            f"disk space may run out below {info.get('DockerRootDir')}: {target.label} needs "
+            f"{target.variant.requires.disk / 1e9:.1f} GB, {free / 1e9:.1f} GB free"
         )
 
 
-class Run:
+class BuilderRun:
     """One build by one builder."""
 
     def __init__(
         self,
         engine: Engine,
         target: Target,
-        options: Options,
+        options: BuildOptions,
         inputs: Inputs,
         gateway: Gateway,
-        watch: Watch,
+        progress: OnEvent,
         network: str = "host",
     ) -> None:
         self.engine, self.target, self.options = engine, target, options
-        self.inputs, self.gateway, self.watch = inputs, gateway, watch
+        self.inputs, self.gateway, self.progress = inputs, gateway, progress
         self.network = network
         self.log = Log(target)
         self.extractors: dict[int, Extractor] = {}
         self.step = 0
         self.labels = labels(target, inputs, options.forced)
 
-    def go(self) -> End:
-        """Build; the log is closed and the record written however it ends."""
-        self.watch(Note(f"log {self.log.path}"))
+    def result(self) -> FinishedRun:
+        """Build. Whether it succeeds or not, the log is closed and the record written."""
+        self.progress(Note(f"log {self.log.path}"))
         self.log.line(f"# {self.target.label}, inputs {self.inputs.hash}, base {self.inputs.base.described}")
         result: dict[str, Any] = {"builder": self.options.builder, "result": "interrupted"}
         try:
-            end = self._follow()
+            end = self._last_event()
             if isinstance(end, Failed):
                 result |= {"block": end.block, "step": end.step}
                 raise self._failure(end)
@@ -122,11 +123,11 @@ class Run:
             self.log.line(f"# {result['result']}")
             self.log.close()
             record = write_record(self.target, self.inputs, self.gateway, self.log, result)
-        return End(end.image_id, self.log.path, record)
+        return FinishedRun(end.image_id, self.log.path, record)
 
-    def _follow(self) -> Built | Failed:
+    def _last_event(self) -> Built | Failed:
         name = image_name(self.target)
-        plan = Plan(
+        plan = BuildPlan(
             name=name,
             rendered=self.inputs.rendered,
             base_id=self.inputs.base.image_id,
@@ -137,36 +138,36 @@ class Run:
             no_cache=self.options.no_cache,
             network=self.network,
         )
-        events = builder(self.options.builder, self.engine).run(plan)
+        events = BUILDERS[self.options.builder](self.engine).run(plan)
         try:
             for event in events:
                 if isinstance(event, Built | Failed):
                     return event
-                self._take(event)
+                self._report(event)
         finally:
             events.close()
         raise EngineError("the build ended without a result", name)
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, Output):
-            event = Output(self.gateway.hide(event.line))
+    def _report(self, event: Event) -> None:
+        if isinstance(event, OutputLine):
+            event = OutputLine(self.gateway.hide(event.line))
             self._extractor.feed(event.line)
             self.log.line(event.line)
-        elif isinstance(event, Step):
+        elif isinstance(event, BuildStep):
             self.step = event.number
             self.log.line(f"[{event.number}/{event.total}] {event.block}: {event.text}")
-        self.watch(event)
+        self.progress(event)
 
     @property
     def _extractor(self) -> Extractor:
-        """That of the step at hand: BuildKit goes back and forth between the steps of several stages."""
+        """The current step's: BuildKit mixes the output of several stages."""
         return self.extractors.setdefault(self.step, Extractor())
 
     def _failure(self, end: Failed) -> ReprokitError:
         message = self.gateway.hide(end.message)
         self.log.line(message)
         error = explain(self.target, end, message, self._extractor, self.gateway)
-        hints = [error.hint, f"the whole log: {self.log.path}"]
+        hints = [error.hint, f"complete log: {self.log.path}"]
         if self.options.keep_failed:
             hints.append(keep_last_good(self.engine, self.target, end, self.labels))
         error.hint = "\n      ".join(hint for hint in hints if hint)

@@ -25,7 +25,7 @@ _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class TrustEntry:
     """`how` is the command that made it, `engine` where the image was then, `time` UTC, ISO 8601."""
 
     id: str
@@ -60,7 +60,7 @@ def record(engine: Engine, image_id: str, state: State, how: str, where: str = "
         known = found.get(_full(image_id))
         if known is None or known.state == "trusted":
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            found[_full(image_id)] = Entry(_full(image_id), state, how, where or _name(engine), now)
+            found[_full(image_id)] = TrustEntry(_full(image_id), state, how, where or _name(engine), now)
 
 
 def revoke(engine: Engine, image_ids: Iterable[str]) -> list[str]:
@@ -70,7 +70,7 @@ def revoke(engine: Engine, image_ids: Iterable[str]) -> list[str]:
     return gone
 
 
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, TrustEntry]:
     """Everything that is known, by image ID. Raises EngineError where the state cannot be read."""
     if not _folder().is_dir():
         return {}
@@ -83,7 +83,7 @@ def entries() -> dict[str, Entry]:
     except OSError as error:
         raise EngineError(f"the state of images cannot be read: {error.strerror}", str(_folder() / _FILE)) from None
     try:
-        found = [Entry(**each) for each in json.loads(text)]
+        found = [TrustEntry(**each) for each in json.loads(text)]
     except (ValueError, TypeError):
         # Without it all images are unverified.
         return {}
@@ -91,7 +91,7 @@ def entries() -> dict[str, Entry]:
 
 
 @contextmanager
-def _changing(engine: Engine) -> Iterator[dict[str, Entry]]:
+def _changing(engine: Engine) -> Iterator[dict[str, TrustEntry]]:
     """The entries, written when the block ends. Those of images that the engine no longer has are dropped."""
     from filelock import FileLock
 

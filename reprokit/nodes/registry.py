@@ -15,7 +15,7 @@ from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.host.fit import ImageNeeds, require_image
 from reprokit.image import trust
-from reprokit.image.freshness import standing
+from reprokit.image.freshness import freshness
 from reprokit.image.labels import kind_of_name
 from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.peek import Seen, peek
@@ -60,7 +60,7 @@ def push(engine: Engine, wanted: Published, target: Target | None, say: Say, wat
     image = engine.image(f"reprokit/{label}")
     if image is None:
         raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
-    if target and standing(target, _labels(image)) == "other inputs":
+    if target and freshness(target, _labels(image)) == "other inputs":
         say(f"this image of {label} is older than its lock: `reprokit build {label}` would build it anew")
     transfer = Transfer(watch)
     with _one_at_a_time(engine, f"push {wanted.named}", say), _explained(wanted), _named(engine, image["Id"], wanted):
@@ -149,7 +149,7 @@ def _as_asked(wanted: Published, target: Target | None, labels: Mapping[str, str
         raise WorkFailed(f"its labels name {recipe}:{variant}, which no recipe can be called", wanted.repository)
     if recipe != wanted.recipe or variant != (wanted.variant or variant):
         raise WorkFailed(f"the registry has {recipe}:{variant} under this name", wanted.named)
-    if target and not wanted.digest and standing(target, labels) == "other inputs":
+    if target and not wanted.digest and freshness(target, labels) == "other inputs":
         raise WorkFailed(
             f"the image there is built from other inputs than the lock of {target.label} names",
             wanted.named,

@@ -11,7 +11,7 @@ from typing import Any
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.host.gpu import GpuDevice
-from reprokit.image.freshness import Freshness, standing
+from reprokit.image.freshness import Freshness, freshness
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.address import Node
 from reprokit.nodes.inventory import Held, Inventory
@@ -96,7 +96,7 @@ def _standings() -> Callable[[str, str], Freshness | str]:
     def known(label: str, inputs: str) -> Freshness | str:
         try:
             target = find_target(label) if label.partition(":")[0] in names else None
-            return standing(target, {f"{LABEL}.inputs": inputs}) if target else ""
+            return freshness(target, {f"{LABEL}.inputs": inputs}) if target else ""
         except ReprokitError:  # a recipe that cannot be read, or has no such variant
             return ""
 

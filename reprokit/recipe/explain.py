@@ -1,4 +1,4 @@
-"""What a schema finds wrong in a YAML file, as an error that names file, line, field and spelling."""
+"""Errors of a schema in a YAML file, with file, line, field and the nearest spelling."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def explained(
     fields_hint: str,
     origins: Mapping[yaml.Path, yaml.Path] | None = None,
 ) -> UsageError:
-    """The error as one of the user's: the first fault at length, the others by line.
+    """The error for the user: the first fault with a hint, the others by line.
 
-    `model` is what the document was to be, `fields_hint` where its fields are described; `origins` tells of inherited
-    values where they were written.
+    `fields_hint` says where the fields of `model` are described; `origins` maps inherited values to where they are
+    written.
     """
     first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in error.errors())
     message, where, hint = first
@@ -44,7 +44,7 @@ def _one(
     origins: Mapping[yaml.Path, yaml.Path],
 ) -> tuple[str, str, str]:
     path = _document_path(error["loc"], document.data)
-    for length in range(len(path), 0, -1):  # an inherited value stands where the parent wrote it
+    for length in range(len(path), 0, -1):  # an inherited value is in the parent
         if path[:length] in origins:
             path = (*origins[path[:length]], *path[length:])
             break
@@ -57,7 +57,7 @@ def _one(
     if kind == "missing":
         return f"{field} is missing", where, ""
     if kind in ("list_type", "tuple_type"):
-        return f"{field} is a list", where, f"write {path[-1]}: [...]" if path else ""
+        return f"{field} must be a list", where, f"write {path[-1]}: [...]" if path else ""
     written = document.text(path)
     if kind == "string_type" and written is not None:
         became = f", which YAML reads as {error['input']!r}" if str(error["input"]) != written else ", not as text"
@@ -73,7 +73,7 @@ def _one(
 
 
 def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
-    """A pydantic location without the parts that stand for no key: union branches, `[key]`, model names."""
+    """A pydantic location without the parts that are not keys: union branches, `[key]`, model names."""
     path: list[str | int] = []
     for part in loc:
         inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
@@ -88,7 +88,7 @@ def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
 
 
 def _known_fields(root: type[BaseModel], path: yaml.Path) -> list[str]:
-    """The fields of the model at `path`, for spelling."""
+    """The fields of the model at `path`, to find the nearest spelling."""
     model: Any = root
     for part in path:
         if isinstance(model, type) and issubclass(model, BaseModel):

@@ -1,4 +1,4 @@
-"""The kinds of value that a recipe's fields hold. Each refuses what could not be placed safely."""
+"""The types of a recipe's values. Each refuses values that are not safe where they are used."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PIN_NAMES = (
 
 
 def _requirement(text: str) -> str:
-    # A direct reference (name @ url) would bring bytes that no index vouches for, and a path of the host.
+    # A direct reference (name @ url) could name a path of the host, or a file that no index has.
     try:
         parsed = Requirement(text)
     except InvalidRequirement as error:
         raise ValueError(f"{text!r} is not a requirement such as numpy==1.23.5 ({error})") from None
     if parsed.url:
-        raise ValueError(f"{text!r} names an address; name a version of an index instead")
+        raise ValueError(f"{text!r} names an address; write NAME==VERSION instead")
     pinned = [s for s in parsed.specifier if s.operator in ("==", "===") and not s.version.endswith(".*")]
     if len(pinned) != 1 or len(parsed.specifier) != 1:
         raise ValueError(f"{text!r} is not exact; write {parsed.name}==VERSION")
@@ -36,10 +36,10 @@ def _requirement(text: str) -> str:
 
 def _container_path(text: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/+-]*", text) or ".." in text.split("/"):
-        raise ValueError(f"{text!r} is not an absolute path of plain characters")
-    # The kernel's and the engine's: a work folder of /proc/self/fd has led out of containers (CVE-2024-21626).
+        raise ValueError(f"{text!r} is not an absolute path of letters, digits and . _ + -")
+    # A work folder in /proc/self/fd has led out of containers (CVE-2024-21626).
     if PurePosixPath(text).parts[1:2] in (("proc",), ("sys",), ("dev",)):
-        raise ValueError(f"{text!r} is a file of the kernel's; name another folder")
+        raise ValueError(f"{text!r} is a folder of the kernel; name another one")
     return text
 
 
@@ -54,28 +54,28 @@ def not_read_only(value: Any) -> Any:
     """Raises ValueError for `true`."""
     if value:
         raise ValueError(
-            "a recipe's mount is a link into the workspace, which can be written; leave `read_only` out, or mount a "
+            "a recipe's mount is a link into the workspace, which is writable; remove `read_only`, or mount a "
             "folder yourself with -v SOURCE:TARGET:ro"
         )
     return value
 
 
 def _workspace_path(text: str) -> str:
-    # Recipes may come from strangers: what they mount stays inside the workspace, the rest is -v's.
+    # A recipe may come from a stranger: it can only mount folders of its workspace.
     if text.startswith("/") or ".." in text.split("/") or not re.fullmatch(r"[A-Za-z0-9._/-]+", text):
         raise ValueError(f"{text!r} is not a path inside the workspace; mount other folders with -v")
     return text
 
 
 def _git_url(text: str) -> str:
-    # ext::, file:// and leading dashes would let a recipe run or read things on the host.
+    # With ext::, file:// or a leading dash git would run commands or read files on the host.
     if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?/[A-Za-z0-9._/~+-]+", text) or ".." in text:
         raise ValueError(f"{text!r} is not an https:// address of a git repository")
     return text.removesuffix(".git").rstrip("/")
 
 
 def _http_url(text: str) -> str:
-    address = urlsplit(text)  # which refuses `http://[::1`
+    address = urlsplit(text)  # refuses `http://[::1`
     if not address.hostname or address.port == 0:  # and a port above 65535
         raise ValueError(f"{text!r} names no host")
     return text
@@ -96,7 +96,7 @@ def _pin_name(text: str) -> str:
 def _block_option(value: Any) -> Any:
     if isinstance(value, (bool, str)) or (isinstance(value, list) and all(isinstance(v, str) for v in value)):
         return value
-    raise ValueError(f"{value!r} is not true, false, text or a list of texts; numbers stand in quotes")
+    raise ValueError(f"{value!r} is not true, false, text or a list of texts; write numbers in quotes")
 
 
 def _regex(text: str) -> str:

@@ -37,7 +37,7 @@ class Target:
 
 
 def recipe_files() -> dict[str, Path]:
-    """Every recipe's file by name, sorted; the first folder of `paths.recipe_dirs()` that has a name wins."""
+    """Every recipe's file by name, sorted; the first folder of `paths.recipe_dirs()` with that name wins."""
     found: dict[str, Path] = {}
     for folder in paths.recipe_dirs():
         for file in sorted(folder.glob("*.yaml")):
@@ -51,28 +51,29 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe called `name`. Raises UsageError where there is none or it is not valid."""
+    """The recipe called `name`. Raises UsageError if there is none or it is not valid."""
     return load_file(recipe_file(name))
 
 
 def recipe_file(name: str) -> Path:
-    """The file of the recipe called `name`. Raises UsageError where there is none."""
+    """The file of the recipe called `name`. Raises UsageError if there is none."""
     files = recipe_files()
     if name not in files:
         known = ", ".join(files) or "none"
         raise UsageError(
-            f"unknown recipe {name!r}{nearest(name, files)}", hint=f"recipes here: {known}; `reprokit new` starts one"
+            f"unknown recipe {name!r}{nearest(name, files)}",
+            hint=f"recipes are {known}; `reprokit new` writes a new one",
         )
     twin = next((n for n in files if "_" in name and n != name and n.replace("-", "_") == name.replace("-", "_")), None)
     if twin:
         raise UsageError(
-            f"the recipes {name!r} and {twin!r} could have the same workspace", str(files[name]), "rename one of them"
+            f"the recipes {name!r} and {twin!r} share one workspace folder", str(files[name]), "rename one of them"
         )
     return files[name]
 
 
 def targets(text: str) -> list[Target]:
-    """`NAME` as all its variants, `NAME:VARIANT` as that one. Raises UsageError."""
+    """All variants of `NAME`, or the one of `NAME:VARIANT`. Raises UsageError."""
     name, _, variant = text.partition(":")
     path = recipe_file(name)
     recipe = load_file(path)
@@ -88,11 +89,11 @@ def targets(text: str) -> list[Target]:
 
 
 def current_targets(names: Sequence[str]) -> list[Target]:
-    """The variants that names mean; a historic one only by its own name, `NAME:VARIANT`. Raises UsageError."""
+    """The variants of all names; a historic one only if named as `NAME:VARIANT`. Raises UsageError."""
     return [t for name in names for t in targets(name) if not t.variant.historic or t.label == name]
 
 
 def target(text: str) -> Target:
-    """`NAME[:VARIANT]` as one variant, the default where none is named. Raises UsageError."""
+    """The variant of `NAME[:VARIANT]`, by default the recipe's default. Raises UsageError."""
     found = targets(text)
     return next((t for t in found if t.variant_name == t.recipe.default_variant), found[0])

@@ -1,4 +1,4 @@
-"""A recipe from its file: YAML, `extends`, the schema, and errors that name file, line, field and spelling."""
+"""Reading a recipe: YAML, `extends`, the schema, and errors with file, line, field and spelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import files
 
-_MOST = 1 << 20  # bytes; ours are below 20 KiB, and a stranger's file should not fill the memory
+_MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
 
 
 def load_file(path: Path) -> Recipe:
@@ -25,7 +25,7 @@ def load_file(path: Path) -> Recipe:
 
 
 def load_text(text: str, where: str, name: str) -> Recipe:
-    """Read a recipe from text; `name` is what its file is called. Raises UsageError."""
+    """Read a recipe from text; `name` is its file's name. Raises UsageError."""
     from pydantic import ValidationError
 
     document = yaml.read(text, where)
@@ -41,21 +41,21 @@ def load_text(text: str, where: str, name: str) -> Recipe:
         raise explained(error, document, Recipe, "`reprokit schema` lists all fields", origins) from None
     if recipe.name != name:
         raise UsageError(
-            f"the recipe calls itself {recipe.name!r} in a file called {name!r}",
+            f"the recipe is named {recipe.name!r}, but its file is {name}.yaml",
             f"{where}:{document.line(('name',))}",
-            f"name the file {recipe.name}.yaml",
+            f"rename the file to {recipe.name}.yaml",
         )
     _check_names(recipe, document)
     return recipe
 
 
 def _check_names(recipe: Recipe, document: yaml.Document) -> None:
-    """Names that must exist elsewhere in the recipe, or must not."""
+    """Check the names that refer to other parts of the recipe."""
     if recipe.workspace and recipe.workspace != recipe.name.replace("-", "_"):
         raise UsageError(
-            f"the recipe asks for the workspace {recipe.workspace!r}, which is another recipe's",
+            f"the workspace {recipe.workspace!r} belongs to another recipe",
             f"{document.where}:{document.line(('workspace',))}",
-            "remove `workspace`: a recipe has one of its own name; mount other folders with -v",
+            "remove `workspace`: a recipe uses the folder of its own name; mount other folders with -v",
         )
     named: list[tuple[str, yaml.Path]] = [(recipe.default, ("default",))] if recipe.default else []
     for index, smoke in enumerate(recipe.smoke):
@@ -66,7 +66,7 @@ def _check_names(recipe: Recipe, document: yaml.Document) -> None:
         if name not in recipe.variants:
             field = ".".join(str(p) for p in path if p != path[-1] or len(path) == 1)
             raise UsageError(
-                f"{field} names {name!r}, which is no variant{nearest(name, recipe.variants)}",
+                f"{field} names {name!r}, which is not a variant{nearest(name, recipe.variants)}",
                 f"{document.where}:{document.line(path)}",
                 f"variants: {', '.join(recipe.variants)}",
             )
@@ -90,10 +90,11 @@ def _extend_all(variants: dict[str, Any], document: yaml.Document, origins: dict
             where = f"{document.where}:{document.line(('variants', name, 'extends'))}"
             if parent not in variants:
                 raise UsageError(
-                    f"variants.{name}.extends names {parent!r}, which is no variant{nearest(parent, variants)}", where
+                    f"variants.{name}.extends names {parent!r}, which is not a variant{nearest(parent, variants)}",
+                    where,
                 )
             if parent in (*seen, name):
-                raise UsageError(f"variants.{name}.extends goes round in a circle", where)
+                raise UsageError(f"variants.{name}.extends leads back to itself", where)
             own = _merged(extended(parent, (*seen, name)), own, ("variants", parent), ("variants", name), origins)
         done[name] = own
         return own

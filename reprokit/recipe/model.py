@@ -1,4 +1,4 @@
-"""What a recipe says: the schema that `recipes/*.yaml` fulfils and that `reprokit schema` prints."""
+"""The schema of `recipes/*.yaml`, which `reprokit schema` prints."""
 
 from __future__ import annotations
 
@@ -10,67 +10,68 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from reprokit.recipe import fields as f
 
 
-class Model(BaseModel):
+class RecipePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
 
-class Paper(Model):
-    """The paper that a recipe makes run again."""
+class Paper(RecipePart):
+    """The paper that a recipe reproduces."""
 
     title: f.Line = Field(description="as printed")
     venue: f.Line = Field(description="conference, journal or archive, without the year")
     year: int = Field(ge=1950, le=2100, description="year of the venue")
-    urls: dict[str, f.HttpUrl] = Field(default={}, description="what it is (paper, code, data): address")
-    licence: f.Line = Field(description="licence of the paper's code; `none` where it states none")
+    urls: dict[str, f.HttpUrl] = Field(default={}, description="addresses by kind, such as paper, code, data")
+    licence: f.Line = Field(description="licence of the paper's code; `none` if it states none")
 
 
-class Source(Model):
+class Source(RecipePart):
     """A git repository at one commit, checked out at `path` in the build."""
 
-    name: f.Name = Field(description="what blocks call it")
+    name: f.Name = Field(description="its name in the options of blocks")
     git: f.GitUrl = Field(description="https:// address of the repository")
     commit: f.Commit = Field(description="full 40 digits: branches and tags move")
-    ref: f.Line = Field(default="", description="the tag or branch that the commit was, for readers")
+    ref: f.Line = Field(default="", description="tag or branch of the commit, for readers")
     path: f.ContainerPath = Field(description="absolute path in the image")
-    submodules: bool = Field(default=False, description="submodules too, recursively, at their commits")
-    subset: list[f.WorkspacePath] = Field(default=[], description="only these paths of the tree are kept")
-    keep: bool = Field(default=True, description="false: only blocks that build from it see it")
+    submodules: bool = Field(default=False, description="also check out submodules, recursively, at their commits")
+    subset: list[f.WorkspacePath] = Field(default=[], description="only these paths of the tree")
+    keep: bool = Field(default=True, description="false: only for blocks that build from it, not in the image")
 
 
-class File(Model):
+class RecipeFile(RecipePart):
     """A plain file by its addresses: a release's archive, a script of an installer."""
 
-    name: f.FileName = Field(description="the name that it is kept under")
+    name: f.FileName = Field(description="its name in the lock and in the store")
     urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
-    sha256: f.Sha256 | None = Field(default=None, description="if known; else the first `reprokit lock` learns it")
-    path: f.ContainerPath = Field(description="absolute path in the image: of the file, or of the folder with `unpack`")
-    unpack: bool = Field(default=False, description="true: an archive (tar, zip), whose content goes below `path`")
+    sha256: f.Sha256 | None = Field(
+        default=None, description="if known; otherwise the first `reprokit lock` computes it"
+    )
+    path: f.ContainerPath = Field(description="absolute path in the image, of the file or (with `unpack`) the folder")
+    unpack: bool = Field(default=False, description="true: unpack the archive (tar, zip) below `path`")
 
 
-class Data(Model):
-    """A file that benchmarks read: fetched for those that name it, and part of no image."""
+class Data(RecipePart):
+    """A file that benchmarks read. It is fetched for those that name it, and is in no image."""
 
-    name: f.FileName = Field(description="what `inputs` call it")
+    name: f.FileName = Field(description="its name in `inputs`")
     urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
-    sha256: f.Sha256 | None = Field(default=None, description="if known; else the first `reprokit lock` learns it")
-    size: f.Size | None = Field(default=None, description="such as 1.5GB, if known: said before it is fetched")
+    sha256: f.Sha256 | None = Field(
+        default=None, description="if known; otherwise the first `reprokit lock` computes it"
+    )
+    size: f.Size | None = Field(default=None, description="such as 1.5GB, if known; shown before it is fetched")
 
 
-class Sdist(Model):
-    """A release that is on the index as source only.
-
-    It is built inside the image, never on the host, with the setuptools (and whatever else) that `wheels` pins.
-    """
+class Sdist(RecipePart):
+    """A release without a wheel. It is built inside the image, with the setuptools that `wheels` pins."""
 
     package: f.WheelRequirement = Field(description="NAME==VERSION")
-    requires: list[f.Line] = Field(default=[], description="what it needs at run time, such as numpy>=1.16")
+    requires: list[f.Line] = Field(default=[], description="its dependencies at run time, such as numpy>=1.16")
 
 
-class Block(Model):
+class Block(RecipePart):
     """One use of `images/blocks/NAME.j2`, written `NAME` or `NAME: {option: value}`."""
 
     name: f.Name = Field(description="a file of images/blocks")
-    options: dict[str, f.BlockOption] = Field(default={}, description="those that the block declares")
+    options: dict[str, f.BlockOption] = Field(default={}, description="options that the block declares")
 
     @model_validator(mode="before")
     @classmethod
@@ -83,73 +84,78 @@ class Block(Model):
         return value
 
 
-class Mount(Model):
-    """A folder of the workspace at another path in the container, as a link: only the workspace itself is mounted."""
+class WorkspaceLink(RecipePart):
+    """A folder of the workspace at another path of the container, as a link: only the workspace is mounted."""
 
     source: f.WorkspacePath = Field(description="path inside the workspace")
     target: f.LinkPath = Field(description="absolute path in the container, outside /workspace")
     read_only: Annotated[Literal[False], BeforeValidator(f.not_read_only)] = Field(
-        default=False, description="never true, as a link can be written through"
+        default=False, description="always false: a link is writable"
     )
 
 
-class Requires(Model):
+class Requires(RecipePart):
     """What the host must have. Sizes are bytes once read."""
 
     gpu: Literal["required", "optional", "none"] = Field(default="none", description="whether a GPU is needed")
-    compute_capability: list[f.Capability] = Field(default=[], description="those that the variant is for")
-    driver: f.Version | None = Field(default=None, description="lowest NVIDIA driver")
+    compute_capability: list[f.Capability] = Field(default=[], description="the GPUs that the variant is for")
+    driver: f.Version | None = Field(default=None, description="oldest NVIDIA driver")
     memory: f.Size = Field(default=0, description="host memory, such as 8GiB")
     disk: f.Size = Field(default=0, description="free disk for image and build, such as 20GiB")
 
 
-class Variant(Model):
-    """One way to build and run the paper: a base, exact pins, blocks, and how its containers start."""
+class Variant(RecipePart):
+    """One way to build and run the paper."""
 
     description: f.Line = Field(default="", description="one line for `reprokit show`")
     extends: f.Name | None = Field(
         default=None, description="another variant: mappings are merged by key (null removes one), lists replaced"
     )
-    base: f.ImageRef = Field(description="the image that it starts from, such as debian:12")
-    pins: dict[f.PinName, f.PinValue] = Field(default={}, description="exact versions, in quotes; partial ones match")
+    base: f.ImageRef = Field(description="base image, such as debian:12")
+    pins: dict[f.PinName, f.PinValue] = Field(
+        default={}, description="exact versions, in quotes; a part of one stands for all its releases"
+    )
     purpose: Literal["compile", "run", "ptx", "import"] = Field(
-        default="compile", alias="for", description="what the stack is for, as in `reprokit check --for`"
+        default="compile", alias="for", description="purpose, as in `reprokit check --for`"
     )
     cxx_standard: Literal["11", "14", "17", "20"] | None = Field(default=None, description="of the paper's code")
-    needs_apis: list[f.Line] = Field(default=[], description="APIs that releases removed and its code calls")
+    needs_apis: list[f.Line] = Field(
+        default=[], description="APIs that its code calls and that some releases lack, as PIN:API"
+    )
     sources: list[Source] = Field(default=[], description="git repositories, for the block git")
     blocks: list[Block] = Field(default=[], description="what is built, in order")
     apt: list[f.AptPackage] = Field(default=[], description="packages of the distribution, for the block apt")
     wheels: list[f.WheelRequirement] = Field(default=[], description="NAME==VERSION, for the block wheels")
     wheel_indexes: list[f.HttpUrl] = Field(
         default=[],
-        description="package indexes, or pages of links (.html), asked where the user's own have no such version",
+        description="package indexes, or pages of links (.html), for versions that the user's own index lacks",
     )
     sdists: list[Sdist] = Field(default=[], description="releases without a wheel, for the block wheels")
-    files: list[File] = Field(default=[], description="plain files, for the block files")
+    files: list[RecipeFile] = Field(default=[], description="plain files, for the block files")
     conda: list[f.CondaSpec] = Field(default=[], description="NAME=VERSION[=BUILD], for the block conda")
-    conda_channels: list[f.Name] = Field(default=["conda-forge"], description="channels, the first one first")
+    conda_channels: list[f.Name] = Field(default=["conda-forge"], description="channels in order of priority")
     historic: bool = Field(
-        default=False, description="true: the authors' own stack, kept to show why it cannot work; never built unasked"
+        default=False,
+        description="true: the authors' own stack, kept for reference; used only if named as NAME:VARIANT",
     )
     env: dict[f.EnvName, f.Line] = Field(default={}, description="environment of its containers")
     workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
-    mounts: list[Mount] = Field(default=[], description="folders of the workspace at other paths")
+    mounts: list[WorkspaceLink] = Field(default=[], description="folders of the workspace at other paths")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
     requires: Requires = Field(default=Requires(), description="what the host must have")
 
     @model_validator(mode="after")
-    def _mounts_are_apart(self) -> Variant:
+    def _check_mounts(self) -> Variant:
         targets = [mount.target for mount in self.mounts]
         for number, target in enumerate(targets):
             for other in targets[:number] + targets[number + 1 :]:
                 if PurePosixPath(target).is_relative_to(other):
-                    raise ValueError(f"the mount {target} is at or below the mount {other}")
+                    raise ValueError(f"the mount {target} is inside the mount {other}")
         return self
 
     @model_validator(mode="after")
-    def _files_have_names_of_their_own(self) -> Variant:
+    def _check_file_names(self) -> Variant:
         names = [file.name for file in self.files]
         for name in names:
             if names.count(name) > 1:
@@ -157,109 +163,110 @@ class Variant(Model):
         return self
 
 
-class Smoke(Model):
+class Smoke(RecipePart):
     """A command that must succeed in the container, through `bash -c`."""
 
     command: str = Field(description="run through bash -c in the work folder")
-    gpu: bool = Field(default=False, description="true: left out where there is no GPU")
-    expect: f.Regex | None = Field(
-        default=None, description="what the output must match, as a regular expression of RE2"
-    )
-    variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
+    gpu: bool = Field(default=False, description="true: skipped without a GPU")
+    expect: f.Regex | None = Field(default=None, description="regular expression of RE2 that the output must match")
+    variants: list[f.Name] = Field(default=[], description="only for these variants; all if empty")
 
 
-class Input(Model):
-    """A file that a benchmark reads, and where it comes from when it is missing: a command, or the recipe's `data`."""
+class Input(RecipePart):
+    """A file that a benchmark reads; if missing, it is made by a command or fetched as `data`."""
 
     path: f.WorkspacePath = Field(description="relative to the work folder")
     make: str = Field(default="", description="run through bash -c in the work folder")
-    data: str = Field(default="", description="a name of the recipe's `data`, which is put at `path`")
+    data: str = Field(default="", description="name of an entry of `data`, which is copied to `path`")
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Input:
+    def _check_origin(self) -> Input:
         if bool(self.make) == bool(self.data):
-            raise ValueError("an input has either `make` or `data`")
+            raise ValueError("an input needs either `make` or `data`, not both")
         return self
 
 
-class Value(Model):
-    """A line of output that holds a figure: the group `value` of `pattern`."""
+class Value(RecipePart):
+    """A line of output that contains a result: the group `value` of `pattern`."""
 
     pattern: f.Regex = Field(description="regular expression of RE2 with the group (?P<value>...)")
     metric: f.Name = Field(description="what it measures, such as spmm.time")
     unit: f.Line = Field(description="such as ms")
 
     @model_validator(mode="after")
-    def _has_value_group(self) -> Value:
+    def _check_group(self) -> Value:
         if "(?P<value>" not in self.pattern:
             raise ValueError("pattern has no group (?P<value>...)")
         return self
 
 
-class Parse(Model):
-    """How output becomes metrics: `lines` by patterns, `records` as JSON lines of metric, unit, samples."""
+class Parse(RecipePart):
+    """How output is read: `lines` by patterns, `records` as JSON lines of metric, unit, samples."""
 
     format: Literal["lines", "records"] = Field(default="lines", description="plain lines, or JSON lines")
-    context: list[f.Regex] = Field(default=[], description="named groups become parameters of later values")
-    values: list[Value] = Field(default=[], description="the lines that hold figures")
-    expect: int | None = Field(default=None, ge=1, description="how many figures a complete run prints")
+    context: list[f.Regex] = Field(
+        default=[], description="lines whose named groups become parameters of later results"
+    )
+    values: list[Value] = Field(default=[], description="the lines that contain results")
+    expect: int | None = Field(default=None, ge=1, description="number of results of a complete run")
 
     @model_validator(mode="after")
-    def _lines_have_values(self) -> Parse:
+    def _check_values(self) -> Parse:
         if self.format == "lines" and not self.values:
-            raise ValueError("format lines needs values")
+            raise ValueError("`format: lines` needs `values`")
         return self
 
 
-class Benchmark(Model):
-    """A command whose output carries figures."""
+class Benchmark(RecipePart):
+    """A command whose output contains results."""
 
     command: str = Field(description="run through bash -c in the work folder")
-    gpu: bool = Field(default=False, description="true: left out where there is no GPU")
+    gpu: bool = Field(default=False, description="true: skipped without a GPU")
     inputs: list[Input] = Field(default=[], description="files that it reads")
-    parse: Parse = Field(description="how its output becomes figures")
-    variants: list[f.Name] = Field(default=[], description="only these variants; all if empty")
+    parse: Parse = Field(description="how its output is read")
+    variants: list[f.Name] = Field(default=[], description="only for these variants; all if empty")
 
 
-class Claim(Model):
-    """A figure that the paper states."""
+class Claim(RecipePart):
+    """A result that the paper states."""
 
-    metric: f.Line = Field(description="a benchmark's metric where one measures it, else words")
-    value: float | int = Field(description="the figure")
+    metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
+    value: float | int = Field(description="the number")
     unit: f.Line = Field(default="", description="such as ms, or x for a ratio")
-    hardware: f.Line = Field(description="what it was measured on")
+    hardware: f.Line = Field(description="hardware of the measurement")
     where: f.Line = Field(description="table, figure or section of the paper")
 
 
-class Recipe(Model):
+class Recipe(RecipePart):
     """One paper."""
 
     name: f.Name = Field(description="the name of its file, without .yaml")
     paper: Paper = Field(description="what is reproduced")
-    default: f.Name | None = Field(default=None, description="the variant meant when none is named; else the first")
+    default: f.Name | None = Field(default=None, description="variant used when none is named; otherwise the first")
     workspace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = Field(
-        default=None, description="folder below workspaces/: the recipe's name with `_` for `-`; else its name as it is"
+        default=None,
+        description="folder in workspaces/: the recipe's name with `_` for `-`; by default the name itself",
     )
     variants: dict[f.Name, Variant] = Field(min_length=1, description="ways to build and run it")
-    smoke: list[Smoke] = Field(default=[], description="commands that show that an image works")
+    smoke: list[Smoke] = Field(default=[], description="commands that test an image")
     benchmarks: dict[f.Name, Benchmark] = Field(default={}, description="commands that measure")
     data: list[Data] = Field(default=[], description="files that benchmarks read")
-    claims: list[Claim] = Field(default=[], description="figures that the paper states")
+    claims: list[Claim] = Field(default=[], description="results that the paper states")
 
     @model_validator(mode="after")
-    def _data_is_listed(self) -> Recipe:
+    def _check_data(self) -> Recipe:
         names = [data.name for data in self.data]
         for name, benchmark in self.benchmarks.items():
             for file in benchmark.inputs:
                 if file.data and file.data not in names:
-                    raise ValueError(f"benchmark {name} reads {file.data!r}, which is no entry of `data`")
+                    raise ValueError(f"benchmark {name} reads {file.data!r}, which is not an entry of `data`")
         return self
 
     @model_validator(mode="after")
-    def _default_can_work(self) -> Recipe:
+    def _check_default(self) -> Recipe:
         default = self.variants.get(self.default_variant)
         if default and default.historic:
-            raise ValueError(f"the default variant {self.default_variant!r} is historic: name another as `default`")
+            raise ValueError(f"the default variant {self.default_variant!r} is historic: set `default` to another one")
         return self
 
     @property

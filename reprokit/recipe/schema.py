@@ -15,7 +15,7 @@ def schema() -> dict[str, Any]:
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit recipe", **result}
     definitions = result["$defs"]
     definitions["Block"] = _block({name: block_spec(name) for name in block_names()})
-    # What `extends` takes over need not stand in a variant.
+    # A variant with `extends` inherits required fields.
     definitions["Variant"]["required"] = []
     definitions["Variant"]["properties"]["pins"]["propertyNames"] = {"enum": [*PIN_NAMES]}
     _allow_null(definitions["Variant"]["properties"])
@@ -23,7 +23,7 @@ def schema() -> dict[str, Any]:
 
 
 def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
-    """A block is written `NAME` or `NAME: {option: value}`."""
+    """The schema of a block, written as `NAME` or `NAME: {option: value}`."""
     kinds = {"boolean": {"type": "boolean"}, "string": {"type": "string"}, "source": {"type": "string"}}
     many = {"type": "array", "items": {"type": "string"}}
     with_options = {}
@@ -39,7 +39,7 @@ def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
             "additionalProperties": False,
         }
     return {
-        "description": "One use of a block: its name alone, or with options behind it.",
+        "description": "One use of a block: its name alone, or with options.",
         "anyOf": [
             {"enum": [*specs]},
             {
@@ -54,7 +54,7 @@ def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
 
 
 def _allow_null(properties: dict[str, Any]) -> None:
-    """In a variant that extends another, null removes a key of it."""
+    """In a variant with `extends`, null removes an inherited key."""
     for key in ("pins", "env"):
         for where in ("additionalProperties", "patternProperties"):
             values = properties[key].get(where)

@@ -1,4 +1,4 @@
-"""The nearest right spelling of what a user wrote."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Iterable
 
 
 def nearest(wrong: str, right: Iterable[str]) -> str:
-    """`"; did you mean X?"`, or nothing where no candidate is near."""
+    """`"; did you mean X?"`, or nothing if none is similar."""
     found = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)
     return f"; did you mean {found[0]}?" if found else ""

@@ -1,4 +1,4 @@
-"""Where in its file a part of a variant stands, for errors that are found after the file was read."""
+"""Line numbers for errors that are found after a recipe was read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def where_in(target: Target, path: yaml.Path) -> str:
-    """`FILE:LINE` of `path` below the variant, in the variant that wrote it where it is inherited."""
+    """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
     try:
         document = yaml.read(target.path.read_text(encoding="utf-8"), str(target.path))
         variants = document.data["variants"]

@@ -1,7 +1,7 @@
-"""YAML read with positions, so that an error can name its line.
+"""YAML with positions, so that an error can name its line.
 
-Stricter than YAML itself, because recipes come from strangers and versions look like numbers: no aliases (they
-can blow a small file up), no duplicate keys, no tags, no deep nesting.
+Stricter than YAML, because recipes come from strangers: no aliases (a small file could become huge), no duplicate keys,
+no tags, no deep nesting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class Document:
-    """`data` as plain values; `line(path)` is the 1-based line of what is there, or of its nearest parent."""
+    """`data` are plain values; `line(path)` is the 1-based line of a value, or of its nearest parent."""
 
     def __init__(self, data: Any, lines: dict[Path, int], texts: dict[Path, str], where: str) -> None:
         self.data = data
@@ -34,7 +34,7 @@ class Document:
         return self._lines.get(path, 1)
 
     def text(self, path: Path) -> str | None:
-        """The scalar at `path` as it was written, where it was written without quotes."""
+        """The scalar at `path` as written, if it has no quotes."""
         return self._texts.get(path)
 
 
@@ -60,16 +60,16 @@ def read(text: str, where: str) -> Document:
 
 
 def _refuse_bombs(text: str, where: str) -> None:
-    """Aliases that multiply, nesting that would exhaust the stack, and size; all cost little to see as events."""
+    """Refuse aliases, deep nesting and too many values while they are still events, which need little memory."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         line = event.start_mark.line + 1 if event.start_mark else 1
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent):
-            hint = "use `extends` between variants"
+            hint = "write the value out, or use `extends` between variants"
             raise UsageError(f"the alias *{event.anchor} is not allowed", f"{where}:{line}", hint)
         if depth > 20:
-            raise UsageError("nested too deeply for a recipe", f"{where}:{line}")
+            raise UsageError("nested too deeply", f"{where}:{line}")
         if not count % 1000:
             VALUES.check(count, "values in a YAML document", where)
 
@@ -84,7 +84,7 @@ def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: 
                 raise UsageError("a key must be a plain word", f"{where}:{line}")
             key = key_node.value
             if key in data:
-                raise UsageError(f"{key!r} stands twice", f"{where}:{line}", "keep one of the two")
+                raise UsageError(f"{key!r} is written twice", f"{where}:{line}", "keep one of the two")
             below = (*path, key)
             data[key] = _value(value_node, below, lines, texts, loader, where)
             lines[below] = line
@@ -97,9 +97,9 @@ def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: 
             kind = "str"
         else:
             raise UsageError(f"the tag {node.tag} is not allowed", f"{where}:{lines[path]}")
-    # A number in base 60 takes time that grows with its length's square.
+    # The time to parse a number in base 60 grows with the square of its length.
     if kind != "str" and len(node.value) > _LONGEST_NUMBER:
-        raise UsageError(f"a number of {len(node.value)} characters", f"{where}:{lines[path]}")
+        raise UsageError(f"a number with {len(node.value)} characters is too long", f"{where}:{lines[path]}")
     if node.style is None or kind != "str":
         texts[path] = node.value
     if kind == "str":

@@ -156,7 +156,7 @@ def test_first_and_last_cuda_agree_with_the_toolkits() -> None:
             assert stated == "8.0" or pick(having, key=key) == stated, capability
 
 
-TYPED = [name for name, value in vars(Facts).items() if isinstance(value, compat_facts._File)]
+TYPED = [name for name, value in vars(Facts).items() if isinstance(value, compat_facts._FactFile)]
 
 
 @pytest.mark.parametrize("name", TYPED)

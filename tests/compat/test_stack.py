@@ -7,7 +7,7 @@ import pytest
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.gpu import parse_gpu
-from reprokit.compat.model import Host
+from reprokit.compat.model import KnownHost
 from reprokit.compat.stack import stack_of
 from reprokit.recipe.model import Variant
 
@@ -60,10 +60,10 @@ def test_the_lowest_driver_of_a_recipe(driver: str | None, severity: dict[str, s
 
 def test_memory_and_disk_are_held_against_the_host() -> None:
     needy = variant(requires={"memory": "64GiB", "disk": "50GiB"})
-    assert found(stack_of(needy, (), None, Host(32 << 30, 20 << 30))) == {"memory": "error", "disk": "error"}
-    assert found(stack_of(needy, (), None, Host(64 << 30, 50 << 30))) == {}
-    assert found(stack_of(needy, (), None, Host(None, None))) == {}
-    (memory, _) = evaluate(bundled(), stack_of(needy, (), None, Host(32 << 30, 20 << 30)))
+    assert found(stack_of(needy, (), None, KnownHost(32 << 30, 20 << 30))) == {"memory": "error", "disk": "error"}
+    assert found(stack_of(needy, (), None, KnownHost(64 << 30, 50 << 30))) == {}
+    assert found(stack_of(needy, (), None, KnownHost(None, None))) == {}
+    (memory, _) = evaluate(bundled(), stack_of(needy, (), None, KnownHost(32 << 30, 20 << 30)))
     assert memory.subjects == ("requires.memory=64.0 GiB", "host.memory=32.0 GiB")
 
 

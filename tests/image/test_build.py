@@ -11,7 +11,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import run
-from reprokit.image.events import Cached, Note, Output, Step
+from reprokit.image.events import BuildStep, Cached, Note, OutputLine
 from reprokit.supply.gateway import Gateway
 
 pytestmark = pytest.mark.engine
@@ -34,18 +34,18 @@ def test_an_image_says_what_it_is(builds, engine, inside, builder: str):
     assert labels["min-driver"] == "450.80.02" and labels["compute-capabilities"] == "8.0"
     assert "TOOL=1" in config["Env"]
     assert inside(result.name, "cat /made") == "made\n"
-    steps = builds.seen(Step)
+    steps = builds.seen(BuildStep)
     assert ("tool", "RUN echo made >/made; echo some output") in [(s.block, s.text) for s in steps]
-    assert Output("some output") in builds.events
+    assert OutputLine("some output") in builds.events
 
 
 def test_the_same_inputs_are_built_once(builds, builder: str):
     first = builds(MADE, builder=builder)
     again = builds(MADE, builder="classic")
     assert not again.built and again.image_id == first.image_id and again.log is None
-    assert not builds.seen(Step)
+    assert not builds.seen(BuildStep)
     assert builds(MADE, builder=builder, no_cache=True).built
-    assert Output("some output") in builds.events
+    assert OutputLine("some output") in builds.events
     assert builds(MADE + "ENV MORE=1\n", builder=builder).inputs != first.inputs
 
 
@@ -53,13 +53,15 @@ def test_another_gateway_is_the_same_layer(builds):
     # The gateway's port and password are other ones in each build.
     builds(MADE)
     builds(MADE + "ENV MORE=1\n")
-    step = next(i for i, e in enumerate(builds.events) if isinstance(e, Step) and e.text.startswith("RUN echo made"))
+    step = next(
+        i for i, e in enumerate(builds.events) if isinstance(e, BuildStep) and e.text.startswith("RUN echo made")
+    )
     assert builds.events[step + 1] == Cached()
 
 
 def test_the_gateway_is_there_in_a_build_and_nowhere_after(builds, engine, inside, builder: str, monkeypatch):
     urls: list[str] = []
-    monkeypatch.setattr(run.Run, "__init__", _noting(run.Run.__init__, urls))
+    monkeypatch.setattr(run.BuilderRun, "__init__", _noting(run.BuilderRun.__init__, urls))
     result = builds(
         'RUN test -n "$http_proxy" -a "$http_proxy" = "$HTTPS_PROXY"; echo proxy $http_proxy\n', builder=builder
     )

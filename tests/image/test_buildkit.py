@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from reprokit.image.buildkit import ProgressReader
-from reprokit.image.events import Cached, Failed, Output, Step
-from reprokit.image.instructions import Instructions
+from reprokit.image.buildkit import Instructions, ProgressReader
+from reprokit.image.events import BuildStep, Cached, Failed, OutputLine
 from tests.support.builds import STAGES, rendered
 
 
@@ -25,8 +24,23 @@ def test_buildkits_progress_becomes_events():
  > [tvm 1/1] RUN:
 ------""".splitlines()
     events = [event for line in lines for event in reader.read(line)]
-    tvm, copy = Step(4, 8, "tvm", "RUN set -eu; echo one; echo /root"), Step(6, 8, "later", "COPY --from=tvm /a /b")
+    tvm, copy = (
+        BuildStep(4, 8, "tvm", "RUN set -eu; echo one; echo /root"),
+        BuildStep(6, 8, "later", "COPY --from=tvm /a /b"),
+    )
     assert events[1:] == [
-        Cached(), tvm, copy, tvm, Output("one"), copy, Output("copying"), tvm, Output("tail"),
+        Cached(), tvm, copy, tvm, OutputLine("one"), copy, OutputLine("copying"), tvm, OutputLine("tail"),
     ]  # fmt: skip
     assert reader.failed == Failed("tvm", tvm.text, "executor failed running [/bin/sh -c x]: exit code: 3")
+
+
+def test_instructions_are_found_by_what_buildkit_prints():
+    found = Instructions(rendered(STAGES))
+    assert found.stages == ["", "base", "tvm", "tvm", "stage-2", "stage-2", "stage-2", "stage-2"]
+    assert found.step("tvm", "RUN set -eu;     echo one;     echo /root") == BuildStep(
+        4, 8, "tvm", "RUN set -eu; echo one; echo /root"
+    )
+    assert found.step("stage-2", "RUN set -eu;     echo two").number == 8
+    assert found.step("stage-2", "COPY --from=tvm /a /b").block == "later"
+    assert found.step("base", "FROM docker.io/library/debian:12").number == 2
+    assert Instructions(rendered("FROM x\nRUN a\n")).step("", "RUN a").number == 2

@@ -1,14 +1,15 @@
-"""The classic builder's stream and its label instruction."""
+"""The classic builder's context, its stream and its label instruction."""
 
 from __future__ import annotations
 
 import re
+import tarfile
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
-from reprokit.image.classic import label_line, stream_lines
+from reprokit.image.classic import build_context, label_line, stream_lines
 
 
 def test_the_classic_builders_stream_becomes_lines():
@@ -40,3 +41,10 @@ def test_labels_are_one_instruction_and_come_back_as_they_were(given_labels: dic
     # A Dockerfile's double quotes know three escapes: of themselves, of the dollar and of the backslash.
     found = re.findall(r'(reprokit\.[a-z-]+)="((?:\\.|[^"\\])*)"', line)
     assert {name: re.sub(r'\\(["$\\])', r"\1", value) for name, value in found} == given_labels
+
+
+def test_a_context_has_the_same_bytes_each_time():
+    assert build_context("FROM x\n").getvalue() == build_context("FROM x\n").getvalue()
+    with tarfile.open(fileobj=build_context("FROM x\n")) as tar:
+        assert tar.getnames() == ["Dockerfile"]
+        assert {(m.mtime, m.uid, m.gid, m.mode) for m in tar} == {(0, 0, 0, 0o644)}

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import io
 
-from reprokit.image.events import Cached, Note, Output, Step
-from reprokit.image.progress import Live, Plain, brief, title
+from reprokit.image.events import BuildStep, Cached, Note, OutputLine
+from reprokit.image.progress import LiveBuild, PlainBuild, brief, title
 from reprokit.supply.fetch.progress import Progress
 
 
 def test_plain_lines():
     out = io.StringIO()
-    with Plain(out) as shown:
+    with PlainBuild(out) as shown:
         for event in (
             Note("base x"),
-            Step(1, 2, "base", "FROM x"),
+            BuildStep(1, 2, "base", "FROM x"),
             Cached(),
-            Output("noise"),
-            Step(2, 2, "apt", "RUN y"),
+            OutputLine("noise"),
+            BuildStep(2, 2, "apt", "RUN y"),
         ):
-            shown.watch(event)
+            shown.progress(event)
     assert out.getvalue() == "base x\n[1/2] base: FROM x\n  cached\n[2/2] apt: RUN y\n"
 
 
@@ -27,12 +27,12 @@ def test_the_live_display_fits_its_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TERM", "xterm")
     out = io.StringIO()
-    with Live(out) as shown:
+    with LiveBuild(out) as shown:
         shown.traffic(type("Gateway", (), {"bytes_served": 12_000_000})())
-        shown.watch(Step(1, 2, "apt", "RUN " + "long " * 40))
-        shown.watch(Output("noise " * 40))
+        shown.progress(BuildStep(1, 2, "apt", "RUN " + "long " * 40))
+        shown.progress(OutputLine("noise " * 40))
         text = shown._render().plain
-        shown.watch(Step(2, 2, "env", "ENV A=1"))
+        shown.progress(BuildStep(2, 2, "env", "ENV A=1"))
     first, second = text.splitlines()
     assert first.startswith("[1/2] apt: RUN long") and "12 MB" in first and "0:00 of 0:00" in first
     assert max(len(first), len(second)) <= 60
@@ -41,16 +41,16 @@ def test_the_live_display_fits_its_terminal(monkeypatch):
 
 def test_downloads_are_shown_in_their_own_words():
     out, half = io.StringIO(), Progress(1, 2, 500, 1000, 0.0, None, ("torch.whl",))
-    plain = Plain(out)
+    plain = PlainBuild(out)
     plain.downloads.next = 0.0
-    plain.watch(half)
-    plain.watch(half)
+    plain.progress(half)
+    plain.progress(half)
     assert out.getvalue() == "1 of 2 files, 500 B of 1 kB\n"
-    with Live(io.StringIO()) as shown:
-        shown.watch(half)
+    with LiveBuild(io.StringIO()) as shown:
+        shown.progress(half)
         assert shown._render().plain.endswith("\n  1 of 2 files, 500 B of 1 kB")
 
 
 def test_small_words():
     assert brief("RUN set -eu; expect() { case x in a) ;; *) exit 1 ;; esac; }; apt-get update") == "RUN apt-get update"
-    assert title(Step(3, 9, "tvm", "RUN " + "x" * 200), 40).endswith("...")
+    assert title(BuildStep(3, 9, "tvm", "RUN " + "x" * 200), 40).endswith("...")

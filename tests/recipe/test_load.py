@@ -11,13 +11,13 @@ from reprokit.recipe.load import load_file, load_text
 BAD = [
     ("malformed", "variants: {cpu: [}", 3, "not valid YAML"),
     ("a tab", "variants:\n\tcpu: {}", 4, "not valid YAML"),
-    ("a duplicate key", "variants:\n  cpu: {base: debian:12}\n  cpu: {base: debian:11}", 5, "'cpu' stands twice"),
+    ("a duplicate key", "variants:\n  cpu: {base: debian:12}\n  cpu: {base: debian:11}", 5, "'cpu' is written twice"),
     ("an alias", "variants: {cpu: &v {base: debian:12}, gpu: *v}", 3, "the alias *v is not allowed"),
     ("a tag", "variants: !!python/object:os.system {}", 3, ""),
     ("a merge key", "variants: {cpu: {<<: {base: debian:12}}}", 3, ""),
     ("an unknown field", "variants:\n  cpu:\n    base: debian:12\n    wheel: []", 6, "did you mean wheels?"),
     ("an unknown top field", "variants: {cpu: {base: debian:12}}\nbenchmark: {}", 4, "did you mean benchmarks?"),
-    ("a historic default", "variants: {a: {base: debian:12, historic: true}}", 1, "name another as `default`"),
+    ("a historic default", "variants: {a: {base: debian:12, historic: true}}", 1, "set `default` to another one"),
     ("a missing field", "variants:\n  cpu: {}", 4, "variants.cpu.base is missing"),
     ("a float", 'variants:\n  cpu:\n    base: debian:12\n    pins:\n      python: 3.10', 7, "reads as 3.1"),
     ("an integer", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: 12}", 6, "written 12 without quotes"),
@@ -34,8 +34,8 @@ BAD = [
     ("a number as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1}}]", 6, "in quotes"),
     ("a map as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: {b: c}}}]", 6, "list of"),
     ("a lost parent", "variants:\n  cpu: {base: debian:12}\n  gpu:\n    extends: cpuu", 6, "did you mean cpu?"),
-    ("a circle", "variants:\n  a: {extends: b}\n  b: {extends: a}", 5, "goes round in a circle"),
-    ("itself", "variants:\n  a: {extends: a}", 4, "goes round in a circle"),
+    ("a circle", "variants:\n  a: {extends: b}\n  b: {extends: a}", 5, "leads back to itself"),
+    ("itself", "variants:\n  a: {extends: a}", 4, "leads back to itself"),
     ("a wrong default", "default: cpuu\nvariants: {cpu: {base: debian:12}}", 3, "did you mean cpu?"),
     ("a lost variant", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - command: id\n    variants: [cpux]", 6, "cpu?"),
     ("no regex", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - {command: id, expect: '('}", 5, "regular expression"),
@@ -84,7 +84,7 @@ def test_several_errors_are_told_at_once(load):
 
 
 def test_a_name_that_is_not_its_file(load):
-    with pytest.raises(UsageError, match="calls itself 'paper'"):
+    with pytest.raises(UsageError, match="is named 'paper'"):
         load("variants: {cpu: {base: debian:12}}", name="other")
 
 

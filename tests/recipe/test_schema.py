@@ -8,7 +8,7 @@ import yaml
 
 from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
-from reprokit.recipe.model import Model
+from reprokit.recipe.model import RecipePart
 from reprokit.recipe.schema import schema
 from reprokit.recipe.start import starting_recipe
 
@@ -61,5 +61,5 @@ def test_every_field_is_described():
         for child in model.__subclasses__():
             yield from models(child)
 
-    bare = [f"{m.__name__}.{n}" for m in models(Model) for n, f in m.model_fields.items() if not f.description]
+    bare = [f"{m.__name__}.{n}" for m in models(RecipePart) for n, f in m.model_fields.items() if not f.description]
     assert bare == []

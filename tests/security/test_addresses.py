@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.config import Configuration, Entry
 from reprokit.errors import ReprokitError, SourceError
-from reprokit.recipe.model import File
+from reprokit.recipe.model import RecipeFile
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
@@ -80,7 +80,7 @@ def test_addresses_of_the_internet_are_public(address):
     "host", ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0", "[::ffff:127.0.0.1]"]
 )
 def test_no_spelling_of_loopback_is_asked(server, store, host):
-    file = File(name="f", urls=[f"http://{host}:{server.port}/f"], path="/f")
+    file = RecipeFile(name="f", urls=[f"http://{host}:{server.port}/f"], path="/f")
     with pytest.raises(SourceError, match="not public"):
         lock_file(file, store, mirrors(store), lambda line: None)
     assert server.connections == 0
@@ -92,7 +92,7 @@ def test_no_spelling_of_loopback_is_asked(server, store, host):
 def test_a_redirect_to_loopback_is_not_followed(server, store):
     evil = Server()
     evil.url("/f", lambda request: Reply(302, {"Location": server.url("/f"), "Content-Length": "0"}))
-    file = File(name="f", urls=[evil.url("/f")], path="/f")
+    file = RecipeFile(name="f", urls=[evil.url("/f")], path="/f")
     with pytest.raises(SourceError, match="not public"):
         lock_file(file, store, mirrors(store, hosts=(f"127.0.0.1:{evil.port}",)), lambda line: None)
     assert evil.connections and not server.connections
@@ -125,7 +125,7 @@ def _refuse_all_but_loopback(address):
 
 def test_a_mirror_of_the_user_may_be_on_loopback(server, store):
     """And only on the port that is configured."""
-    file = File(name="f", urls=["https://files.test/f"], path="/f")
+    file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
     mirror = Entry("files", f"http://127.0.0.1:{server.port}/{{path}}", "test")
     assert lock_file(file, store, mirrors(store, mirror), lambda line: None).size == len(DATA)
     other = Own.of([mirror.value])
@@ -179,7 +179,7 @@ def test_an_index_of_a_recipe_on_loopback_is_not_asked(server, store, monkeypatc
 def test_an_index_lists_no_file_of_this_machine(server, store, tmp_path):
     (tmp_path / "id_rsa").write_text("key")
     uri = (tmp_path / "id_rsa").as_uri()
-    file = File(name="f", urls=["https://files.test/f"], path="/f")
+    file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
     with pytest.raises(SourceError):
         lock_file(file.model_copy(update={"urls": [uri]}), store, mirrors(store), lambda line: None)
     folder = Entry("files", f"{tmp_path.as_uri()}/{{name}}", "test")

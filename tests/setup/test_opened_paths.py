@@ -29,7 +29,13 @@ CALLS = {
 }
 # Modules that open paths themselves, by whose the paths are.
 OTHERS = {
-    "what comes with reprokit": ["compat/facts.py", "container/prepare.py", "helper/sidecar.py", "recipe/blocks.py"],
+    "what comes with reprokit": [
+        "compat/facts.py",
+        "container/prepare.py",
+        "helper/sidecar.py",
+        "recipe/blocks.py",
+        "recipe/start.py",
+    ],
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
         *("filelocks.py", "nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),

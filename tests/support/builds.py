@@ -19,7 +19,7 @@ from reprokit.image.build import BuildResult, build
 from reprokit.image.dockercli import find_cli
 from reprokit.image.events import Event
 from reprokit.image.render import Rendered
-from reprokit.image.run import Options
+from reprokit.image.run import BuildOptions
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from tests.support.names import unique
@@ -116,7 +116,7 @@ class Builds:
         text = f"ARG BASE\nFROM ${{BASE}}\nENV TEST={self.target.recipe.name}\n" + dockerfile
         self.monkeypatch.setattr(build_module, "render", lambda target: rendered(text))
         self.events.clear()
-        return build(engine or self.engine, self.target, Options(**options), self.events.append)
+        return build(engine or self.engine, self.target, BuildOptions(**options), self.events.append)
 
     def seen(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]

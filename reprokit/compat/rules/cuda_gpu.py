@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reprokit.compat.model import Gpu
+from reprokit.compat.model import KnownGpu
 from reprokit.compat.rule import GPU, Verdict, combination_rule, error, unknown, warning
 from reprokit.compat.schema import Toolkit
 from reprokit.compat.version import key, series
@@ -12,7 +12,7 @@ from reprokit.compat.view import View
 
 
 @combination_rule("cuda-gpu", of="cuda gpu", changes="cuda", purposes=GPU)
-def cuda_gpu(view: View, release: str, gpu: Gpu) -> Verdict | None:
+def cuda_gpu(view: View, release: str, gpu: KnownGpu) -> Verdict | None:
     minor = series(release)
     toolkit = view.facts.cuda.toolkits[minor]
     sources = toolkit.source_sm
@@ -40,7 +40,7 @@ def cuda_gpu(view: View, release: str, gpu: Gpu) -> Verdict | None:
     return error(reason, (*sources, "cubin_rule"))
 
 
-def _impossible(view: View, minor: str, toolkit: Toolkit, gpu: Gpu) -> Verdict:
+def _impossible(view: View, minor: str, toolkit: Toolkit, gpu: KnownGpu) -> Verdict:
     sources = (*toolkit.source_sm, "cubin_rule")
     low, high = min(toolkit.sm), max(toolkit.sm)
     if gpu.sm < low:
@@ -64,7 +64,7 @@ def _impossible(view: View, minor: str, toolkit: Toolkit, gpu: Gpu) -> Verdict:
     return error(reason, sources)
 
 
-def _renumbered(view: View, gpu: Gpu, toolkit: Toolkit) -> int | None:
+def _renumbered(view: View, gpu: KnownGpu, toolkit: Toolkit) -> int | None:
     for pair in view.facts.cuda.renumbered:
         numbers = [int(pair.old.replace(".", "")), int(pair.new.replace(".", ""))]
         if gpu.sm in numbers:
@@ -73,19 +73,19 @@ def _renumbered(view: View, gpu: Gpu, toolkit: Toolkit) -> int | None:
     return None
 
 
-def _portable(view: View, gpu: Gpu, sms: Iterable[int]) -> list[int]:
+def _portable(view: View, gpu: KnownGpu, sms: Iterable[int]) -> list[int]:
     """Those of `sms` whose cubins run on the GPU: same major, not above it, and neither of the two a Tegra."""
     tegra = {int(c.replace(".", "")) for c in view.facts.gpus.tegra}
     return [] if gpu.sm in tegra else [s for s in sms if s not in tegra]
 
 
-def runs_on(view: View, gpu: Gpu, sms: Iterable[int]) -> bool:
+def runs_on(view: View, gpu: KnownGpu, sms: Iterable[int]) -> bool:
     """Whether one of the cubins `sms` (86 for sm_86) runs on the GPU."""
     sms = list(sms)
     return gpu.sm in sms or bool(_portable(view, gpu, [s for s in sms if s // 10 == gpu.sm // 10 and s <= gpu.sm]))
 
 
-def _first_cuda(view: View, gpu: Gpu) -> str | None:
+def _first_cuda(view: View, gpu: KnownGpu) -> str | None:
     """The oldest known CUDA whose nvcc supports the GPU's capability."""
     return min((v for v, t in view.facts.cuda.toolkits.items() if gpu.sm in t.sm), key=key, default=None)
 

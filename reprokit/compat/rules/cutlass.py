@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.compat.model import Gpu
+from reprokit.compat.model import KnownGpu
 from reprokit.compat.package_schema import CutlassRelease
 from reprokit.compat.rule import COMPILE, Verdict, combination_rule, error, warning
 from reprokit.compat.version import begins, key, series
@@ -56,7 +56,7 @@ def standard(view: View, version: str, cxx: str) -> Verdict | None:
 
 
 @combination_rule("cutlass-gpu", of="cutlass gpu", changes="cutlass", purposes=COMPILE)
-def gpu(view: View, version: str, card: Gpu) -> Verdict | None:
+def gpu(view: View, version: str, card: KnownGpu) -> Verdict | None:
     row = _row(view, version)
     if row and card.capability[0] > row.sm_max // 10:
         reason = f"CUTLASS {version} has kernels of its own up to sm_{row.sm_max}, none for sm_{card.sm}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.compat.model import Gpu
+from reprokit.compat.model import KnownGpu
 from reprokit.compat.package_schema import FlashAttention
 from reprokit.compat.rule import CODE, COMPILE, Verdict, combination_rule, error, unknown, warning
 from reprokit.compat.torch_wheel import TorchWheel
@@ -59,7 +59,7 @@ def same_cuda(view: View, version: str, wheel: TorchWheel, minor: str) -> Verdic
 
 
 @combination_rule("flash-attn-gpu", of="flash_attn gpu", changes="flash_attn cuda", purposes=CODE)
-def gpu(view: View, version: str, card: Gpu) -> Verdict | None:
+def gpu(view: View, version: str, card: KnownGpu) -> Verdict | None:
     row = _row(view, version)
     if row is None:
         return None

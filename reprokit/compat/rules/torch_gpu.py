@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.model import Gpu
+from reprokit.compat.model import KnownGpu
 from reprokit.compat.rule import CODE, Problem, Verdict, combination_rule, error, rule, unknown, warning
 from reprokit.compat.rules.cuda_gpu import runs_on
 from reprokit.compat.torch_wheel import TorchWheel
@@ -12,7 +12,7 @@ from reprokit.compat.view import View
 
 
 @combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
-def torch_gpu(view: View, wheel: TorchWheel, gpu: Gpu) -> Verdict | None:
+def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Verdict | None:
     if not wheel.cuda:
         return None
     if wheel.sm is None:
@@ -27,7 +27,7 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: Gpu) -> Verdict | None:
     return error(reason, (*wheel.sources, "cubin_rule"))
 
 
-def _unmeasured(view: View, wheel: TorchWheel, gpu: Gpu) -> Verdict | None:
+def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Verdict | None:
     """The wheel itself was not read: conda's package has all of its capabilities and more, and nvcc's limits hold."""
     if wheel.conda_sm is not None:
         if runs_on(view, gpu, wheel.conda_sm):

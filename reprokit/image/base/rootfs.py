@@ -28,7 +28,7 @@ _STATUS = "var/lib/dpkg/status"
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _ExportedFile:
     """`offset` is where the file's content begins in the spool."""
 
     info: tarfile.TarInfo
@@ -41,7 +41,7 @@ class RootFileSystem:
     def __init__(self, export: Iterable[bytes], spool: IO[bytes], where: str) -> None:
         """Raises UsageError beyond a limit or where it is no file system of a base, TarError where it is damaged."""
         self._spool = spool
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _ExportedFile] = {}
         stream, size = Stream(export), 0
         for member in members(stream, where):
             path = path_of(member.name, where)
@@ -49,7 +49,7 @@ class RootFileSystem:
                 continue
             if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
                 raise UsageError(f"the packages made {path[:200]!r}, a device or a pipe", where)
-            entry = _Entry(member, spool.tell())
+            entry = _ExportedFile(member, spool.tell())
             if member.isreg():
                 size += member.size
                 BASE.check(size, "bytes in a base", where)

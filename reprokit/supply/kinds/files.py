@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, File
+from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 
-def lock_file(file: File | Data, store: Store, mirrors: Mirrors, say: Callable[[str], None]) -> PlainFile:
+def lock_file(file: RecipeFile | Data, store: Store, mirrors: Mirrors, say: Callable[[str], None]) -> PlainFile:
     """A file with its checksum and size. One whose checksum the recipe does not give is downloaded for it.
 
     Raises SourceError naming the file where no address has it, or where it has another checksum than the recipe says.

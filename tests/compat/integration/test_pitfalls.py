@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.compat.model import Host
+from reprokit.compat.model import KnownHost
 from tests.support.stacks import Check
 
 GIB = 1 << 30
@@ -21,7 +21,7 @@ PITFALLS = {
     "dgl-adjacency-matrix-scipy": (
         "dgl=1.0.0", "", {"needs_apis": ("dgl:DGLGraph.adjacency_matrix_scipy",)}, "needs-api", "error"),
     "dgl-bool-dlpack": ("dgl=0.7.1,torch=1.10.0", "", {}, "dgl-torch", "error"),
-    "host-oom": ("gcc=11", "", {"requires_memory": 64 * GIB, "host": Host(32 * GIB)}, "memory", "error"),
+    "host-oom": ("gcc=11", "", {"requires_memory": 64 * GIB, "host": KnownHost(32 * GIB)}, "memory", "error"),
     "tvm-llvm-off": ("tvm=0.7", "", {}, "tvm-backends", "warning"),
     "tvm-cuda-off": ("tvm=0.7,llvm=11", "RTX 3090", {"needs_gpu": "required"}, "tvm-backends", "warning"),
     "llvm-too-new": ("tvm=0.7,llvm=12", "", {}, "tvm-llvm", "error"),
@@ -33,7 +33,8 @@ PITFALLS = {
     "faith-arch-contradiction": ("cuda=10.2", "8.0", {}, "cuda-gpu", "error"),
     "faith-cutlass": ("cutlass=2.6", "", {"needs_apis": ("cutlass:Faith matmul kernels",)}, "needs-api", "error"),
     "gcc-too-new": ("cuda=11.8,gcc=12", "", {}, "cuda-gcc", "error"),
-    "docker-root-dir-full": ("gcc=11", "", {"requires_disk": 50 * GIB, "host": Host(None, 9 * GIB)}, "disk", "error"),
+    "docker-root-dir-full": (
+        "gcc=11", "", {"requires_disk": 50 * GIB, "host": KnownHost(None, 9 * GIB)}, "disk", "error"),
 }  # fmt: skip
 
 

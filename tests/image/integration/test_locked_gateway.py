@@ -22,9 +22,10 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.helper.sidecar import closed_network
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.builders import Plan, builder
-from reprokit.image.events import Built, Cached, Event, Failed, Step
+from reprokit.image.events import BuildStep, Built, Cached, Event, Failed
+from reprokit.image.plan import BuildPlan
 from reprokit.image.render import Rendered, render
+from reprokit.image.run import BUILDERS
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import AptPackage, PlainFile
 from reprokit.supply.policy import Policy, locked, pass_all
@@ -128,11 +129,11 @@ class Builds:
 
     def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
         with self.network(kind) as (name, *where), Gateway(self.store, self.offer, policy, (), None, *where) as gateway:
-            plan = Plan(
+            plan = BuildPlan(
                 self.name, made, self.base.image_id, self.base.name, self.offer.arguments(),
                 gateway.build_arguments(), {"org.example.test": "1"}, network=name,
             )  # fmt: skip
-            return list(builder(kind, self.engine).run(plan)), gateway
+            return list(BUILDERS[kind](self.engine).run(plan)), gateway
 
     @contextmanager
     def network(self, kind: str) -> Iterator[tuple]:
@@ -198,7 +199,7 @@ def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_p
 
     # Another gateway, on another port and with another password: nothing is done again.
     again, gateway = builds(made, builder)
-    steps = [event for event in again if isinstance(event, Step) and event.text.startswith(("RUN", "COPY"))]
+    steps = [event for event in again if isinstance(event, BuildStep) and event.text.startswith(("RUN", "COPY"))]
     assert steps and sum(isinstance(event, Cached) for event in again) >= len(steps)
     assert gateway.requests == 0 and again[-1] == events[-1]
 

@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.helper import sidecar
-from reprokit.image.events import Output
+from reprokit.image.events import OutputLine
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.rootless_engine import UID, RootlessEngine
 
@@ -55,5 +55,5 @@ def test_a_build_reaches_the_gateway(rootless: Engine, builds, builder: str, mon
     base = builds.target.variant.base
     rootless.import_image(io.BytesIO(root_file_system((*TOOLS, "bash"))), *base.split(":"), ["ENV PATH=/bin"])
     builds(f"RUN bash -c '{ASK}'\n", engine=rootless, builder=builder)
-    said = [event.line for event in builds.seen(Output)]
+    said = [event.line for event in builds.seen(OutputLine)]
     assert any("407" in line for line in said) and any("belongs to a running build" in line for line in said), said

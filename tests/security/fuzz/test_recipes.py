@@ -11,7 +11,7 @@ from hypothesis import given
 
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
-from reprokit.compat.model import Host
+from reprokit.compat.model import KnownHost
 from reprokit.compat.stack import stack_of
 from reprokit.config import Configuration
 from reprokit.image.render import render
@@ -41,7 +41,7 @@ def read_recipe(document: Any) -> None:
         json.dumps(document), "paper.yaml", str(document.get("name")) if isinstance(document, dict) else "x"
     )
     for name, variant in recipe.variants.items():
-        evaluate(bundled(), stack_of(variant, (), None, Host(1 << 34, 1 << 40), False))
+        evaluate(bundled(), stack_of(variant, (), None, KnownHost(1 << 34, 1 << 40), False))
         render(Target(recipe, name, Path("paper.yaml")))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from reprokit.config import Configuration, Entry
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, File
+from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.kinds.files import lock_file, moved_files
 from reprokit.supply.lock.model import PlainFile
 from reprokit.supply.lock.moved import Moved
@@ -20,12 +20,12 @@ BYTES = b"a model"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 
 
-def lock(file: File | Data, store: Store, configuration: Configuration | None = None) -> PlainFile:
+def lock(file: RecipeFile | Data, store: Store, configuration: Configuration | None = None) -> PlainFile:
     return lock_file(file, store, Mirrors(store, configuration or Configuration(hosts=HOSTS)), lambda line: None)
 
 
-def wanted(upstream: Upstream, sha256: str | None = None, path: str = "/a/model.bin") -> File:
-    return File(name="model.bin", urls=[f"http://127.0.0.1:{upstream.port}{path}"], sha256=sha256, path="/m")
+def wanted(upstream: Upstream, sha256: str | None = None, path: str = "/a/model.bin") -> RecipeFile:
+    return RecipeFile(name="model.bin", urls=[f"http://127.0.0.1:{upstream.port}{path}"], sha256=sha256, path="/m")
 
 
 def methods(upstream: Upstream) -> list[str]:
@@ -73,7 +73,9 @@ def test_other_bytes_than_the_recipe_says_are_refused(upstream: Upstream, store:
 
 def test_the_next_address_is_asked_where_one_has_no_such_file(upstream: Upstream, store: Store):
     upstream.answers["/b/model.bin"] = (200, {}, BYTES)
-    both = File(name="model.bin", urls=[*wanted(upstream).urls, *wanted(upstream, path="/b/model.bin").urls], path="/m")
+    both = RecipeFile(
+        name="model.bin", urls=[*wanted(upstream).urls, *wanted(upstream, path="/b/model.bin").urls], path="/m"
+    )
     assert lock(both, store).sha256 == SHA256
     known = both.model_copy(update={"sha256": SHA256})
     assert lock(known, Store(store.root / "other")).size == len(BYTES)

@@ -11,9 +11,10 @@ import yaml
 
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.builders import Plan, builder
 from reprokit.image.events import Built
+from reprokit.image.plan import BuildPlan
 from reprokit.image.render import render
+from reprokit.image.run import BUILDERS
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from reprokit.supply.gateway import Gateway
@@ -100,10 +101,10 @@ def test_an_image_has_it_first_on_path(engine: Engine, debian_12: BaseImage, sto
     offer = ServedSet(conda=packages)
     with Gateway(store, offer, archives=debian_12.archives) as gateway:
         proxies = gateway.build_arguments()
-        plan = Plan(
+        plan = BuildPlan(
             name, made, debian_12.image_id, debian_12.name, offer.arguments(), proxies, {"org.example.test": "1"}
         )
-        events = list(builder("classic", engine).run(plan))
+        events = list(BUILDERS["classic"](engine).run(plan))
     assert isinstance(events[-1], Built), events[-10:]
     container = engine.create_container(name, {"Image": name, "Cmd": ["tool-kit"], "User": "1234:1234"})
     try:
