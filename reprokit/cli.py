@@ -1,4 +1,4 @@
-"""The command line: the verbs, and the one place where errors are printed and exit codes are given."""
+"""The command line: the verbs, and the only place where errors are printed and exit codes are set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from reprokit import __version__
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.untrusted.text import document, echo, escaped
 
-# Verb: its one line of help, which is the first line of the command's docstring (a test compares them). Help and
-# completion read this table, so that no command's module is imported before it is called.
+# Verbs with their line of help: the first line of the command's docstring (a test compares them). Help and completion
+# read this table, so that a command's module is only imported when it is called.
 VERBS = {
     "list": "List the recipes.",
     "show": "Show a recipe: its paper, variants, pins and benchmarks.",
@@ -56,16 +56,16 @@ VERBS = {
     "store": "List, verify, free, carry what recipes take in.",
 }
 
-# typer carries its own copy of click since 0.27 and used click's before: this is the class in both.
+# typer contains a copy of click since 0.27, and used click itself before: this is the class in both.
 _ClickException: Any = typer.BadParameter.__mro__[2]
 
 
 class _Interrupted(Exception):
-    """Ctrl-C, kept from typer, which would end without a word."""
+    """Ctrl-C, hidden from typer, which would end without a message."""
 
 
 @contextlib.contextmanager
-def _kept_from_typer() -> Iterator[None]:
+def _hidden_from_typer() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -76,11 +76,11 @@ class _LazyGroup(TyperGroup):
     """Loads a verb's module only when the verb is called."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        with _kept_from_typer():
+        with _hidden_from_typer():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with _kept_from_typer():
+        with _hidden_from_typer():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -151,14 +151,14 @@ def _root(
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with the code of `errors`; 130 where interrupted."""
-    # A stop by the system unwinds like Ctrl-C, so that builds, containers and partial files are tidied up.
+    """Run the command line and exit with a code of `errors`, or 130 where interrupted."""
+    # SIGTERM unwinds like Ctrl-C, so that builds, containers and partial files are cleaned up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # For --debug: what a traceback quotes may be a stranger's too.
+    # For --debug: escape tracebacks, which may quote untrusted text.
     sys.excepthook = lambda *error: document("".join(traceback.format_exception(*error)), err=True)
     try:
         code = _run()
-    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # also while an error is told
+    except (_Interrupted, KeyboardInterrupt, typer.Abort):  # also while an error is printed
         _say("interrupted")
         code = 130
     sys.exit(code)
@@ -178,29 +178,29 @@ def _run() -> int:
         usage = f"hint: see `{context.command_path} --help`" if context else "hint: see `reprokit --help`"
         _say(f"error: {error.format_message()}", usage if error.format_message() else "")
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output has gone, as `| head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (_Interrupted, typer.Abort):
         raise
     except Exception as error:
         _debug_raise()
-        return _unforeseen(error)
+        return _unexpected(error)
 
 
-def _unforeseen(error: Exception) -> int:
-    """Tells of it, and gives the exit code. A disk may fill anywhere that something is written."""
+def _unexpected(error: Exception) -> int:
+    """Report an unexpected error; returns the exit code. A full disk can occur anywhere."""
     from reprokit.host.disk import is_full
 
     if isinstance(error, OSError) and is_full(error):
         _say(
             f"error: the disk is full{f' ({error.filename})' if error.filename else ''}",
-            "hint: make room; `reprokit store gc` frees what no lock names, $REPROKIT_HOME puts the store elsewhere",
+            "hint: free space; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store",
         )
         return EngineError.exit_code
     _say(
-        f"error: {type(error).__name__}: {error} (a fault of reprokit itself)",
-        "hint: run it again as `reprokit --debug ...` and report what it prints",
+        f"error: {type(error).__name__}: {error} (a bug in reprokit)",
+        "hint: repeat it as `reprokit --debug ...` and report the output",
     )
     return 1
 

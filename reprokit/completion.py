@@ -1,4 +1,4 @@
-"""What the shell offers after a verb. Never raises and never talks: a broken recipe offers nothing."""
+"""Shell completion of arguments. It never raises or prints: a broken recipe completes to nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from reprokit.errors import ReprokitError
 
 
 def targets(incomplete: str) -> list[str]:
-    """`NAME` and, once its colon is typed, `NAME:VARIANT`; historic variants once their own name is begun."""
+    """`NAME`; after a colon `NAME:VARIANT`, historic variants only from their first letter on."""
     from reprokit.recipe import find
 
-    name, colon, begun = incomplete.partition(":")
+    name, colon, prefix = incomplete.partition(":")
     try:
         variants = find.targets(name) if colon else []
-        found = [t.label for t in variants if begun or not t.variant.historic] if colon else find.recipe_names()
+        found = [t.label for t in variants if prefix or not t.variant.historic] if colon else find.recipe_names()
     except ReprokitError:
         return []
     return [f for f in found if f.startswith(incomplete)]
@@ -31,13 +31,13 @@ def containers(incomplete: str) -> list[str]:
 
 
 def published(incomplete: str) -> list[str]:
-    """Recipes after the registry that is typed already."""
-    registry, slash, begun = incomplete.rpartition("/")
-    return [f"{registry}/{name}" for name in targets(begun)] if slash else []
+    """Recipes, after a registry and a slash."""
+    registry, slash, prefix = incomplete.rpartition("/")
+    return [f"{registry}/{name}" for name in targets(prefix)] if slash else []
 
 
 def nodes(incomplete: str) -> list[str]:
-    """Nodes that the user's configuration or ssh's names."""
+    """Nodes from the configurations of reprokit and ssh."""
     from reprokit.nodes import config
 
     try:
@@ -47,21 +47,21 @@ def nodes(incomplete: str) -> list[str]:
 
 
 def images_and_nodes(incomplete: str) -> list[str]:
-    """What `send` takes."""
+    """The arguments of `send`."""
     return [*targets(incomplete), *nodes(incomplete)]
 
 
 def bundles(incomplete: str) -> list[str]:
-    """Folders, and files called as bundles are."""
+    """Folders and bundles."""
     from pathlib import Path
 
-    folder, slash, begun = incomplete.rpartition("/")
+    folder, slash, prefix = incomplete.rpartition("/")
     try:
-        there = sorted(Path(folder + slash or ".").iterdir())
+        entries = sorted(Path(folder + slash or ".").iterdir())
     except OSError:
         return []
     return [
         f"{folder}{slash}{path.name}{'/' if path.is_dir() else ''}"
-        for path in there
-        if path.name.startswith(begun) and (path.suffix == ".rkit" or path.is_dir()) and not path.name.startswith(".")
+        for path in entries
+        if path.name.startswith(prefix) and (path.suffix == ".rkit" or path.is_dir()) and not path.name.startswith(".")
     ]

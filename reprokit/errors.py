@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ReprokitError(Exception):
-    """`message` says what is wrong, `where` names the file, line, container or address, `hint` the remedy."""
+    """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it."""
 
     exit_code = 1
 

@@ -93,7 +93,7 @@ def test_output_onto_a_full_disk_is_no_fault_of_ours():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*REPROKIT, "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: the disk is full\nhint: make room")
+    assert done.stderr.startswith("error: the disk is full\nhint: free space")
 
 
 def test_completion_offers_recipes_then_variants():

@@ -1,4 +1,4 @@
-"""The attention benchmark's records as cells: one case, and every method's time for it. Pure."""
+"""Cells of the attention benchmark: one case with the time of every method. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = ("device", "threads", "batch", "heads", "kv_heads", "seq", "dim", "dtype"
 
 @dataclass(frozen=True)
 class Cell:
-    """`times`: milliseconds by method, medians. `gflop` is the useful work, `mbyte` what must be read and written."""
+    """`times`: median milliseconds by method. `gflop` is the useful work, `mbyte` the least memory traffic."""
 
     batch: int
     seq: int
@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def speedup(self) -> float:
-        """How many times as fast ours is as the fastest of the others."""
+        """The fastest other method's time as a multiple of ours."""
         return self.times[self.best_other] / self.times[_OURS]
 
     @property
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one machine measured. `peaks`: GFLOP/s by dtype; `bandwidth`: GB/s; both None where not measured."""
+    """The results of one machine. `peaks`: GFLOP/s by dtype; `bandwidth`: GB/s, None where not measured."""
 
     cells: Sequence[Cell]
     peaks: Mapping[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Measured:
 
 
 def measured(records: Sequence[Record]) -> Measured:
-    """The cells of `records` that have ours and another method; of a case measured twice the later times."""
+    """The cells that have times of ours and of another method; a later time replaces an earlier one."""
     params: dict[tuple, Mapping[str, Any]] = {}
     times: dict[tuple, dict[str, float]] = {}
     work: dict[tuple, float] = {}
@@ -89,7 +89,7 @@ def measured(records: Sequence[Record]) -> Measured:
 
 
 def _about(records: Sequence[Record]) -> str:
-    """The machine, what ran on it and when, of the last record."""
+    """Machine, threads, versions and date of the last record."""
     timed = [record for record in records if record.metric == TIME]
     if not timed:
         return ""

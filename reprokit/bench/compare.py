@@ -1,4 +1,4 @@
-"""Which records may be pooled, and the medians of those that may. Pure."""
+"""Which records may be pooled, and their medians. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from reprokit.bench.record import Record
 from reprokit.errors import UsageError
 
-# Left out: samples and time, which make a record a new measurement; the clocks, which are read once and
-# wander; reprokit's version, the schema and who vouches for the image, which measure nothing.
+# The fields in which pooled records agree. Excluded: samples and time, which differ in each measurement; clocks, which
+# vary; reprokit's version, the schema and the image's trust, which do not affect the result.
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest",
     "cpu", "threads", "gpu", "driver", "environment", "files",
@@ -20,7 +20,7 @@ IDENTITY = (
 
 @dataclass(frozen=True)
 class Summary:
-    """The samples of one or more like records, in the unit of `record`, which stands for all of them."""
+    """The samples of pooled records; `record` is the last one."""
 
     record: Record
     median: float
@@ -31,29 +31,26 @@ class Summary:
 
 
 def differing(records: Sequence[Record]) -> list[str]:
-    """The fields of IDENTITY in which the records differ; of a mapping its keys, as `params.batch`."""
+    """The fields of IDENTITY in which the records differ; for a mapping the keys, as `params.batch`."""
     found = []
     for name in IDENTITY:
         values = [getattr(record, name) for record in records]
-        if all(_same(value, values[0]) for value in values):
-            continue
         if isinstance(values[0], dict):
             keys = sorted({key for value in values for key in value})
-            differ = [k for k in keys if not all(_same(v.get(k), values[0].get(k)) for v in values)]
-            found += [f"{name}.{key}" for key in differ]
-        else:
+            found += [f"{name}.{key}" for key in keys if _differ([value.get(key) for value in values])]
+        elif _differ(values):
             found.append(name)
     return found
 
 
 def pool(records: Sequence[Record]) -> Summary:
-    """One summary of like records. Raises UsageError naming the fields in which unlike ones differ."""
+    """Summarise records that agree in IDENTITY. Raises UsageError naming the fields in which they differ."""
     if not records:
         raise UsageError("there are no records to average")
     fields = differing(records)
     if fields:
         raise UsageError(
-            f"{len(records)} records are unlike and are not averaged: they differ in {', '.join(fields)}",
+            f"{len(records)} records cannot be averaged: they differ in {', '.join(fields)}",
             hint="compare them side by side, or measure again under the same conditions",
         )
     samples = [sample for record in records for sample in record.samples]
@@ -61,7 +58,7 @@ def pool(records: Sequence[Record]) -> Summary:
 
 
 def groups(records: Sequence[Record]) -> list[list[Record]]:
-    """The records in groups of like ones, in order of first appearance."""
+    """Group records that agree in IDENTITY, in order of first appearance."""
     found: dict[str, list[Record]] = {}
     for record in records:
         found.setdefault(identity(record), []).append(record)
@@ -69,12 +66,12 @@ def groups(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def identity(record: Record, without: Sequence[str] = ()) -> str:
-    """Equal for records that agree in every field of IDENTITY, those of `without` aside."""
+    """A key that is equal for records which agree in all fields of IDENTITY but those of `without`."""
     return repr([_sorted(getattr(record, name)) for name in IDENTITY if name not in without])
 
 
-def _same(one: Any, other: Any) -> bool:
-    return repr(_sorted(one)) == repr(_sorted(other))
+def _differ(values: Sequence[Any]) -> bool:
+    return len({repr(_sorted(value)) for value in values}) > 1
 
 
 def _sorted(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The containers of benchmarks and smoke tests: apart from the one that a user works in, and true to the image."""
+"""Containers for benchmarks and smoke tests, separate from the one that the user works in."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from reprokit.recipe.find import Target
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, say: Callable[[str], None]) -> str:
-    """A running container of the target's image for `purpose` alone; one of an older image is replaced.
+    """A running container of the target's image for `purpose` only; one of an older image is replaced.
 
-    What a user installed or changed by hand in their own container is not in it, so that what is measured is
-    what the image's hash stands for.
+    It has none of the user's changes to their own container, so that results belong to the image's input hash.
     """
     name = f"{container_name(target.recipe.name, target.variant_name)}-{purpose}"
-    # On a machine that others use too, each has their own.
+    # Each user of a shared machine has their own.
     uid = engine.host.caller().uid
     name += f"-{uid}" if uid else ""
     return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), say)
 
 
 def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
-    """`--gpus` for a container that is to run with or without: none where the recipe or the host has none.
+    """`--gpus` for such a container: "none" where the recipe or the host has no GPU.
 
-    None leaves it to the recipe, which goes on without where its GPU is optional. Raises UsageError.
+    None means as the recipe says, without a GPU where it is optional and unavailable. Raises UsageError.
     """
     if asked is not None:
         return "none" if parse_gpus(asked).none else asked
-    wanted = target.variant.requires.gpu
-    if wanted == "none" or not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
+    required = target.variant.requires.gpu
+    if required == "none" or not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
         return "none"
-    return "all" if wanted == "required" else None
+    return "all" if required == "required" else None

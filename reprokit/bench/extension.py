@@ -1,7 +1,7 @@
-"""The bundled fused attention extension, sent into any container and kept there by the hash of its sources.
+"""Copy the bundled fused attention extension into a container, into a folder named by the hash of its sources.
 
-The sources are copied, not mounted, so that a container needs no other mounts to take them, and so that two
-containers never share a build tree. They lie in the container's own file system, and with them what is built.
+The sources are copied, not mounted, so that the container's mounts stay as they are and no two containers share a build
+tree. Sources and build output are in the container's own file system.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ _WORKSPACE = "fused_attention"
 _PACKAGE = "fused_attention"
 _HOME = "opt/reprokit/extensions"
 _DONE = ".complete"
-_LEFT_OUT = {"__pycache__", "build"}
+_EXCLUDED = {"__pycache__", "build"}
 _MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 
 
 def sources(say: Say) -> dict[str, bytes]:
-    """The extension's files by path below its workspace; the user's own wins over the bundled one."""
+    """The extension's files by path below its workspace; the user's copy takes precedence over the bundled one."""
     keep_up(_WORKSPACE, say)
     folder = locate(_WORKSPACE)
     if not (folder / _PACKAGE).is_dir():
         bundled = paths.bundled_workspace(_WORKSPACE)
         if bundled is None:
-            raise UsageError("this reprokit carries no extension", str(paths.data_root()), "install it again")
+            raise UsageError("the extension is not installed", str(paths.data_root()), "install it again")
         folder = bundled
     with Folder(folder) as opened:
-        wanted = [path for path in opened.files(_PACKAGE, _MOST_FILES) if _is_source(path)]
-        return {path: opened.read(path, _MOST_BYTES) for path in sorted(wanted)}
+        names = [path for path in opened.files(_PACKAGE, _MOST_FILES) if _is_source(path)]
+        return {path: opened.read(path, _MOST_BYTES) for path in sorted(names)}
 
 
 def _is_source(path: str) -> bool:
-    return not _LEFT_OUT & set(path.split("/")) and not path.endswith(".pyc")
+    return not _EXCLUDED & set(path.split("/")) and not path.endswith(".pyc")
 
 
 def digest(files: dict[str, bytes]) -> str:
@@ -54,12 +54,12 @@ def digest(files: dict[str, bytes]) -> str:
 
 
 def send(engine: Engine, container: str, execute: Execute, files: dict[str, bytes]) -> str:
-    """Put `files` into the container unless they are there; returns their folder, which its user may write.
+    """Copy `files` into the container unless they are present; returns their folder, writable by its user.
 
     Raises WorkFailed where the image has no torch, EngineError where the container refuses the files.
     """
     folder = f"/{_HOME}/{digest(files)[:16]}"
-    script = f"id -u; id -g; test -e {folder}/{_DONE} && echo there; python3 -c 'import torch' 2>&1 && echo torch"
+    script = f"id -u; id -g; test -e {folder}/{_DONE} && echo present; python3 -c 'import torch' 2>&1 && echo torch"
     answer = execute(["sh", "-c", script], logged=False).stdout.splitlines()
     if len(answer) < 2 or not (answer[0].isdecimal() and answer[1].isdecimal()):
         raise EngineError("the container's shell did not answer", container)
@@ -69,15 +69,15 @@ def send(engine: Engine, container: str, execute: Execute, files: dict[str, byte
             container,
             "give the variant a torch pin and the blocks torch and extension",
         )
-    if "there" not in answer[2:]:
+    if "present" not in answer[2:]:
         engine.put_archive(container, "/", archive(files, folder, int(answer[0]), int(answer[1])))
     return folder
 
 
 def archive(files: dict[str, bytes], folder: str, uid: int, gid: int) -> bytes:
-    """A tar of `files` below `folder`, all owned by `uid:gid`, that says last that it is complete."""
+    """A tar of `files` below `folder`, owned by `uid:gid`; its last file marks it as complete."""
     folder = folder.strip("/")
-    # /opt stands in every image, and keeps its owner and mode.
+    # /opt exists in every image, and keeps its owner and mode.
     folders = {parent for name in files for parent in Path(folder, name).parents} - {Path(), Path("opt")}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:

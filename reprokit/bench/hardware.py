@@ -1,4 +1,4 @@
-"""What a container has to compute with, asked inside it: that is what its benchmarks see."""
+"""The hardware that a container sees, probed inside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprokit.container.execute import Completed
 
 Execute = Callable[..., Completed]
 
-# A driver or card that fell off the bus makes nvidia-smi hang for minutes.
+# nvidia-smi hangs for minutes when a card fell off the bus.
 _SCRIPT = """
 echo "threads=$(nproc 2>/dev/null || echo 1)"
 echo "cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)"
@@ -19,7 +19,7 @@ cpu=/sys/devices/system/cpu/cpu0/cpufreq
 [ -r $cpu/scaling_max_freq ] && echo "cpu_khz=$(cat $cpu/scaling_max_freq)"
 for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "device=$device"; done
 if command -v nvidia-smi >/dev/null; then
-  # A driver that does not know one field of a query answers none of it.
+  # A driver that does not know one field of a query refuses the query.
   for clocks in ,clocks.max.sm,clocks.max.memory,clocks.applications.graphics ''; do
     rows=$(timeout 30 nvidia-smi --query-gpu="name,driver_version$clocks" --format=csv,noheader,nounits) || continue
     echo "$rows" | sed 's/^/gpu=/'
@@ -32,9 +32,9 @@ exit 0
 
 @dataclass(frozen=True)
 class Hardware:
-    """`threads` is how many processors may be used; `gpu` names all that are seen, `driver` is theirs.
+    """`threads` is the number of usable processors; `gpu` names all visible GPUs, `driver` is their driver.
 
-    `clocks` in MHz: the highest, and those set for applications; idle clocks would say nothing.
+    `clocks` in MHz: the maxima and those set for applications.
     """
 
     cpu: str
@@ -51,7 +51,7 @@ def probe(execute: Execute) -> Hardware:
 
 
 def read(text: str) -> Hardware:
-    """Hardware from the probe's `key=value` lines; what is not there stays unknown."""
+    """Hardware from the probe's `key=value` lines; missing values stay unknown."""
     values: dict[str, list[str]] = {}
     for line in text.splitlines():
         key, separator, value = line.partition("=")
@@ -61,7 +61,7 @@ def read(text: str) -> Hardware:
     def one(key: str) -> str:
         return values.get(key, [""])[0]
 
-    # A broken driver answers with a sentence in place of a row.
+    # A broken driver prints a sentence instead of a row.
     rows = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
     gpus = [(*row, "", "", "")[:5] for row in rows if len(row) in (2, 5)]
     clocks: dict[str, int | str | list[int]] = {}

@@ -1,25 +1,37 @@
-"""The files that a benchmark reads: made or put where they are missing, and named by checksum."""
+"""The input files of a benchmark: created or copied from locked data where missing, and identified by checksum."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
 
 from reprokit.bench.hardware import Execute
-from reprokit.errors import WorkFailed
+from reprokit.container.mounts import WORKSPACE
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.host import workspace
+from reprokit.host.disk import is_full
+from reprokit.image.locks import recipe_lock
+from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
+from reprokit.supply.lock.model import PlainFile
+from reprokit.untrusted.files import Folder
 
-# The mark beside the file outlives a kill, so that half a file is made again and never measured.
+# Fetches a locked file into the store; returns its path there.
+Fetch = Callable[[PlainFile], Path]
+
+# The mark beside an incomplete file survives a kill, so that the file is made again.
 _MAKE = """
 [ -e {path} ] && [ ! -e {mark} ] && exit 0
 mkdir -p -- "$(dirname -- {path})" && : > {mark} || exit 1
 rm -rf -- {path}
 ( {make}
 ) || exit 1
-[ -e {path} ] || {{ echo "the command ended well and made no {name}" >&2; exit 1; }}
+[ -e {path} ] || {{ echo "the command succeeded but did not create {name}" >&2; exit 1; }}
 rm -f -- {mark}
 """
-# A folder counts as the checksums of all its files.
+# A folder's checksum covers the checksums of all its files.
 _SUM = """
 if [ -d {path} ]; then
   cd {path} && find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum
@@ -30,9 +42,9 @@ fi
 
 
 def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Callable[[Input], None]) -> dict[str, str]:
-    """Make what is missing; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
+    """Create missing inputs; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
 
-    `place` puts the recipe's data where an input wants it.
+    `place` copies the recipe's data to the path of an input.
     """
     found = {}
     for file in inputs:
@@ -50,8 +62,56 @@ def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
     script = _MAKE.format(path=path, mark=shlex.quote(f"./{file.path}.making"), make=file.make, name=file.path)
     done = execute(["bash", "-c", script], workdir=workdir)
     if done.exit_code:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        reason = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
         raise WorkFailed(
-            f"the input {file.path} could not be made (exit code {done.exit_code}): {said}",
+            f"the input {file.path} could not be created (exit code {done.exit_code}): {reason}",
             hint="its command is `inputs.make` of the benchmark",
         )
+
+
+def place(target: Target, file: Input, fetch: Fetch) -> None:
+    """Copy the data that `file` names to its path in the workspace, unless it exists there.
+
+    A copy, because programs may write into it. Raises UsageError where the data is not locked, where the path is
+    outside the workspace, and where a program left a link or a file in the way.
+    """
+    inside = _in_workspace(target, file.path)
+    root = workspace.locate(target.workspace)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with Folder(root) as folder:
+            _put(folder, inside, target, file, fetch)
+    except OSError as error:
+        if is_full(error):
+            raise
+        raise UsageError(
+            f"the data cannot be put into the workspace: {error.strerror}",
+            str(root / inside),
+            "remove the file or link in the way, or make yourself the folder's owner",
+        ) from None
+
+
+def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -> None:
+    if folder.has(path):
+        return
+    locked = next((f for f in recipe_lock(target).data if f.name == file.data), None)
+    if locked is None:
+        raise UsageError(
+            f"the data {file.data} is not locked, so its content cannot be verified",
+            str(target.path),
+            f"`reprokit lock {target.label} --data` downloads it once and locks it",
+        )
+    with fetch(locked).open("rb") as source, folder.replacing(path) as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
+
+
+def _in_workspace(target: Target, path: str) -> str:
+    """The path relative to the workspace."""
+    inside = PurePosixPath(target.variant.workdir, path)
+    if not inside.is_relative_to(WORKSPACE):
+        raise UsageError(
+            f"data cannot be put at {inside}, outside the workspace",
+            str(target.path),
+            f"give {target.label} a `workdir` below {WORKSPACE}",
+        )
+    return str(inside.relative_to(WORKSPACE))

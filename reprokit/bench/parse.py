@@ -1,4 +1,4 @@
-"""What a benchmark printed, as figures with units. Pure."""
+"""Parse the output of a benchmark into measurements with units. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reprokit.untrusted.patterns import compiled
 
 Param = str | int | float | bool
 
-# Some programs colour their output and redraw lines with a bare carriage return, terminal or not.
+# Some programs colour their output and redraw lines with a carriage return even without a terminal.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOOK = "see its output above, and `parse` in the recipe"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """Samples of one metric, all in `unit`, for one setting of the parameters."""
 
     metric: str
@@ -34,32 +34,32 @@ class Figure:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The figures of one run, and what the program said of its own surroundings (format `records` only)."""
+    """The measurements of one run, and the environment that the program reports (format `records` only)."""
 
-    figures: tuple[Figure, ...]
+    measurements: tuple[Measurement, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse(spec: Parse, text: str) -> Parsed:
-    """The figures in `text`. Figures of the same metric, unit and parameters become one with more samples.
+    """The measurements in `text`. Those of the same metric, unit and parameters become one with more samples.
 
-    Raises WorkFailed where there is none, where their number is not `spec.expect`, where one is no finite
-    number, and where the program reports a wrong result: a benchmark that prints nothing has not passed.
+    Raises WorkFailed where there are none or not `spec.expect`, where one is no finite number, and where the program
+    reports a wrong result.
     """
     lines = _LINE_END.split(_ESCAPES.sub("", text))
     environment: dict[str, Any] = {}
     found = list(_from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment))
     if not found:
-        raise WorkFailed("the benchmark ran and printed no figures", hint=_LOOK)
+        raise WorkFailed("the benchmark ran and printed no measurements", hint=_LOOK)
     if spec.expect is not None and len(found) != spec.expect:
         raise WorkFailed(
-            f"the benchmark printed {len(found)} figures where a complete run prints {spec.expect}",
+            f"the benchmark printed {len(found)} measurements; a complete run prints {spec.expect}",
             hint=_LOOK,
         )
     return Parsed(tuple(_merged(found)), environment)
 
 
-def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Figure]:
+def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Measurement]:
     context: dict[str, Param] = {}
     contexts = [compiled(pattern) for pattern in spec.context]
     values = [(compiled(value.pattern), value) for value in spec.values]
@@ -71,10 +71,10 @@ def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Figure]:
             if match := pattern.search(line):
                 own = _params(match)
                 own.pop("value", None)
-                yield Figure(value.metric, value.unit, (_number(match["value"], line),), {**context, **own})
+                yield Measurement(value.metric, value.unit, (_number(match["value"], line),), {**context, **own})
 
 
-def _from_records(lines: list[str], environment: dict[str, Any]) -> Iterator[Figure]:
+def _from_records(lines: list[str], environment: dict[str, Any]) -> Iterator[Measurement]:
     for line in lines:
         if not line.lstrip().startswith("{"):
             continue
@@ -90,10 +90,10 @@ def _from_records(lines: list[str], environment: dict[str, Any]) -> Iterator[Fig
             if isinstance(case, dict) and case.get("ok") is False:
                 raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)}")
         if "metric" in data:
-            yield _record(data, line)
+            yield _measurement(data, line)
 
 
-def _record(data: dict[str, Any], line: str) -> Figure:
+def _measurement(data: dict[str, Any], line: str) -> Measurement:
     metric, unit, samples = data["metric"], data.get("unit"), data.get("samples")
     if not (isinstance(metric, str) and metric and isinstance(unit, str)):
         raise _bad(line, "has no metric and unit as text")
@@ -107,18 +107,18 @@ def _record(data: dict[str, Any], line: str) -> Figure:
         params["impl"] = data["impl"]
     if any(isinstance(sample, bool) or not isinstance(sample, int | float) for sample in samples):
         raise _bad(line, "has a sample that is no number")
-    return Figure(metric, unit, tuple(_number(sample, line) for sample in samples), params)
+    return Measurement(metric, unit, tuple(_number(sample, line) for sample in samples), params)
 
 
-def _merged(figures: list[Figure]) -> Iterator[Figure]:
-    by_key: dict[tuple, list[Figure]] = {}
-    for figure in figures:
-        # repr, because 1, 1.0 and True are one dictionary key and three parameters.
-        params = tuple(sorted((k, repr(v)) for k, v in figure.params.items()))
-        by_key.setdefault((figure.metric, figure.unit, params), []).append(figure)
+def _merged(found: list[Measurement]) -> Iterator[Measurement]:
+    by_key: dict[tuple, list[Measurement]] = {}
+    for one in found:
+        # repr, because 1, 1.0 and True are equal as dictionary keys.
+        params = tuple(sorted((k, repr(v)) for k, v in one.params.items()))
+        by_key.setdefault((one.metric, one.unit, params), []).append(one)
     for same in by_key.values():
-        samples = tuple(sample for figure in same for sample in figure.samples)
-        yield Figure(same[0].metric, same[0].unit, samples, same[0].params)
+        samples = tuple(sample for one in same for sample in one.samples)
+        yield Measurement(same[0].metric, same[0].unit, samples, same[0].params)
 
 
 def _params(match: re.Match[str]) -> dict[str, Param]:
@@ -134,7 +134,7 @@ def _param(text: str) -> Param:
 
 
 def _plain(value: Any) -> Any:
-    """JSON without NaN and infinities, which Python reads and JSON does not have."""
+    """Replace NaN and infinities by text, because JSON does not have them."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):

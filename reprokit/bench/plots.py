@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
-# Okabe and Ito's colours suit colour-blind readers. By mask: colour, whether line and marker are solid, name. The two
-# masks of a family share a colour and differ in dash and marker, so that a print without colours is readable too.
+# Okabe and Ito's colours, which suit colour-blind readers. By mask: colour, solid or not, name. Two masks of a family
+# share a colour and differ in dash and marker, so that a print without colours is readable too.
 _INK, _MUTED, _FAINT, _OTHERS = "#1a1a1a", "#6b6b6b", "#d9d9d9", "#a8a8a8"
 _STYLES = {
     "none": (_INK, True, "dense"),
@@ -231,27 +231,27 @@ def _label_ends(axes: Axes, ends: dict[str, tuple[float, float, str]]) -> None:
         return
     pixels = axes.transData.transform
     height = axes.figure.dpi * 9 / 72 * 1.25
-    wanted = sorted((pixels((x, y))[1], name) for name, (x, y, _) in ends.items())
-    moved = _apart([at for at, _ in wanted], height, *(pixels((1, y))[1] for y in axes.get_ylim()))
-    for (at, name), to in zip(wanted, moved, strict=True):
+    positions = sorted((pixels((x, y))[1], name) for name, (x, y, _) in ends.items())
+    moved = _apart([at for at, _ in positions], height, *(pixels((1, y))[1] for y in axes.get_ylim()))
+    for (at, name), to in zip(positions, moved, strict=True):
         x, y, colour = ends[name]
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 4}
         offset = (20, (to - at) * 72 / axes.figure.dpi)
         _note(axes, name, (x, y), offset, va="center", color=colour, annotation_clip=False, arrowprops=line)
 
 
-def _apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The positions nearest to `wanted` (ascending) that are `gap` apart, between `low` and `high`.
+def _apart(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The positions nearest to `positions` (ascending) that are `gap` apart, between `low` and `high`.
 
     With `i * gap` subtracted from the i-th position this is isotonic regression: pool neighbours that are out of order.
     """
     pools: list[list[float]] = []  # neighbours that share a mean
-    for i, position in enumerate(wanted):
+    for i, position in enumerate(positions):
         pools.append([position - i * gap])
         while len(pools) > 1 and statistics.fmean(pools[-2]) > statistics.fmean(pools[-1]):
             pools[-2:] = [pools[-2] + pools[-1]]
     means = [statistics.fmean(pool) for pool in pools for _ in pool]
-    room = high - gap * (len(wanted) - 0.5)
+    room = high - gap * (len(positions) - 0.5)
     return [max(low + gap / 2, min(mean, room)) + i * gap for i, mean in enumerate(means)]
 
 

@@ -1,4 +1,4 @@
-"""A file of records, or of what a benchmark printed as JSON lines when it ran outside of reprokit."""
+"""Read records, or the JSON lines that a benchmark printed when it ran without reprokit."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
 from reprokit.untrusted.documents import parsed
 
-OUTSIDE = "host"  # in place of a variant: no image is known
+OUTSIDE = "host"  # the variant of records without an image
 
 
 def read(file: Path, recipe: str) -> list[Record]:
-    """The records of `file`. What a benchmark printed has no image and no inputs' hash, and says so by having none.
+    """The records of `file`; those from a benchmark's output have no image and no input hash.
 
-    Raises UsageError where it cannot be read or holds neither.
+    Raises UsageError where the file cannot be read or contains neither.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -35,10 +35,10 @@ def read(file: Path, recipe: str) -> list[Record]:
     name = device.get("name", "") if isinstance(device, dict) else ""
     return [
         Record(
-            metric=figure.metric,
-            unit=figure.unit,
-            samples=figure.samples,
-            params=dict(figure.params),
+            metric=each.metric,
+            unit=each.unit,
+            samples=each.samples,
+            params=dict(each.params),
             recipe=recipe,
             variant=OUTSIDE,
             benchmark=file.stem,
@@ -53,7 +53,7 @@ def read(file: Path, recipe: str) -> list[Record]:
             time=str(first.get("time", "")),
             environment=environment,
         )
-        for figure in parsed.figures
+        for each in parsed.measurements
     ]
 
 

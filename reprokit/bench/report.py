@@ -11,8 +11,8 @@ from reprokit.bench.compare import Summary, differing, groups, identity, pool
 from reprokit.bench.record import Record
 from reprokit.recipe.model import Claim
 
-# Records that agree in these answer one question; where they differ in anything else but the parameters, each
-# set of conditions gets a table of its own, and the fields that set them apart are named.
+# Records that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
+# table of its own, with a note that names these fields.
 _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 
 
@@ -28,7 +28,7 @@ class ReportTable:
 
 
 def sections(records: Sequence[Record], claims: Sequence[Claim] = ()) -> list[ReportTable]:
-    """The tables of `records`. Like records are pooled; unlike ones are kept apart, and a note says why."""
+    """The tables of `records`. Records under the same conditions are pooled; a note names what separates others."""
     tables: dict[str, list[Summary]] = {}
     questions: dict[tuple, list[Record]] = {}
     for group in groups(records):
@@ -40,7 +40,7 @@ def sections(records: Sequence[Record], claims: Sequence[Claim] = ()) -> list[Re
 
 
 def number(value: float) -> str:
-    """Four significant digits, without an exponent where one can do without."""
+    """Four significant digits, with an exponent only for very large or small numbers."""
     if value == 0 or 1e-4 <= abs(value) < 1e6:
         digits = f"{value:.4g}"
         return f"{value:.0f}" if "e" in digits else digits
@@ -53,7 +53,7 @@ def _section(table: list[Summary], questions: dict[tuple, list[Record]], claims:
     constant = {
         name: first.params[name]
         for name in names
-        if len(table) > 1 and all(_is(s.record.params, name, first.params.get(name, _MISSING)) for s in table)
+        if name in first.params and len(table) > 1 and len({repr(s.record.params.get(name)) for s in table}) == 1
     }
     compared = len(table) > 1 and "impl" in names and "impl" not in constant
     varying = [name for name in names if name not in constant and not (compared and name == "impl")]
@@ -85,7 +85,7 @@ def _plain(table: list[Summary], varying: list[str]) -> tuple[list[str], list[tu
 
 
 def _side_by_side(table: list[Summary], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
-    """One column an implementation, and how the others' time (or rate) relates to that of the first."""
+    """One column an implementation, and the ratio of the others' medians to the first one's."""
     cases: dict[tuple[str, ...], dict[str, Summary]] = {}
     for summary in table:
         params = summary.record.params
@@ -118,19 +118,12 @@ def _notes(record: Record, alike: list[Record], claims: Sequence[Claim]) -> list
     notes = []
     apart = [field for field in differing(alike) if not field.startswith("params.")]
     if apart:
-        notes.append(f"not averaged with other records of this benchmark, which differ in {', '.join(apart)}")
+        notes.append(f"not averaged with other records of this benchmark: they differ in {', '.join(apart)}")
     for claim in claims:
         if claim.metric == record.metric:
             figure = f"{number(claim.value)} {claim.unit}".strip()
-            notes.append(f"the paper says {figure} on {claim.hardware} ({claim.where})")
+            notes.append(f"the paper reports {figure} on {claim.hardware} ({claim.where})")
     return notes
-
-
-_MISSING = object()
-
-
-def _is(params: Any, name: str, value: Any) -> bool:
-    return name in params and repr(params[name]) == repr(value)
 
 
 def _spread(summary: Summary) -> str:

@@ -1,8 +1,8 @@
-"""Run one benchmark in a container and turn what it prints into records."""
+"""Choose a variant's benchmarks, run them in a container, and turn their output into records."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -12,16 +12,44 @@ from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import prepare
 from reprokit.bench.parse import parse
 from reprokit.bench.record import Record
-from reprokit.errors import WorkFailed
+from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
+from reprokit.recipe.spelling import nearest
+
+
+def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
+    """The variant's benchmarks, or those named in `names`. Raises UsageError where there are none."""
+    every = target.recipe.benchmarks
+    mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
+    for name in names:
+        if name not in every:
+            known = ", ".join(every) or "none"
+            raise UsageError(
+                f"{target.recipe.name} has no benchmark {name!r}{nearest(name, every)}",
+                str(target.path),
+                f"its benchmarks: {known}",
+            )
+        if name not in mine:
+            raise UsageError(
+                f"the benchmark {name!r} is not one of the variant {target.variant_name!r}",
+                str(target.path),
+                f"it belongs to {', '.join(every[name].variants)}",
+            )
+    if not mine:
+        raise UsageError(
+            f"{target.label} has no benchmarks",
+            str(target.path),
+            f"`reprokit bench {target.label} --extension` runs the bundled one",
+        )
+    return {name: b for name, b in mine.items() if not names or name in names}
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where benchmarks run: a container of `target`, made from the image `image_digest`.
+    """A container of `target` to run benchmarks in, created from the image `image_digest`.
 
-    `place` puts the recipe's data into the workspace. `image_state` is what records say of the image.
+    `place` puts the recipe's data into the workspace. `image_state` is that of `Record`.
     """
 
     target: Target
@@ -39,7 +67,7 @@ class Bench:
         workdir: str = "",
         on_output: Callable[[str, str], None] | None = None,
     ) -> list[Record]:
-        """The records of one run, in `workdir` or the variant's. Raises WorkFailed where it failed."""
+        """Run once in `workdir` or the variant's; returns the records. Raises WorkFailed where the benchmark fails."""
         folder = workdir or self.target.variant.workdir
         where = f"{self.target.label} {name}"
         files = prepare(self.execute, benchmark.inputs, folder, self.place)
@@ -59,10 +87,10 @@ class Bench:
         threads = environment.get("threads", self.hardware.threads)
         return [
             Record(
-                metric=figure.metric,
-                unit=figure.unit,
-                samples=figure.samples,
-                params=dict(figure.params),
+                metric=each.metric,
+                unit=each.unit,
+                samples=each.samples,
+                params=dict(each.params),
                 recipe=self.target.recipe.name,
                 variant=self.target.variant_name,
                 benchmark=name,
@@ -80,14 +108,14 @@ class Bench:
                 files=files,
                 image_state=self.image_state,
             )
-            for figure in parsed.figures
+            for each in parsed.measurements
         ]
 
 
 def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Clocks apart from the rest of what a program says of its surroundings, at any depth.
+    """Separate the clock rates, at any depth, from the rest of a program's environment.
 
-    They wander from run to run, and would make all records unlike.
+    They vary from run to run, and no two records would agree.
     """
     rest: dict[str, Any] = {}
     clocks: dict[str, Any] = {}

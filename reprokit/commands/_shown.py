@@ -1,4 +1,4 @@
-"""What `bench` and `smoke` show while they work; it goes to standard error, figures and verdicts to standard output."""
+"""Progress and notices on standard error, which verbs share."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def say(*lines: str) -> None:
 
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
-    """Tell what is yielded the bytes done and to be done: a bar, or a line every few seconds without a terminal."""
+    """Yield a callback for bytes done and total: it shows a bar, or without a terminal a line every few seconds."""
     from reprokit.formatting import size
 
     if not sys.stderr.isatty():
-        told = [time.monotonic()]
+        last = [time.monotonic()]
 
         def line(done: int, total: int) -> None:
-            if time.monotonic() - told[0] > _LINE_EVERY_S:
-                told[0] = time.monotonic()
+            if time.monotonic() - last[0] > _LINE_EVERY_S:
+                last[0] = time.monotonic()
                 say(f"{text}: {size(done)} of {size(total)}")
 
         yield line
@@ -51,7 +51,7 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def status(text: str) -> Iterator[None]:
-    """`text` with a spinner for as long as the work takes; a plain line where there is no terminal."""
+    """Show `text` with a spinner, or as a plain line without a terminal."""
     if not sys.stderr.isatty():
         say(text)
         yield
@@ -76,10 +76,10 @@ def fetched(wants: Sequence[LockedInput]) -> Store:
 
 
 def built(engine: Engine, target: Target) -> BuildResult:
-    """The target's image, built with its progress shown where it is missing or its inputs have changed.
+    """The target's image, built where it is missing or its inputs have changed.
 
-    One that is unverified is taken as it is, and said to be.
-    Raises WorkFailed where `check` finds errors, unless the image, built here or trusted, was built with `--force`.
+    An unverified image is used with a notice. Raises WorkFailed where `check` finds errors, unless the present image,
+    built here or trusted, was built with `--force`.
     """
     from reprokit.engine import LABEL
     from reprokit.image import trust
@@ -88,8 +88,8 @@ def built(engine: Engine, target: Target) -> BuildResult:
     from reprokit.image.labels import image_name
     from reprokit.image.progress import display
 
-    there = engine.image(image_name(target)) or {}
-    force = trust.known(there.get("Id", "")) and f"{LABEL}.forced" in (there["Config"].get("Labels") or {})
+    present = engine.image(image_name(target)) or {}
+    force = trust.known(present.get("Id", "")) and f"{LABEL}.forced" in (present["Config"].get("Labels") or {})
     forced = errors_of(target, force, say)
     with display(sys.stderr) as shown:
         image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)

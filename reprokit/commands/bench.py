@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion, paths
-from reprokit.bench import choose, extension, printed, record
+from reprokit.bench import extension, printed, record
 from reprokit.bench.report import sections
+from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
 from reprokit.commands._shown import built, say, status
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
@@ -41,22 +42,22 @@ def bench(
     ),
     gpus: options.Gpus = None,
     report: bool = typer.Option(
-        False, "--report", help="Run nothing: medians of what is recorded, like records pooled, unlike ones apart."
+        False, "--report", help="Run nothing: show medians of the records, pooled where the conditions are the same."
     ),
     records: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="With --report: read FILE, records or what a benchmark printed, instead."),
+        typer.Option(metavar="FILE", help="With --report: read FILE instead, records or a benchmark's output."),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="With --report: draw the attention benchmark's figures into DIR."),
+        typer.Option(metavar="DIR", help="With --report: draw the plots of the attention benchmark into DIR."),
     ] = None,
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
 ) -> None:
     """Run a recipe's benchmarks and record the figures.
 
-    Builds the image if that is to be done, and runs in a container of its own, so that nothing that was changed
-    by hand is measured. Records are appended to results/NAME.jsonl below the current folder.
+    Builds the image if necessary, and uses a separate container, so that manual changes do not affect the results.
+    Records are appended to results/NAME.jsonl below the current folder.
     """
     target = find.target(name)
     file = Path("results") / f"{target.recipe.name}.jsonl"
@@ -68,11 +69,11 @@ def bench(
         _show(kept, target.recipe.claims, as_json, {})
         return
     if records or plot:
-        raise UsageError("--records and --plot are about what has been measured", hint="add --report")
+        raise UsageError("--records and --plot need --report", hint="add --report")
     chosen = _chosen(target, benchmarks or [], with_extension)
     outcome = _Outcome()
     waiting = "another benchmark is running: waiting for it"
-    # Benchmarks that run at once measure each other.
+    # Benchmarks that run at the same time distort each other's results.
     lock = file_lock(paths.state() / "bench.lock", waiting, say)
     with lock, _opened(target, gpus, chosen) as (engine, container, found):
         folder = extension.send(engine, container, found.execute, extension.sources(say)) if with_extension else ""
@@ -91,11 +92,11 @@ def _asked(found: Record, name: str, benchmarks: Sequence[str]) -> bool:
     return variant in ("", found.variant) and (not benchmarks or found.benchmark in benchmarks)
 
 
-def _chosen(target: Target, wanted: list[str], with_extension: bool) -> Mapping[str, Benchmark]:
+def _chosen(target: Target, requested: list[str], with_extension: bool) -> Mapping[str, Benchmark]:
     if not with_extension:
-        return choose.benchmarks(target, wanted)
+        return chosen_benchmarks(target, requested)
     bundled = find.target(extension.RECIPE)
-    return {f"extension.{name}": b for name, b in choose.benchmarks(bundled, wanted).items()}
+    return {f"extension.{name}": b for name, b in chosen_benchmarks(bundled, requested).items()}
 
 
 def _draw(records: Sequence[Record], folder: Path) -> None:
@@ -107,17 +108,17 @@ def _draw(records: Sequence[Record], folder: Path) -> None:
 
 
 class _Outcome:
-    """What came of the benchmarks, each of which goes on where another failed."""
+    """The results of several benchmarks; one that fails stops no other."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.left_out: dict[str, str] = {}
+        self.skipped: dict[str, str] = {}
         self.failed: dict[str, ReprokitError] = {}
 
     def run(self, found: Bench, title: str, benchmark: Benchmark, folder: str, file: Path) -> None:
         if benchmark.gpu and not found.hardware.has_gpu:
-            self.left_out[title] = _NO_GPU
-            say(f"left out {title}: {_NO_GPU}")
+            self.skipped[title] = _NO_GPU
+            say(f"skipped {title}: {_NO_GPU}")
             return
         tail = ""
 
@@ -137,7 +138,7 @@ class _Outcome:
 
     def as_json(self) -> dict[str, object]:
         return {
-            "left_out": [{"benchmark": n, "reason": reason} for n, reason in self.left_out.items()],
+            "left_out": [{"benchmark": n, "reason": reason} for n, reason in self.skipped.items()],
             "failed": [{"benchmark": n, "reason": error.message} for n, error in self.failed.items()],
         }
 
@@ -151,32 +152,32 @@ class _Outcome:
 
 @contextmanager
 def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -> Iterator[tuple[Engine, str, Bench]]:
-    """The target's own bench container, of the image as the recipe is now; stopped at the end, its files stay."""
+    """Start the target's bench container, from an up-to-date image; it is stopped at the end, and its files stay."""
     from reprokit.bench.container import gpus_for, own_container
-    from reprokit.bench.data import place
     from reprokit.bench.hardware import probe
+    from reprokit.bench.inputs import place
     from reprokit.bench.run import Bench
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import stop
     from reprokit.engine import Engine
 
     engine = Engine.connect()
-    wanted = gpus_for(engine, target, gpus)
-    if wanted == "none" and all(benchmark.gpu for benchmark in chosen.values()):
+    requested = gpus_for(engine, target, gpus)
+    if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
     image = built(engine, target)
-    container = own_container(engine, target, "bench", wanted, say)
+    container = own_container(engine, target, "bench", requested, say)
     try:
         run = partial(execute, engine, container)
         put = partial(place, target, fetch=_fetch)
         yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put, image.state)
     finally:
-        with suppress(ReprokitError):  # it may be gone, or the engine; neither may hide what came before
+        with suppress(ReprokitError):  # an error here would hide the first one
             stop(engine, container)
 
 
 def _fetch(file: PlainFile) -> Path:
-    """A locked file of the store, downloaded where it is not there."""
+    """The path of a locked file in the store, fetched where it is missing."""
     from reprokit.commands._shown import fetched
     from reprokit.supply.locked_input import of_file
 
@@ -185,8 +186,8 @@ def _fetch(file: PlainFile) -> Path:
 
 def _nothing_runs(target: Target, count: int) -> EngineError:
     return EngineError(
-        f"nothing could run: all {count} benchmarks of {target.label} need a GPU, and here is none",
-        hint="run them on a node with one; `reprokit check --gpu NAME` says which it suits",
+        f"nothing could run: all {count} benchmarks of {target.label} need a GPU, and this machine has none",
+        hint="run them on a node with a GPU; `reprokit check --gpu NAME` shows whether it fits",
     )
 
 

@@ -28,7 +28,7 @@ def check(
     pins: str | None = typer.Option(None, "--pins", metavar="NAME=VERSION,...", help="A stack without a recipe."),
     gpu: Annotated[
         list[str] | None,
-        typer.Option("--gpu", metavar="NAME", help="A GPU by name or compute capability; `none` leaves GPUs out."),
+        typer.Option("--gpu", metavar="NAME", help="A GPU by name or compute capability; `none` checks without GPUs."),
     ] = None,
     driver: str = typer.Option("", "--driver", metavar="VERSION", help="The NVIDIA driver, such as 470.57.02."),
     purpose: str = typer.Option(
@@ -38,7 +38,7 @@ def check(
 ) -> None:
     """Check pins against the facts, before anything is downloaded.
 
-    A historic variant is left out where no recipe is named, and shown but not counted where only its recipe is.
+    A historic variant is skipped where no recipe is named, and shown but not counted where only its recipe is named.
     """
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
@@ -55,7 +55,7 @@ def check(
 
 
 class CheckResult(NamedTuple):
-    """The findings on one stack. What does not count is shown for its own sake: an authors' stack beside what works."""
+    """The findings on one stack. Those on a historic stack are shown and do not count."""
 
     label: str
     counts: bool
@@ -87,18 +87,18 @@ def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
 def _stacks(
     facts: Facts, names: list[str], pins: str | None, gpu: list[str], driver: str, purpose: str
 ) -> list[tuple[str, bool, Stack]]:
-    """What is to be checked: its label (none without a recipe), and whether it counts. Raises UsageError."""
+    """The stacks to check: label (empty without a recipe), whether it counts, stack. Raises UsageError."""
     from reprokit.compat.model import PURPOSES
     from reprokit.compat.pins import check_driver
     from reprokit.errors import UsageError
 
-    wanted = next((p for p in PURPOSES if p == purpose), None)
-    if purpose and wanted is None:
+    requested = next((p for p in PURPOSES if p == purpose), None)
+    if purpose and requested is None:
         raise UsageError(f"--for {purpose} is not a purpose", hint=f"write one of {', '.join(PURPOSES)}")
     gpus, no_gpu = _gpus(facts, gpu)
     version = check_driver(driver) if driver else None
     if pins is None:
-        return _recipes(names, gpus, no_gpu, version, wanted)
+        return _recipes(names, gpus, no_gpu, version, requested)
     if names:
         raise UsageError("recipes and --pins exclude each other", hint="check one after the other")
 
@@ -107,7 +107,11 @@ def _stacks(
 
     needs: Literal["required", "optional"] = "required" if gpus else "optional"
     return [
-        ("", True, NewStack(parse_pins(pins), wanted or "compile", gpus, None if no_gpu else version, needs_gpu=needs))
+        (
+            "",
+            True,
+            NewStack(parse_pins(pins), requested or "compile", gpus, None if no_gpu else version, needs_gpu=needs),
+        )
     ]
 
 
@@ -130,7 +134,7 @@ def _recipes(
         counts = not target.variant.historic or target.label in names
         stacks.append((target.label, counts, replace(stack, purpose=purpose) if purpose else stack))
     if not stacks:
-        raise UsageError("there are no recipes here", hint="name a stack with --pins, or see `reprokit new`")
+        raise UsageError("no recipes found", hint="name a stack with --pins, or see `reprokit new`")
     return stacks
 
 
@@ -173,5 +177,5 @@ def _indented(text: str) -> None:
 def _summary(findings: list[Finding]) -> str:
     counts = [(s, sum(f.severity == s for f in findings)) for s in ("error", "warning", "unknown")]
     plural = {"error": "errors", "warning": "warnings", "unknown": "unknown"}
-    said = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
-    return ", ".join(said) or "ok"
+    counted = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
+    return ", ".join(counted) or "ok"

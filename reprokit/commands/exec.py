@@ -26,9 +26,9 @@ def exec(
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
 
-    wanted = options.container_command(command, env, user, tty)
+    requested = options.container_command(command, env, user, tty)
     engine = Engine.connect()
     found = names.find(names.known_containers(engine), name, os.getuid())
     if not found.running:
         raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
-    raise typer.Exit(in_container(engine, found.name, wanted, say))
+    raise typer.Exit(in_container(engine, found.name, requested, say))

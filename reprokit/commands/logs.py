@@ -12,12 +12,12 @@ from reprokit.untrusted.text import Output
 
 def logs(
     container: options.ContainerName,
-    follow: bool = typer.Option(False, "--follow", "-f", help="Go on printing what is added."),
+    follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new output."),
     tail: Optional[int] = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),  # noqa: UP045
 ) -> None:
     """Print what a container's commands wrote.
 
-    Of `run`, `exec`, `notebook`, `smoke` and `bench`; terminals that `shell` opened are not recorded.
+    The log has the output of `run`, `exec`, `notebook`, `smoke` and `bench`, but not of terminals opened by `shell`.
     """
     import os
 

@@ -14,7 +14,7 @@ def rm(
 ) -> None:
     """Remove containers and their files.
 
-    What is in the workspace, a folder of the host, stays.
+    The workspace, a folder of the host, is kept.
     """
     import os
 
@@ -27,7 +27,7 @@ def rm(
     found = [names.find(known, name, os.getuid()) for name in container]
     running = [c.name for c in found if c.running]
     if running and not force:
-        raise UsageError(f"{', '.join(running)} runs", hint="`reprokit stop` it first, or use --force")
+        raise UsageError(f"still running: {', '.join(running)}", hint="`reprokit stop` first, or use --force")
     for one in dict.fromkeys(found):
         lifecycle.remove(engine, one.name)
         echo(f"removed {one.name}")

@@ -33,6 +33,6 @@ def run(
     from reprokit.recipe.find import target
 
     chosen = options.choices(container, gpus, volume, publish, shm_size, network, on)
-    found, wanted = target(name), options.container_command(command, env, user, tty)
+    recipe, requested = target(name), options.container_command(command, env, user, tty)
     with options.engine_on(on) as engine:
-        raise typer.Exit(in_recipe(engine, found, wanted, chosen, say))
+        raise typer.Exit(in_recipe(engine, recipe, requested, chosen, say))

@@ -15,7 +15,7 @@ def stop(container: options.ContainerNames) -> None:
 
     engine = Engine.connect()
     known = names.known_containers(engine)
-    # All names are looked up first: a slip in one stops none.
+    # All names are looked up before any container is stopped.
     for found in [names.find(known, name, os.getuid()) for name in container]:
         if found.state in ("running", "paused", "restarting"):
             lifecycle.stop(engine, found.name)

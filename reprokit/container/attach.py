@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprokit.container import names
+from reprokit.container.log import CommandLog, key
 from reprokit.container.signals import end, new_mark
 from reprokit.engine import Engine
 from reprokit.engine.stream import CommandStream
@@ -41,12 +42,28 @@ def attach(
     command: Command,
     sink: Sink,
     started: Callable[[str], None] = lambda exec_id: None,
+    log_as: Sequence[str] | None = None,
 ) -> int:
     """Run a command to its end and return its exit code; `sink(is_stderr, data)` is called from another thread.
 
     `started` is called with the command's id. Where the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe),
-    the command and all processes that it started are ended first. Raises EngineError.
+    the command and all processes that it started are ended first. The output goes into the container's log under the
+    command line `log_as`, unless that is None. Raises EngineError.
     """
+    if log_as is None:
+        return _run(engine, container, command, sink, started)
+    with CommandLog(key(engine, container), log_as) as log:
+
+        def logging_sink(is_stderr: bool, data: bytes) -> None:
+            log.write(data)
+            sink(is_stderr, data)
+
+        code = _run(engine, container, command, logging_sink, started)
+        log.exited(code)
+        return code
+
+
+def _run(engine: Engine, container: str, command: Command, sink: Sink, started: Callable[[str], None]) -> int:
     variable, mark = new_mark()
     user = command.user or names.command_user(engine, container)
     exec_id = engine.exec_create(
@@ -68,7 +85,7 @@ def attach(
             if reader.error is not None:
                 raise reader.error
         except BaseException:
-            # The reader goes on meanwhile: a program that cleans up may write much.
+            # The reader keeps running, as a program that cleans up may write much.
             end(engine, container, mark, user, reader.join)
             reader.join(1)
             raise

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.container.attach import Command, attach
-from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.untrusted.limits import COMMAND_OUTPUT
@@ -45,17 +43,9 @@ def execute(
     exist, and the reason in `stderr`. Raises EngineError, and WorkFailed for more output than limits.COMMAND_OUTPUT.
     """
     captured = [_Captured("stdout", on_output), _Captured("stderr", on_output)]
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(CommandLog(key(engine, container), argv)) if logged else None
-
-        def sink(is_stderr: bool, data: bytes) -> None:
-            if log:
-                log.write(data)
-            captured[is_stderr].add(data)
-
-        code = attach(engine, container, Command(argv, env or {}, workdir, user), sink)
-        if log:
-            log.exited(code)
+    command = Command(argv, env or {}, workdir, user)
+    log_as = argv if logged else None
+    code = attach(engine, container, command, lambda is_stderr, data: captured[is_stderr].add(data), log_as=log_as)
     out, err = (stream.finish() for stream in captured)
     if any(stream.too_long for stream in captured):
         raise WorkFailed(

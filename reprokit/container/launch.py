@@ -10,13 +10,14 @@ from typing import Any
 from reprokit.container import gpu, names
 from reprokit.container.gpu import GpuRefused
 from reprokit.container.mounts import as_engine_paths, require_apart
-from reprokit.container.prepare import Preparation, prepare
+from reprokit.container.prepare import prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.spec import ContainerSpec, to_api
 from reprokit.container.user import Identity, identity
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.user import Caller
+from reprokit.recipe.find import Target
 
 Say = Callable[[str], None]
 
@@ -34,8 +35,13 @@ class Start:
     workdir: str
     image: str
     built: str
-    env: dict[str, str]
+    env: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, target: Target, name: str, image: str, workdir: str) -> Start:
+        """A container of the target's own image."""
+        return cls(name, target.recipe.name, target.variant_name, workdir, image, image)
 
 
 def launch(
@@ -65,7 +71,13 @@ def launch(
         with_rung = replace(settings, rung=rung.name)
         try:
             spec = _spec(engine, start, with_rung, rung, info, caller, who)
-            _try(engine, start.name, spec, Preparation(who.user, caller, who.groups, start.links))
+            container = engine.create_container(start.name, to_api(spec))
+            try:
+                prepare(engine, container, caller, who, start.links)
+                engine.start(container)
+            except BaseException:
+                _remove(engine, container)
+                raise
         except EngineError as error:
             if request.none or not gpu.refused(error.message):
                 raise
@@ -97,22 +109,6 @@ def _require_fit(engine: Engine, start: Start, say: Say) -> None:
 def _require_apart(engine: Engine, start: Start, settings: ContainerSettings, caller: Caller) -> None:
     others = [c for c in names.known_containers(engine) if c.owner == caller.uid and c.name != start.name]
     require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
-
-
-def _try(engine: Engine, name: str, spec: ContainerSpec, preparation: Preparation) -> None:
-    container = engine.create_container(name, to_api(spec))
-    with _removed_on_failure(engine, container):
-        prepare(engine, container, preparation)
-        engine.start(container)
-
-
-@contextlib.contextmanager
-def _removed_on_failure(engine: Engine, container: str) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        _remove(engine, container)
-        raise
 
 
 @contextlib.contextmanager

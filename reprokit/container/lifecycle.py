@@ -144,16 +144,8 @@ def _create(engine: Engine, target: Target, name: str, options: RunOptions, say:
     )
     settings = merge(settings, options)
     drop_snapshots(engine, name)  # of a container that was removed by hand
-    start = Start(
-        name=name,
-        recipe=target.recipe.name,
-        variant=target.variant_name,
-        workdir=target.variant.workdir,
-        image=image["Id"],
-        built=image["Id"],
-        env={},
-        links=mounts.links_of(target, settings.mounts),
-    )
+    start = Start.of(target, name, image["Id"], target.variant.workdir)
+    start = replace(start, links=mounts.links_of(target, settings.mounts))
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -79,8 +80,7 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
         return
     with path.open("rb") as file:
         if tail is not None:
-            _seek_to_last_lines(file.fileno(), tail)
-            file.seek(os.lseek(file.fileno(), 0, os.SEEK_CUR))
+            yield from deque(file, maxlen=tail)
         while True:
             block = file.read(1 << 16)
             if block:
@@ -89,22 +89,3 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
                 return
             else:
                 time.sleep(0.2)
-
-
-def _seek_to_last_lines(file: int, lines: int) -> None:
-    end = os.lseek(file, 0, os.SEEK_END)
-    position, found = end, 0
-    if lines == 0:
-        return
-    while position > 0:
-        step = min(1 << 16, position)
-        position -= step
-        block = os.pread(file, step, position)
-        for offset in range(step - 1, -1, -1):
-            # No line begins after the newline at the end of the file.
-            if block[offset] == 0x0A and position + offset != end - 1:
-                found += 1
-                if found == lines:
-                    os.lseek(file, position + offset + 1, os.SEEK_SET)
-                    return
-    os.lseek(file, 0, os.SEEK_SET)

@@ -1,4 +1,4 @@
-"""What a container mounts: the workspace as a whole, and what the user names.
+"""What a container mounts: the workspace, and what the user names.
 
 The engine looks up a mount's source by its path at every start, so no path that a container can write is a source.
 The recipe's other folders are links inside the container.

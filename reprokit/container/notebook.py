@@ -14,7 +14,6 @@ from dataclasses import replace
 from reprokit.container import jupyter, names
 from reprokit.container.attach import Command, attach
 from reprokit.container.lifecycle import ensure_running, usual_name
-from reprokit.container.log import CommandLog
 from reprokit.container.mounts import WORKSPACE
 from reprokit.container.settings import ContainerSettings, RunOptions
 from reprokit.container.spec import Port
@@ -77,17 +76,17 @@ def serve(
     waiter = threading.Thread(
         target=_call_when_up, args=(base, ended, lambda: ready(f"{base}{page}?token={token}")), daemon=True
     )
-    with CommandLog(container, ["jupyter"]) as log:
-
-        def sink(is_stderr: bool, data: bytes) -> None:
-            log.write(data)
-            write(data)
-
-        try:
-            code = attach(engine, container, command, sink, lambda exec_id: waiter.start())
-        finally:
-            ended.set()
-        log.exited(code)
+    try:
+        code = attach(
+            engine,
+            container,
+            command,
+            lambda is_stderr, data: write(data),
+            lambda exec_id: waiter.start(),
+            log_as=["jupyter"],
+        )
+    finally:
+        ended.set()
     if code:
         raise WorkFailed(f"Jupyter ended with exit code {code}", container, f"`reprokit logs {container}` shows why")
     return code

@@ -9,11 +9,11 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from reprokit.container.spec import PROGRAM
-from reprokit.container.user import named_groups, with_account
+from reprokit.container.user import Identity, named_groups, with_account
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.program import program
@@ -22,26 +22,16 @@ from reprokit.untrusted.limits import ACCOUNTS
 from reprokit.untrusted.tar import Stream, members
 
 
-@dataclass(frozen=True)
-class Preparation:
-    """`user` (`uid:gid`) runs the commands; `groups` are the user's supplementary groups.
+def prepare(engine: Engine, container: str, caller: Caller, who: Identity, links: Mapping[str, str]) -> None:
+    """Prepare a container that has never started; `links` maps paths in it to the targets of symbolic links.
 
-    `links` maps paths in the container to the targets of symbolic links.
+    Raises UsageError where files of the image are in the way.
     """
-
-    user: str
-    caller: Caller
-    groups: Sequence[str] = ()
-    links: Mapping[str, str] = field(default_factory=dict)
-
-
-def prepare(engine: Engine, container: str, preparation: Preparation) -> None:
-    """Prepare a container that has never started. Raises UsageError where files of the image are in the way."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        if not preparation.user.startswith("0:"):
-            _add_account(tar, engine, container, preparation)
-        for path, target in preparation.links.items():
+        if not who.user.startswith("0:"):
+            _add_account(tar, engine, container, caller, who.groups)
+        for path, target in links.items():
             _require_free(engine, container, path)
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, target
@@ -94,16 +84,15 @@ def _is_roots(member: tarfile.TarInfo) -> bool:
     return member.uid == 0 and not member.mode & 0o022
 
 
-def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, preparation: Preparation) -> None:
+def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, caller: Caller, groups: Sequence[str]) -> None:
     """Give the container's user a name and a home.
 
     Without an entry in /etc/passwd torch's `getpass.getuser()` fails, bash says `I have no name!` and HOME is `/`. The
     entry goes into the container's own files, because apt and useradd could not change mounted ones.
     """
     etc = read_etc(engine, container)
-    if preparation.groups:
-        _require_own_groups(engine, container, etc, preparation.groups)
-    caller = preparation.caller
+    if groups:
+        _require_own_groups(engine, container, etc, groups)
     added = with_account(etc.passwd, etc.group, caller)
     if added is None:
         return

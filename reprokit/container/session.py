@@ -51,19 +51,12 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
             f"no failed build of {target.label} is kept", hint=f"reprokit build --keep-failed {target.label}"
         )
     usual = names.container_name(target.recipe.name, target.variant_name)
-    start = Start(
-        name=options.name or f"{usual}-failed-{secrets.token_hex(3)}",
-        recipe=target.recipe.name,
-        variant=target.variant_name,
-        workdir=(image.get("Config") or {}).get("WorkingDir") or "/",
-        image=image["Id"],
-        built=image["Id"],
-        env={},
-    )
+    name = options.name or f"{usual}-failed-{secrets.token_hex(3)}"
+    start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
     launch(engine, start, settings, False, say)
-    with removed_at_end(engine, start.name):
-        return in_container(engine, start.name, replace(command, user="0:0"), say, logged=False)
+    with removed_at_end(engine, name):
+        return in_container(engine, name, replace(command, user="0:0"), say, logged=False)
 
 
 def in_container(engine: Engine, container: str, command: Command, say: Say, logged: bool = True) -> int:
@@ -138,7 +131,7 @@ def _numeric(engine: Engine, container: str, described: Mapping[str, Any], user:
     if is_root(user) and not described["Config"]["User"].startswith("0:"):
         raise UsageError(
             f"{container} was not made for root, who has no rights in it",
-            hint="`reprokit run --user root ...` makes it anew, with its files",
+            hint="`reprokit run --user root ...` recreates it, with its files",
         )
     etc = read_etc(engine, container)
     return resolved(user, etc.passwd, etc.group)

@@ -49,7 +49,7 @@ def end(engine: Engine, container: str, mark: str, user: str, wait: Callable[[fl
     """End every process marked `mark`: as by Ctrl-C, then by SIGTERM, then by SIGKILL.
 
     `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
-    Quiet where the engine is gone.
+    Does nothing where the engine no longer answers.
     """
     with contextlib.suppress(EngineError):
         try:

@@ -15,7 +15,6 @@ from typing import Any
 
 from reprokit.container.attach import Command, attach
 from reprokit.container.execute import NOT_STARTED, refusal
-from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.untrusted.text import Output
@@ -43,23 +42,18 @@ def interact(engine: Engine, container: str, command: Command, logged: bool = Tr
     outputs = Output(1, raw=command.tty), Output(2)
     not_started: list[bytes] = []
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(CommandLog(key(engine, container), command.argv)) if logged else None
 
         def sink(is_stderr: bool, data: bytes) -> None:
             if not_started or data.startswith(NOT_STARTED.encode()):
                 not_started.append(data)
                 return
-            if log:
-                log.write(data)
             outputs[is_stderr].write(data)
 
         stack.enter_context(_hangup_ends())
         if command.tty:
             stack.enter_context(_raw(0))
         started = _resizer(engine, stack) if command.tty else lambda exec_id: None
-        code = attach(engine, container, command, sink, started)
-        if log:
-            log.exited(code)
+        code = attach(engine, container, command, sink, started, log_as=command.argv if logged else None)
     text = b"".join(not_started)
     if reason := refusal(code, text.decode(errors="replace")):
         failed = WorkFailed(f"cannot run it: {reason[1]}", container)

@@ -133,7 +133,7 @@ class Containers(EngineClient):
                 yield _bounded(answer.raw, f"{container}:{path}")
 
     def export(self, container: str) -> Iterator[bytes]:
-        """A container's whole file system as a tar."""
+        """A container's complete file system as a tar."""
         with translated(where=container):
             yield from self.api.export(container)
 

@@ -149,7 +149,7 @@ class Images(EngineClient):
                     else:
                         return
         finally:
-            # docker-py does not return the response, and the engine goes on building until its connection is closed.
+            # docker-py does not return the response, and the engine keeps building until its connection is closed.
             hooks.remove(remember)
             for answer in answers:
                 answer.close()

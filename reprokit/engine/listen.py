@@ -1,7 +1,7 @@
-"""A server socket where an engine's containers find this host: in the network of the engine's daemon.
+"""A server socket in the network of an engine's daemon, where the engine's containers find their host.
 
-A rootless engine has a network of its own, as one has that was started in a network namespace: its "host" is not this
-process's. A socket stays in the network that it was made in, whoever holds it.
+Rootless engines, and those started in a network namespace, have their own network. A socket stays in the network that
+it was created in, even when another process uses it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMEOUT_S = 30
 
 
 def listen(engine: Engine, address: str) -> socket.socket:
-    """A listening TCP socket on `address` of that network, at a port that is free.
+    """A TCP socket that listens on a free port of `address` in that network.
 
     Raises EngineError where the network cannot be entered or has no such address.
     """
@@ -34,7 +34,7 @@ def listen(engine: Engine, address: str) -> socket.socket:
             return socket.create_server((address, 0))
         except OSError as error:
             raise EngineError(f"nothing can listen on {address}: {error.strerror}", engine.url) from None
-    # Whoever is in the namespace of users already cannot enter it.
+    # A process cannot enter the user namespace that it is in.
     kinds = ["--user", "--net"] if _is_apart(daemon, "user") else ["--net"]
     command = ["nsenter", f"--target={daemon}", "--preserve-credentials", *kinds, "--"]
     command += [sys.executable, "-I", "-c", _MAKE, address]
@@ -47,13 +47,13 @@ def listen(engine: Engine, address: str) -> socket.socket:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _closed(engine, str(error)) from None
         if done.returncode:
-            raise _closed(engine, (done.stderr.splitlines() or ["nsenter said nothing"])[-1])
+            raise _closed(engine, (done.stderr.splitlines() or ["nsenter printed no message"])[-1])
         _, handles, _, _ = socket.recv_fds(ours, 1, 1)
     return socket.socket(fileno=handles[0])
 
 
 def _daemon(engine: Engine) -> int | None:
-    """The process that answers at the engine's socket; None where this machine's processes do not have it."""
+    """The process behind the engine's socket; None where it is not visible here."""
     if engine.socket is None:
         return None
     with socket.socket(socket.AF_UNIX) as asked:
@@ -66,7 +66,7 @@ def _daemon(engine: Engine) -> int | None:
 
 
 def _is_apart(process: int, kind: str) -> bool:
-    """Whether it is in another namespace. Root's daemons, which others cannot ask, are taken to be in this one."""
+    """Whether a process is in another namespace; not where this user may not inspect it (root's daemons)."""
     try:
         return Path(f"/proc/{process}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink()
     except OSError:

@@ -1,6 +1,6 @@
-"""The helper program that reprokit runs inside containers: static, so that nothing of an image changes what it does.
+"""The helper program that reprokit runs inside containers: static, so that no file of an image affects it.
 
-`helper.c` beside this file says what it does; `build.sh` compiles it.
+Its source is `helper.c`; `build.sh` compiles it.
 """
 
 from __future__ import annotations

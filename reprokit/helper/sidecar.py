@@ -1,8 +1,8 @@
-"""A closed network: a sidecar container's own, whose loopback leads to a socket of this process and nowhere else.
+"""A closed network: that of a sidecar container, whose loopback leads to a socket of this process and nowhere else.
 
-The sidecar has no network, and runs the helper program from an image that holds nothing else. Containers that join it
-(`network_mode=container:ID`) see a loopback; what they send to `ADDRESS` the helper carries to a unix socket.
-No address of this host is in reach, so no firewall matters, and neither does where the engine's own network is.
+The sidecar has no network, and runs the helper program from an image that contains nothing else. Containers that join
+it (`network_mode=container:ID`) have only a loopback; the helper forwards connections to `ADDRESS` to a unix socket. No
+address of this host is reachable, whatever its firewall and the engine's own network are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.helper.program import program
 
-# The port is that of HTTP proxies (squid). It is always the same, as the network is a new one each time.
+# The usual port of HTTP proxies. It is constant, as each network is new.
 ADDRESS = ("127.0.0.1", 3128)
 ROLE = f"{LABEL}.sidecar"
 _READY_S = 60
@@ -38,8 +38,10 @@ _NOBODY = "65534:65534"
 
 @dataclass(frozen=True)
 class Network:
-    """A network for containers: `name` is the engine's `NetworkMode`. What they send to `address` arrives at
-    `listening`, a socket of this process."""
+    """A network for containers: `name` is the engine's `NetworkMode`.
+
+    Connections to `address` arrive at `listening`, a socket of this process.
+    """
 
     name: str
     listening: socket.socket
@@ -48,7 +50,7 @@ class Network:
 
 @contextmanager
 def closed_network(engine: Engine) -> Iterator[Network]:
-    """A closed network inside the context. Raises EngineError where it cannot be had."""
+    """A closed network for the duration of the context. Raises EngineError where it cannot be created."""
     with TemporaryDirectory(prefix="reprokit-gateway-") as scratch:
         folder = Path(scratch) / "gateway"
         with _listen(folder) as listening, ExitStack() as stack:
@@ -61,8 +63,10 @@ def closed_network(engine: Engine) -> Iterator[Network]:
 
 
 def _listen(folder: Path) -> socket.socket:
-    """A socket in this new folder. The folder above keeps other users of this host out; in the sidecar anybody reaches
-    it, so that the helper needs no rights and no matter how the engine maps user ids."""
+    """A socket in this new folder, whose parent keeps other users of this host out.
+
+    In the sidecar everyone may connect, so the helper needs no rights, however the engine maps user ids.
+    """
     folder.mkdir()
     handle = os.open(folder, os.O_PATH)
     try:
@@ -78,8 +82,10 @@ def _listen(folder: Path) -> socket.socket:
 
 @contextmanager
 def _sidecar(engine: Engine, folder: Path) -> Iterator[str]:
-    """The id of a sidecar that runs inside the context, and no longer than this process: the helper ends with its
-    standard input."""
+    """Run a sidecar for the duration of the context; yields its id.
+
+    It ends with this process, because the helper ends with its standard input.
+    """
     _remove_stale(engine)
     container = engine.create_container(
         f"reprokit-sidecar-{secrets.token_hex(6)}", _configuration(_image(engine), folder)
@@ -90,7 +96,7 @@ def _sidecar(engine: Engine, folder: Path) -> Iterator[str]:
             _wait(connection)
             yield container
     finally:
-        with suppress(ReprokitError):  # the engine may be at it already
+        with suppress(ReprokitError):  # the engine may be removing it already
             engine.remove(container, force=True)
 
 
@@ -102,7 +108,7 @@ def _wait(connection: CommandStream) -> None:
             output[is_error] += data
             if output[False] == b"listening\n":
                 return
-    why = output[True].decode(errors="replace").strip() or "it reported nothing"
+    why = output[True].decode(errors="replace").strip() or "no message"
     raise EngineError(f"the sidecar container does not listen: {why}")
 
 
@@ -116,7 +122,7 @@ def _configuration(image: str, folder: Path) -> dict[str, object]:
         "LogConfig": {"Type": "none"},
         "Init": False,
         "AutoRemove": True,
-        # Who joins has the sidecar's name, and programs look up their own.
+        # Containers that join have the sidecar's host name, and programs look up their own.
         "ExtraHosts": ["reprokit:127.0.0.1"],
     }
     streams = {"AttachStdin": True, "AttachStdout": True, "AttachStderr": True, "OpenStdin": True, "StdinOnce": True}
@@ -133,7 +139,7 @@ def _configuration(image: str, folder: Path) -> dict[str, object]:
 
 
 def _image(engine: Engine) -> str:
-    """The id of an image that holds the helper alone. The same bytes are the same image, which stays for next time."""
+    """Load an image that contains only the helper; returns its id. It is kept, as equal bytes are the same image."""
     architecture = str(engine.version().get("Arch", ""))
     layer = _tar({"helper": program(architecture).read_bytes()})
     configuration = {
@@ -148,7 +154,7 @@ def _image(engine: Engine) -> str:
     config = json.dumps(configuration).encode()
     files = {"layer.tar": layer, "config.json": config, "manifest.json": json.dumps(manifest).encode()}
     loaded = engine.load(iter([_tar(files)]))
-    return loaded[0] if loaded else _digest(config)  # podman reports no id; there it is always the digest
+    return loaded[0] if loaded else _digest(config)  # podman reports no id, and uses the digest
 
 
 def _digest(content: bytes) -> str:
@@ -166,7 +172,7 @@ def _tar(files: dict[str, bytes]) -> bytes:
 
 
 def _remove_stale(engine: Engine) -> None:
-    """Remove what processes left that were killed between creating a sidecar and starting it."""
+    """Remove sidecars of processes that were killed between creating and starting one."""
     for container in engine.containers([ROLE]):
         if container.get("State") == "created" and time.time() - container.get("Created", 0) > _STALE_S:
             with suppress(ReprokitError):

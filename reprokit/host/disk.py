@@ -32,7 +32,12 @@ def require_space(needed: int, folder: str | Path, free: int | None = None, hint
     """
     free = free_bytes(folder) if free is None else free
     if free is not None and needed > free:
-        raise EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", str(folder), hint)
+        raise too_small(needed, free, str(folder), hint)
+
+
+def too_small(needed: int, free: int, where: str, hint: str = _HINT) -> EngineError:
+    """The error for a disk that is too small, or full."""
+    return EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", where, hint)
 
 
 def is_full(error: OSError) -> bool:

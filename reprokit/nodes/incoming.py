@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit.errors import SourceError
+from reprokit.host.disk import too_small
 from reprokit.nodes.spool import Spooled
 from reprokit.nodes.ssh import LOST, Connection, Lost, last_line
 from reprokit.untrusted.documents import understood
@@ -94,7 +95,7 @@ class Incoming:
         if f"{blob.name}.blob" in self.files:
             return
         if size - start > self.free:
-            raise _full(self.connection.node.name, size - start, self.free)
+            raise too_small(size - start, self.free, self.connection.node.name, "free space there")
         values = {"folder": self.folder, "name": blob.name, "offset": str(start), "size": str(size)}
         process = self.connection.popen(_with(values, _APPEND))
         assert process.stdin
@@ -122,7 +123,7 @@ class Incoming:
         if process.returncode in (LOST, _MOVED):
             raise self.connection.lost(words)
         if "No space left" in words:
-            raise _full(name, size - start, self.free)
+            raise too_small(size - start, self.free, name, "free space there")
         raise SourceError(f"the node could not write a layer: {words}", name)
 
 
@@ -163,9 +164,3 @@ def sender_id(folder: Path) -> str:
 
 def _with(variables: dict[str, str], script: str) -> str:
     return "".join(f"{key}={shlex.quote(value)}\n" for key, value in variables.items()) + script
-
-
-def _full(node: str, needed: int, free: int) -> SourceError:
-    from reprokit.formatting import size
-
-    return SourceError(f"{size(needed)} are to be written there, and {size(free)} are free", node, "free space there")

@@ -1,4 +1,4 @@
-"""Results as JUnit XML, in the form that GitHub's reporters, GitLab and Jenkins read."""
+"""Results as JUnit XML, as GitHub's reporters, GitLab and Jenkins read it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from xml.etree import ElementTree as xml
 
 from reprokit.smoke.result import TrialResult, TrialStep
 
-# XML 1.0 has no way to write these, not even escaped; a command's output may hold any of them.
+# XML 1.0 cannot contain these, not even escaped; a command's output can.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def report(results: Sequence[TrialResult]) -> bytes:
-    """A document with one suite a variant and one case a step."""
+    """An XML document with one suite a variant and one case a step."""
     counts = _counts([step for result in results for step in result.steps])
     root = xml.Element("testsuites", {"name": "reprokit smoke", **counts})
     for result in results:
         suite = xml.SubElement(root, "testsuite", {"name": _legal(result.label), **_counts(result.steps)})
         for step in result.steps:
-            # Readers group cases by the parts of a dotted class name.
+            # Readers group cases by the dots of their class name.
             name = _legal(result.label.replace(".", "_").replace(":", "."))
             case = xml.SubElement(suite, "testcase", classname=name, name=_legal(step.name), time=f"{step.seconds:.3f}")
             if step.status == "fail":

@@ -1,4 +1,4 @@
-"""The verdict on one variant of a recipe."""
+"""The result of trying one variant of a recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Status = Literal["pass", "fail", "skip"]
 
 @dataclass(frozen=True)
 class TrialStep:
-    """One thing that was tried. `reason` is one line; `output` is what a failed command wrote."""
+    """One attempt. `reason` is one line; `output` is that of a failed command."""
 
     name: str
     status: Status
@@ -21,7 +21,7 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """`exit_code` is that of the failure, by the convention of `reprokit.errors`; 0 where there is none."""
+    """`exit_code` is the failure's, as in `reprokit.errors`, or 0."""
 
     label: str
     steps: tuple[TrialStep, ...]
@@ -39,14 +39,14 @@ class TrialResult:
 
     @property
     def reason(self) -> str:
-        """What failed and why, or what was left out and why."""
+        """The first failure with its reason, else the first reason for a skip."""
         for step in self.steps:
             if step.status == "fail":
                 return f"{step.name}: {step.reason}"
-        left_out = [step for step in self.steps if step.status == "skip"]
-        if len(left_out) == len(self.steps):
-            return left_out[0].reason if left_out else ""
-        return f"left out {len(left_out)}: {left_out[0].reason}" if left_out else ""
+        skipped = [step for step in self.steps if step.status == "skip"]
+        if len(skipped) == len(self.steps):
+            return skipped[0].reason if skipped else ""
+        return f"skipped {len(skipped)}: {skipped[0].reason}" if skipped else ""
 
     def line(self) -> str:
         """`pass  featgraph:cpu  12.3 s  reason`, without a line break."""
@@ -64,7 +64,7 @@ class TrialResult:
 
 
 def exit_code(results: list[TrialResult]) -> int:
-    """0 where nothing failed; the failures' code where they agree, else 1; 3 where nothing could run."""
+    """0 without failures; their code where all agree, else 1; 3 where everything was skipped."""
     codes = {result.exit_code for result in results if result.status == "fail"}
     if not codes:
         return 3 if results and all(result.status == "skip" for result in results) else 0

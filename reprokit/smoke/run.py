@@ -1,4 +1,4 @@
-"""Try one variant of a recipe: its check, its build, its smoke commands in a fresh container."""
+"""Try one variant of a recipe: check, build, and smoke commands in a fresh container."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from reprokit.recipe.model import Smoke
 from reprokit.smoke.result import TrialResult, TrialStep
 from reprokit.untrusted.patterns import compiled
 
-NO_GPU = "it needs a GPU, and here is none"
+NO_GPU = "it needs a GPU, and this machine has none"
 _KEPT_OUTPUT = 20_000
 _T = TypeVar("_T")
 
 
 class CommandFailed(WorkFailed):
-    """A smoke command did not do what its recipe says; `output` is the end of what it wrote."""
+    """A smoke command failed or its output was unexpected; `output` is the end of it."""
 
     def __init__(self, message: str, output: str) -> None:
         super().__init__(message)
@@ -31,10 +31,10 @@ class CommandFailed(WorkFailed):
 
 @dataclass
 class Trial:
-    """What trying takes from the world. Each raises a ReprokitError where it fails.
+    """The actions of a trial. Each raises a ReprokitError where it fails.
 
-    `container` gives a way to run commands in a fresh container, which it removes at the end; `on_step` is
-    told the name of each step as it begins.
+    `container` yields a function that runs commands in a fresh container, which is removed at the end; `on_step` is
+    called with the name of each step before it begins.
     """
 
     check: Callable[[Target], object]
@@ -43,7 +43,7 @@ class Trial:
     on_step: Callable[[Target, str], None] = field(default=lambda target, name: None)
 
     def run(self, target: Target) -> TrialResult:
-        """Every step in turn. A failed command stops no other; anything else that fails ends the trial."""
+        """Run all steps. A failed command stops no other; any other failure ends the trial."""
         steps: list[TrialStep] = []
         commands = [s for s in target.recipe.smoke if not s.variants or target.variant_name in s.variants]
         failed = 0
@@ -66,13 +66,8 @@ class Trial:
         return TrialResult(target.label, tuple(steps), failed)
 
     def _command(self, steps: list[TrialStep], target: Target, command: Smoke, execute: Execute) -> None:
-        argv = ["bash", "-c", command.command]
-        self._step(
-            steps,
-            target,
-            title(command),
-            lambda: judge(command, execute(argv, workdir=target.variant.workdir)),
-        )
+        argv, workdir = ["bash", "-c", command.command], target.variant.workdir
+        self._step(steps, target, title(command), lambda: judge(command, execute(argv, workdir=workdir)))
 
     def _step(self, steps: list[TrialStep], target: Target, name: str, action: Callable[[], _T]) -> _T:
         self.on_step(target, name)
@@ -89,10 +84,10 @@ class Trial:
 
 
 def judge(command: Smoke, done: Completed) -> None:
-    """Raises CommandFailed where the command failed, or its output lacks what the recipe expects."""
+    """Raises CommandFailed where the command failed, or its output does not match what the recipe expects."""
     output = (done.stdout + done.stderr)[-_KEPT_OUTPUT:]
     if done.exit_code:
-        last = output.strip().splitlines()[-1:] or ["it wrote nothing"]
+        last = output.strip().splitlines()[-1:] or ["no output"]
         raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output)
     if command.expect and not compiled(command.expect, multiline=True).search(done.stdout + done.stderr):
         raise CommandFailed(f"its output has no match for {command.expect!r}", output)

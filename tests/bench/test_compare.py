@@ -25,7 +25,7 @@ def test_the_changes_cover_every_field_that_makes_records_unlike():
 
 @pytest.mark.parametrize("field", IDENTITY)
 def test_records_that_differ_in_one_field_are_refused_by_its_name(record, field):
-    with pytest.raises(UsageError, match=f"not averaged: they differ in {field}") as error:
+    with pytest.raises(UsageError, match=f"cannot be averaged: they differ in {field}") as error:
         pool([record(), record(**{field: CHANGES[field]})])
     assert error.value.exit_code == 2
 

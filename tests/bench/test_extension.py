@@ -24,7 +24,7 @@ class Container:
         self.archives: list[bytes] = []
 
     def execute(self, argv, **_) -> Completed:
-        lines = ["1000", "1001", *(["there"] if self.there else []), self.torch]
+        lines = ["1000", "1001", *(["present"] if self.there else []), self.torch]
         return Completed(0, "\n".join(lines) + "\n")
 
     def put_archive(self, container: str, folder: str, tar: bytes) -> None:

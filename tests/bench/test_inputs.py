@@ -47,11 +47,11 @@ def test_what_a_killed_command_left_is_made_again(here, tmp_path):
     ("make", "message"),
     [
         ("printf hal > graph; echo no space >&2; exit 7", r"exit code 1\): no space"),
-        ("true", "the command ended well and made no graph"),
+        ("true", "the command succeeded but did not create graph"),
     ],
 )
 def test_a_command_that_fails_is_told_and_tried_again(here, tmp_path, make, message):
-    with pytest.raises(WorkFailed, match=f"the input graph could not be made .*{message}"):
+    with pytest.raises(WorkFailed, match=f"the input graph could not be created .*{message}"):
         prepare(here, made("graph", make), ".", no_data)
     prepare(here, made("graph", "printf whole > graph"), ".", no_data)
     assert (tmp_path / "graph").read_text() == "whole"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.bench.parse import Figure, parse
+from reprokit.bench.parse import Measurement, parse
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
 
@@ -35,7 +35,7 @@ def line(**data: object) -> str:
 
 
 def test_context_stays_until_the_next_of_its_kind():
-    figures = parse(FEATGRAPH, featgraph_output(4)).figures
+    figures = parse(FEATGRAPH, featgraph_output(4)).measurements
     assert [(f.params["col"], f.params["feat"], f.samples) for f in figures] == [
         (1, 1, (0.5,)), (1, 2, (1.5,)), (2, 1, (2.5,)), (2, 2, (3.5,)),
     ]  # fmt: skip
@@ -44,7 +44,7 @@ def test_context_stays_until_the_next_of_its_kind():
 
 @pytest.mark.parametrize("blocks", [0, 3, 5])
 def test_a_run_that_is_not_complete_fails(blocks):
-    with pytest.raises(WorkFailed, match="no figures" if blocks == 0 else f"{blocks} figures .* prints 4"):
+    with pytest.raises(WorkFailed, match="no measurements" if blocks == 0 else f"{blocks} measurements; .* prints 4"):
         parse(FEATGRAPH, featgraph_output(blocks))
 
 
@@ -57,18 +57,18 @@ def test_several_metrics_and_parameters_may_stand_in_one_line():
             ]
         }
     )
-    figures = parse(spec, "batch_size: 1, length: 32, average_time (ms): 1.25 memory=1410.0MB").figures
-    assert figures == (Figure("time", "ms", (1.25,), {"n": 32}), Figure("memory", "MB", (1410.0,), {}))
+    figures = parse(spec, "batch_size: 1, length: 32, average_time (ms): 1.25 memory=1410.0MB").measurements
+    assert figures == (Measurement("time", "ms", (1.25,), {"n": 32}), Measurement("memory", "MB", (1410.0,), {}))
 
 
 def test_repeated_figures_are_samples_of_one():
     spec = Parse.model_validate({"values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}], "expect": 3})
-    assert parse(spec, "t=1\nt=2\nt=3").figures == (Figure("t", "s", (1.0, 2.0, 3.0)),)
+    assert parse(spec, "t=1\nt=2\nt=3").measurements == (Measurement("t", "s", (1.0, 2.0, 3.0)),)
 
 
 def test_colours_and_redrawn_lines_are_no_part_of_a_figure():
     spec = Parse.model_validate({"values": [{"pattern": r"^t=(?P<value>\S+)$", "metric": "t", "unit": "s"}]})
-    assert parse(spec, " 10%\r 90%\r\x1b[1;32mt=\x1b[0m4.5\r\n").figures[0].samples == (4.5,)
+    assert parse(spec, " 10%\r 90%\r\x1b[1;32mt=\x1b[0m4.5\r\n").measurements[0].samples == (4.5,)
 
 
 @pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "fast", ""])
@@ -91,8 +91,8 @@ def test_records_carry_unit_parameters_and_implementation():
     )
     parsed = parse(RECORDS, text)
     assert parsed.environment == {"torch": "2.13.0", "threads": 2}
-    assert {f.params["impl"]: f.samples for f in parsed.figures} == {"ours": (1.0, 2.5), "torch": (3.0,)}
-    assert parsed.figures[0].params == {"batch": 8, "mask": "null", "dtype": "bf16", "impl": "ours"}
+    assert {f.params["impl"]: f.samples for f in parsed.measurements} == {"ours": (1.0, 2.5), "torch": (3.0,)}
+    assert parsed.measurements[0].params == {"batch": 8, "mask": "null", "dtype": "bf16", "impl": "ours"}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_records_carry_unit_parameters_and_implementation():
         (line(params=[1]), "no mapping"),
         (line()[:-8], "cut off"),
         ('{"correctness": [{"case": "causal", "ok": false}]}\n' + line(), "results are wrong.*causal"),
-        ("", "no figures"),
+        ("", "no measurements"),
     ],
 )
 def test_records_that_cannot_be_believed_fail(text, message):
@@ -136,7 +136,7 @@ json_values = st.recursive(
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(["metric", "unit", "samples", "params", "impl"], json_values)))
 def test_a_json_line_is_a_good_figure_or_a_clear_failure(data):
     try:
-        figures = parse(RECORDS, json.dumps(data)).figures
+        figures = parse(RECORDS, json.dumps(data)).measurements
     except WorkFailed:
         return
     assert figures[0].metric == data["metric"] and figures[0].unit == data["unit"]
@@ -148,7 +148,7 @@ def test_lines_keep_every_sample_with_its_own_context(runs):
     spec = Parse.model_validate(
         {"context": ["n=(?P<n>.*)"], "values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}]}
     )
-    figures = parse(spec, "".join(f"n={n}\nnoise\nt={t!r}\n" for n, t in runs)).figures
+    figures = parse(spec, "".join(f"n={n}\nnoise\nt={t!r}\n" for n, t in runs)).measurements
     assert {f.params["n"]: f.samples for f in figures} == {
         n: tuple(t for m, t in runs if m == n) for n in {n for n, _ in runs}
     }

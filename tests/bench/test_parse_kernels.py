@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprokit.bench.parse import Figure, parse
+from reprokit.bench.parse import Measurement, parse
 from reprokit.errors import WorkFailed
 from reprokit.recipe.find import load_recipe
 
 
-def figures(recipe: str, benchmark: str, lines: Iterator[str]) -> tuple[Figure, ...]:
-    return parse(load_recipe(recipe).benchmarks[benchmark].parse, "\n".join(lines)).figures
+def figures(recipe: str, benchmark: str, lines: Iterator[str]) -> tuple[Measurement, ...]:
+    return parse(load_recipe(recipe).benchmarks[benchmark].parse, "\n".join(lines)).measurements
 
 
 def spmm_x86() -> Iterator[str]:

@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from reprokit.bench.parse import Figure, parse
+from reprokit.bench.parse import Measurement, parse
 from reprokit.errors import WorkFailed
 from reprokit.recipe.find import load_recipe
 
 
-def figures(recipe: str, benchmark: str, text: str) -> tuple[Figure, ...]:
-    return parse(load_recipe(recipe).benchmarks[benchmark].parse, text).figures
+def figures(recipe: str, benchmark: str, text: str) -> tuple[Measurement, ...]:
+    return parse(load_recipe(recipe).benchmarks[benchmark].parse, text).measurements
 
 
-def one(found: tuple[Figure, ...], metric: str, **params: object) -> float:
+def one(found: tuple[Measurement, ...], metric: str, **params: object) -> float:
     """The only sample of the only figure with this metric and these parameters."""
     (figure,) = [f for f in found if f.metric == metric and params.items() <= f.params.items()]
     (sample,) = figure.samples
@@ -37,7 +37,7 @@ def test_atoffer_attention():
     found = figures("atoffer", "attention", syncfree("Strided") + syncfree("Fixed"))
     assert one(found, "mha.atoffer", mask="Fixed", batch_size=8, seq_len=256) == 0.555
     assert one(found, "mha.native", mask="Strided") == 1.234 and one(found, "mha.jit", mask="Strided") == 1.111
-    with pytest.raises(WorkFailed, match="3 figures where a complete run prints 6"):
+    with pytest.raises(WorkFailed, match="3 measurements; a complete run prints 6"):
         figures("atoffer", "attention", syncfree("Strided"))
 
 
@@ -105,7 +105,7 @@ def test_thgnn_training():
 
 def test_thgnn_a_script_that_failed_is_missed():
     whole = figure7().splitlines(keepends=True)
-    with pytest.raises(WorkFailed, match="46 figures where a complete run prints 48"):
+    with pytest.raises(WorkFailed, match="46 measurements; a complete run prints 48"):
         figures("thgnn", "figure7", "".join(whole[:-1]))
 
 
@@ -174,7 +174,7 @@ def test_bytetransformer():
     found = figures("bytetransformer", "bert", text)
     assert one(found, "bert.bytetransformer", batch_size=16, seqlen=1024) == 10.24
     # The last line of a failed run is no time.
-    with pytest.raises(WorkFailed, match="84 figures"):
+    with pytest.raises(WorkFailed, match="84 measurements"):
         figures("bytetransformer", "bert", text.replace("time costs:    10.24 ms\n", "RuntimeError: CUDA error\n", 1))
 
 

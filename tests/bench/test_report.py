@@ -55,7 +55,7 @@ def test_unlike_records_are_kept_apart_and_say_why(record):
     assert "H200 (driver 1)" in found[1].conditions
     for section in found:
         assert section.notes == (
-            "not averaged with other records of this benchmark, which differ in image_digest, gpu, driver",
+            "not averaged with other records of this benchmark: they differ in image_digest, gpu, driver",
         )
 
 
@@ -63,7 +63,7 @@ def test_the_claims_of_the_paper_stand_beside_its_metric(record):
     claim = {"value": 1.6, "unit": "x", "hardware": "A100", "where": "Table 3"}
     claims = [Claim.model_validate({"metric": m, **claim}) for m in ("attention.forward", "end_to_end")]
     (section,) = sections([record()], claims)
-    assert section.notes == ("the paper says 1.6 x on A100 (Table 3)",)
+    assert section.notes == ("the paper reports 1.6 x on A100 (Table 3)",)
 
 
 @pytest.mark.parametrize(

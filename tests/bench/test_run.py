@@ -90,7 +90,7 @@ def test_a_failing_command_is_named_with_its_exit_code(bench):
 
 
 def test_a_command_that_prints_nothing_has_failed(bench):
-    with pytest.raises(WorkFailed, match="printed no figures") as error:
+    with pytest.raises(WorkFailed, match="printed no measurements") as error:
         bench.measure("forward", benchmark("true"), ".")
     assert error.value.where == "gnn:cpu forward"
 

@@ -80,8 +80,8 @@ def tidied(debian_12):
 def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied, tmp_path):
     first = reprokit("bench", NAME)
     assert first.returncode == 0, first.stderr
-    assert "left out kernel: it needs a GPU" in first.stderr
-    assert "the paper says 0.8 ms on Xeon 8124M (Table 3)" in first.stdout
+    assert "skipped kernel: it needs a GPU" in first.stderr
+    assert "the paper reports 0.8 ms on Xeon 8124M (Table 3)" in first.stdout
     second = reprokit("bench", f"{NAME}:cpu", "spmm", "--json")
     data = json.loads(second.stdout)
     assert data["ok"] and data["left_out"] == [] and [r["samples"] for r in data["records"]] == [[1.7], [2.7]]
@@ -162,7 +162,7 @@ def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
         ([NAME, "spm"], "has no benchmark 'spm'; did you mean spmm?"),
         ([f"{NAME}:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
         ([NAME, "--report"], "no results yet"),
-        ([NAME, "--plot", "plots"], "--records and --plot are about what has been measured"),
+        ([NAME, "--plot", "plots"], "--records and --plot need --report"),
     ):
         answer = reprokit("bench", *arguments, **nowhere)
         assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr

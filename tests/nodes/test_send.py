@@ -228,8 +228,8 @@ def test_a_node_that_is_full_is_not_filled(nodes, user, large):
         done = user.send(large, node.login)
     finally:
         node.inside("umount", there)
-    assert done.returncode == 4
-    assert "40 MB are to be written there, and 21 MB are free" in done.stderr
+    assert done.returncode == 3
+    assert "not enough disk space: need 40 MB, 21 MB free" in done.stderr
     assert "hint: free space there" in done.stderr
 
 

@@ -53,7 +53,7 @@ OTHERS = {
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": [
         *(
-            "bench/data.py",
+            "bench/inputs.py",
             "bundle/brought.py",
             "host/workspace.py",
             "nodes/carry.py",

@@ -9,7 +9,7 @@ from reprokit.smoke.result import TrialResult, TrialStep, exit_code
 BUILD = TrialStep("build", "pass", 10.0)
 COMMAND = TrialStep("python3 -c 'import tvm'", "pass", 2.25)
 FAILED = TrialStep("make test", "fail", 1.0, "exit code 2", "boom")
-LEFT_OUT = TrialStep("nvidia-smi", "skip", 0.0, "it needs a GPU")
+SKIPPED = TrialStep("nvidia-smi", "skip", 0.0, "it needs a GPU")
 
 
 @pytest.mark.parametrize(
@@ -17,8 +17,8 @@ LEFT_OUT = TrialStep("nvidia-smi", "skip", 0.0, "it needs a GPU")
     [
         ((BUILD, COMMAND), "pass  gnn:cpu  12.2 s"),
         ((BUILD, FAILED, COMMAND), "fail  gnn:cpu  13.2 s  make test: exit code 2"),
-        ((BUILD, LEFT_OUT), "pass  gnn:cpu  10.0 s  left out 1: it needs a GPU"),
-        ((LEFT_OUT,), "skip  gnn:cpu  0.0 s  it needs a GPU"),
+        ((BUILD, SKIPPED), "pass  gnn:cpu  10.0 s  skipped 1: it needs a GPU"),
+        ((SKIPPED,), "skip  gnn:cpu  0.0 s  it needs a GPU"),
         ((TrialStep("build", "fail", 1.0, "two\nlines"),), "fail  gnn:cpu  1.0 s  build: two lines"),
     ],
 )

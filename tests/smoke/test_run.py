@@ -78,7 +78,7 @@ def test_all_that_needs_no_gpu_runs_and_the_rest_is_left_out():
         ("check", "pass"), ("build", "pass"), ("container", "pass"),
         ("version", "pass"), ("gpu-test", "skip"), ("last", "pass"),
     ]  # fmt: skip
-    assert (result.status, result.exit_code, result.reason) == ("pass", 0, f"left out 1: {NO_GPU}")
+    assert (result.status, result.exit_code, result.reason) == ("pass", 0, f"skipped 1: {NO_GPU}")
     assert world.events == ["check", "build", "open", "version", "last", "close"]
 
 
@@ -92,7 +92,7 @@ def test_with_a_gpu_nothing_is_left_out():
     ("answer", "reason"),
     [
         (Completed(2, "working\n", "no such module\n"), "version: exit code 2: no such module"),
-        (Completed(1), "version: exit code 1: it wrote nothing"),
+        (Completed(1), "version: exit code 1: no output"),
         (Completed(0, "1.25\n"), r"version: its output has no match for '^1\\.2$'"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reprokit.bench.data import place
+from reprokit.bench.inputs import place
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
@@ -64,7 +64,7 @@ def test_what_is_not_locked_is_not_fetched(target):
 
 
 def test_a_work_folder_outside_of_the_workspace_is_refused(target):
-    with pytest.raises(UsageError, match="no part of the workspace"):
+    with pytest.raises(UsageError, match="outside the workspace"):
         place(target("/opt/paper"), Input(path="reddit.zip", data="reddit.zip"), lambda file: Path())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench.choose import benchmarks
+from reprokit.bench.run import benchmarks
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
