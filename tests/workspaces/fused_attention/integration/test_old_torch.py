@@ -10,7 +10,7 @@ from torch.utils import cpp_extension
 pytestmark = pytest.mark.compiler
 
 
-# Between them they meet every branch. Compiled as one file a version: torch's headers take most of the time.
+# Together they reach every branch. One file for each version: torch's headers take most of the time.
 BRANCHES = {108: ["ops.cpp", "autograd.cpp", "backward.cpp"], 113: ["ops.cpp"], 200: ["ops.cpp"]}
 
 
@@ -24,7 +24,5 @@ def test_branches_of(csrc, tmp_path, version):
 
 
 def test_the_version_must_be_given(csrc):
-    includes = [f"-I{path}" for path in cpp_extension.include_paths()]
-    flags = ["-std=c++20", "-E", "-o", "/dev/null", *includes]
-    done = subprocess.run(["g++", *flags, "ops.cpp"], cwd=csrc, capture_output=True, text=True)
+    done = subprocess.run(["g++", "-E", "-o", "/dev/null", "compat.h"], cwd=csrc, capture_output=True, text=True)
     assert "compile with -DFUSED_ATTENTION_TORCH" in done.stderr
