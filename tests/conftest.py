@@ -19,7 +19,6 @@ from reprokit.image.base.packages import resolve
 from reprokit.image.base.release import Release
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.lock.model import Base
-from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.engines import debian_13
@@ -102,7 +101,7 @@ def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.Tem
             reference="debian:12", bootstrap=resolve(Release("debian", "12", "bookworm"), store, lambda line: None)
         )
         mirrors = Mirrors(store)
-        fetch_all(of_base(lock), store, mirrors, settings=mirrors.settings)
+        fetch_all(lock.locked_inputs(), store, mirrors, settings=mirrors.settings)
         return json.dumps([lock.model_dump_json(), str(store.root)])
 
     with shared(tmp_path_factory, "bookworm", make, lambda made: None) as made:

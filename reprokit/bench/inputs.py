@@ -15,11 +15,11 @@ from reprokit.host.disk import is_full
 from reprokit.image.locks import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
-from reprokit.supply.lock.model import PlainFile
+from reprokit.supply.lock.model import PlainFile, RecordFile
 from reprokit.untrusted.files import Folder
 
 # Fetches a locked file into the store; returns its path there.
-Fetch = Callable[[PlainFile], Path]
+Fetch = Callable[[PlainFile | RecordFile], Path]
 
 # The mark beside an incomplete file survives a kill, so that the file is made again.
 _MAKE = """

@@ -62,7 +62,7 @@ def status(text: str) -> Iterator[None]:
         yield
 
 
-def fetched(wants: Sequence[LockedInput]) -> Store:
+def fetched(inputs: Sequence[LockedInput]) -> Store:
     """The store, with these files in it."""
     from reprokit.image.lock.supplies import Supplier
     from reprokit.supply.fetch.display import display
@@ -71,7 +71,7 @@ def fetched(wants: Sequence[LockedInput]) -> Store:
 
     store = Store()
     with display(sys.stderr) as shown:
-        Supplier(store, Mirrors(store), shown.say, shown.watch).files(list(wants))
+        Supplier(store, Mirrors(store), shown.say, shown.watch).files(list(inputs))
     return store
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from reprokit.bench.record import Record
     from reprokit.bench.run import Bench
     from reprokit.engine import Engine
-    from reprokit.supply.lock.model import PlainFile
+    from reprokit.supply.lock.model import PlainFile, RecordFile
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
 _NO_GPU = "it needs a GPU, and the container has none"
@@ -169,19 +169,23 @@ def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -
     container = own_container(engine, target, "bench", requested, say)
     try:
         run = partial(execute, engine, container)
-        put = partial(place, target, fetch=_fetch)
+        put = partial(place, target, fetch=partial(_fetch, target))
         yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put, image.state)
     finally:
         with suppress(ReprokitError):  # an error here would hide the first one
             stop(engine, container)
 
 
-def _fetch(file: PlainFile) -> Path:
-    """The path of a locked file in the store, fetched where it is missing."""
+def _fetch(target: Target, file: PlainFile | RecordFile) -> Path:
+    """A locked file of the store, downloaded if it is missing."""
     from reprokit.commands._shown import fetched
-    from reprokit.supply.locked_input import of_file
+    from reprokit.supply.lock.file import complete, lock_path
 
-    return fetched([of_file(file)]).path(file.sha256)
+    locked = file.locked_input()
+    store = fetched([locked])
+    if not file.sha256:
+        complete(lock_path(target.path), store)
+    return store.path(locked.stored(store))
 
 
 def _nothing_runs(target: Target, count: int) -> EngineError:

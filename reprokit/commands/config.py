@@ -32,7 +32,7 @@ def config(
         return
     store = Store()
     mirrors = Mirrors(store)
-    found = lines(mirrors, store)
+    found = lines(mirrors)
     if not check:
         _print_json([_as_json(line) for line in found]) if json else _table([_row(line) for line in found])
         return

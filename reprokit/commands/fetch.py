@@ -34,16 +34,15 @@ def fetch(
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.fetch.display import display
     from reprokit.supply.fetch.import_local import take_from
-    from reprokit.supply.lock.file import lock_path
-    from reprokit.supply.locked_input import of_data, of_variant
+    from reprokit.supply.lock.file import complete, lock_path
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     targets = [find_target(name) for name in names]
     locks = [needed_lock(target, render(target)) for target in targets]
-    wants = [want for lock in locks for want in of_variant(lock)]
+    inputs = [locked for lock in locks for locked in lock.locked_inputs()]
     if data:
-        wants += [want for target in targets for want in of_data(recipe_lock(target))]
+        inputs += [locked for target in targets for locked in recipe_lock(target).data_inputs()]
     store = Store()
     mirrors = Mirrors(store, indexes=[i for target in targets for i in target.variant.wheel_indexes])
     for target in targets:
@@ -54,15 +53,18 @@ def fetch(
     except EngineError as error:
         absent = error.message
     if source:
-        taken = take_from(source, wants, store)
-        say(f"{taken} files taken from {source}")
+        taken = take_from(source, inputs, store)
+        say(f"{taken} files copied from {source}")
     with display(sys.stderr) as shown:
         supplier = Supplier(store, mirrors, shown.say, shown.watch)
-        found = supplier.files(wants)
+        found = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:
             for lock in locks:
                 supplier.base(engine, lock)
+    if data:
+        for target in targets:
+            complete(lock_path(target.path), store)
     if engine is None and any(lock.base.digest for lock in locks):
         say(f"base images stay where they are: {absent}")
     echo(

@@ -105,9 +105,9 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
 
 def _counted(lock: VariantLock) -> str:
     from reprokit.formatting import size
-    from reprokit.supply.locked_input import of_variant
+    from reprokit.supply.kinds import kinds
 
-    total = sum(want.size for want in of_variant(lock))
-    kinds = ("apt", "wheels", "git", "files", "conda")
-    counts = ", ".join(f"{len(getattr(lock, kind))} {kind}" for kind in kinds if getattr(lock, kind))
+    total = sum(locked.size for locked in lock.locked_inputs())
+    found = {kind.name: len(getattr(lock, kind.name)) for kind in kinds()}
+    counts = ", ".join(f"{count} {name}" for name, count in found.items() if count)
     return f"locked {counts or 'the base alone'}, {size(total)}"

@@ -11,7 +11,7 @@ from reprokit import completion
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.supply.lock.moved import Moved
+    from reprokit.supply.kinds.kind import Moved
 
 _SHORT = 40
 

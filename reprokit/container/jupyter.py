@@ -56,7 +56,7 @@ def install(engine: Engine, container: str, python: Python, say: Callable[[str],
     host fetches the wheels, so that the container needs neither network nor pip.
     """
     from reprokit.supply.kinds.wheels.platform import Platform
-    from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
+    from reprokit.supply.kinds.wheels.resolve import fetch_wheels, resolve_wheels
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
@@ -67,7 +67,7 @@ def install(engine: Engine, container: str, python: Python, say: Callable[[str],
     wheels = resolve_wheels(_REQUIREMENTS, (), platform, (), mirrors, store, say)
     fetch_wheels(wheels, mirrors, store, say)
     with tempfile.TemporaryFile() as archive:
-        _pack((store.path(w.sha256) for w in wheels.wheels), python.site, archive)
+        _pack((store.path(w.sha256) for w in wheels), python.site, archive)
         archive.seek(0)
         engine.put_archive(container, "/", archive)
 

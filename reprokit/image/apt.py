@@ -1,41 +1,14 @@
-"""What a Dockerfile installs with apt: written as shell, and remembered for the lock."""
+"""The template filter that installs apt packages; each call is recorded for the lock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import pass_context
 
 from reprokit.image.quoting import Quoted, sh
-
-
-@dataclass(frozen=True)
-class AptInstall:
-    """One call of apt-get in a block.
-
-    `packages` are its arguments (`name` or `name=version`), `before` those that were installed earlier on the way from
-    the base to it, and `components` those that the distribution's main archive is asked for besides `main`.
-    """
-
-    block: str
-    packages: tuple[str, ...]
-    before: tuple[str, ...] = ()
-    components: tuple[str, ...] = ()
-
-
-def enable(components: Sequence[str]) -> list[str]:
-    """Shell lines that ask the distribution's main archive for these components too, in sources of either format."""
-    more = " ".join(components)
-    line = rf"s/^(deb .* $suite main)$/\1 {more}/"
-    stanza = rf"/^Suites: $suite( |$)/,/^Components:/ s/^(Components: main)$/\1 {more}/"
-    return [
-        'suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"',
-        "for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \\\n"
-        f'        [ ! -f "$file" ] || sed -i -E "{line}; {stanza}" "$file"; \\\n'
-        "    done",
-    ]
+from reprokit.supply.kinds.apt.install import enable
 
 
 @pass_context

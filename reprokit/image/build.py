@@ -26,7 +26,7 @@ from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.wheels.unlocked import fetch_wheels
+from reprokit.supply.kinds.wheels.resolve import fetch_wheels
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
@@ -132,7 +132,7 @@ class _Build:
             self.say(f"{self.target.label} has no lock: its inputs may change between builds")
             # A remembered wheel may have been removed from the store since.
             mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-            fetch_wheels(inputs.offer.wheels, mirrors, self.store, self.say)
+            fetch_wheels(inputs.served.of("wheels"), mirrors, self.store, self.say)
             return self.run(inputs)
 
     def same(self, required: str) -> BuildResult | None:
@@ -173,7 +173,7 @@ class _Build:
         with (
             self.network() as network,
             Gateway(
-                self.store, inputs.offer, policy, inputs.base.archives, recorder, network.listening, network.address
+                self.store, inputs.served, policy, inputs.base.archives, recorder, network.listening, network.address
             ) as gateway,
         ):
             self.traffic(gateway)

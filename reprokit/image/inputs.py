@@ -13,11 +13,9 @@ from reprokit.image.blocks import wheel_requirements
 from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
-from reprokit.supply.kinds.git import store as git
 from reprokit.supply.kinds.git.resolve import lock_git
-from reprokit.supply.kinds.wheels.platform import WheelSet
-from reprokit.supply.kinds.wheels.unlocked import resolve_wheels
-from reprokit.supply.lock.model import VariantLock
+from reprokit.supply.kinds.wheels.resolve import resolve_wheels
+from reprokit.supply.lock.model import Distribution, GitCommit, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store, key_of
@@ -32,7 +30,7 @@ class Inputs:
 
     rendered: Rendered
     base: BaseImage
-    offer: ServedSet
+    served: ServedSet
     lock: VariantLock | None = None
     drift: tuple[str, ...] = ()
 
@@ -45,30 +43,20 @@ class Inputs:
             {
                 "dockerfile": _sha256(self.rendered),
                 "base": self.base.image_id,
-                "wheels": sorted([w.file, w.sha256] for w in self.offer.wheels.wheels),
-                "commits": sorted([c.url, c.commit] for c in self.offer.commits),
+                "wheels": sorted([w.file, w.sha256] for w in self.served.of("wheels")),
+                "commits": sorted([c.url, c.commit] for c in self.served.of("git")),
             }
         )
 
     @property
     def described(self) -> str:
-        """What the gateway serves, for people."""
-        offer = self.offer
-        files = [*offer.wheels.wheels, *(offer.apt or ()), *offer.files, *offer.conda]
-        counts = {
-            "packages": len(offer.apt or ()),
-            "wheels": len(offer.wheels.wheels),
-            "git commits": len(offer.commits),
-            "files": len(offer.files),
-            "conda packages": len(offer.conda),
-        }
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        return f"{said} ({sum(file.size for file in files) / 1e6:.0f} MB)" if said else ""
+        """Number and size of the served inputs."""
+        return self.served.described
 
     @property
     def arguments(self) -> dict[str, str]:
         """Build arguments that the Dockerfile declares."""
-        return {name: value for name, value in self.offer.arguments().items() if _declares(self.rendered, name)}
+        return {name: value for name, value in self.served.arguments().items() if _declares(self.rendered, name)}
 
 
 def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
@@ -82,15 +70,15 @@ def resolve_inputs(
     """Resolve and fetch what a variant without a lock takes in, asking no network for what was resolved before."""
     variant = target.variant
     mirrors = Mirrors(store, indexes=variant.wheel_indexes)
-    found: WheelSet = WheelSet(())
+    found: tuple[Distribution, ...] = ()
     if _declares(rendered, "REPROKIT_WHEELS"):
         wanted, platform = wheel_requirements(target), platform_of(target, base.architecture)
         found = resolve_wheels(wanted, variant.sdists, platform, variant.wheel_indexes, mirrors, store, say)
-    commits: set[git.Commit] = set()
+    commits: set[GitCommit] = set()
     if _declares(rendered, "REPROKIT_GIT"):
         for source in variant.sources:
-            commits |= {git.Commit(c.url, c.commit) for c in lock_git(source, store, say, mirrors)}
-    return Inputs(rendered, base, ServedSet(found, tuple(sorted(commits))))
+            commits |= set(lock_git(source, store, say, mirrors))
+    return Inputs(rendered, base, ServedSet(wheels=found, git=sorted(commits, key=lambda c: (c.url, c.commit))))
 
 
 def _sha256(rendered: Rendered) -> str:

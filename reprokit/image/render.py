@@ -15,13 +15,14 @@ from packaging.requirements import Requirement
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.apt import AptInstall, apt_install
+from reprokit.image.apt import apt_install
 from reprokit.image.archives import unpacking
 from reprokit.image.blocks import Use, uses, wheel_requirements
 from reprokit.recipe.blocks import templates
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import RecipeFile, Variant
 from reprokit.recipe.where import where_in
+from reprokit.supply.kinds.apt.install import AptInstall, is_vendors, repository
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -180,7 +181,8 @@ def _facts(target: Target) -> dict[str, Any]:
         "conda": [_conda(spec) for spec in variant.conda],
         "conda_channels": list(variant.conda_channels),
         "kept_paths": _kept_paths(target),
-        "base": repository_of(variant.base),
+        "vendor_base": is_vendors(variant.base),
+        "cuda_from_debian": repository(variant.base) == "debian",
         "python": _python(target),
     }
 
@@ -193,11 +195,6 @@ def _file(file: RecipeFile) -> dict[str, Any]:
     return {**file.model_dump(), **unpack, "staged": staged, "staged_parent": staged.rpartition("/")[0]}
 
 
-def is_vendors(reference: str) -> bool:
-    """Whether the image is NVIDIA's or PyTorch's. The block `base` removes the apt sources of these images."""
-    return repository_of(reference).split("/")[0] in ("nvidia", "pytorch")
-
-
 def _pinned(text: str) -> dict[str, str]:
     requirement = Requirement(text)
     version = next(iter(requirement.specifier)).version
@@ -208,15 +205,6 @@ def _conda(spec: str) -> dict[str, str]:
     """A spec `NAME=VERSION[=BUILD]` or `NAME==VERSION`, in parts."""
     name, _, rest = spec.partition("=")
     return {"text": spec, "name": name, "version": rest.lstrip("=").partition("=")[0]}
-
-
-def repository_of(reference: str) -> str:
-    """`nvidia/cuda` of `docker.io/nvidia/cuda:11.8.0-devel`: no registry, tag or digest."""
-    path = reference.partition("@")[0]
-    registry, _, rest = path.partition("/")
-    if rest and ("." in registry or ":" in registry or registry == "localhost"):
-        path = rest
-    return path.rpartition(":")[0].removeprefix("library/") if ":" in path else path.removeprefix("library/")
 
 
 def _kept_paths(target: Target) -> list[str]:

@@ -19,6 +19,9 @@ PIN_NAMES = (
     "cutlass", "flash_attn", "transformers", "distro", "base",
 )  # fmt: skip
 
+# Public archives of data by name, each a module of `reprokit.supply.kinds`, and the form of their records.
+DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
+
 
 def _requirement(text: str) -> str:
     # A direct reference (name @ url) could name a path of the host, or a file that no index has.
@@ -81,6 +84,15 @@ def _http_url(text: str) -> str:
     return text
 
 
+def _data_source(text: str) -> str:
+    scheme, _, record = text.partition(":")
+    if scheme not in DATA_SOURCES:
+        raise ValueError(f"{text!r} is no source of data{nearest(scheme, DATA_SOURCES)}; write zenodo:RECORD")
+    if not re.fullmatch(DATA_SOURCES[scheme], record):
+        raise ValueError(f"{record!r} is no record of {scheme}")
+    return text
+
+
 def _plain_line(text: str) -> str:
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError("control characters are not allowed here")
@@ -121,6 +133,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 CondaSpec = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_][a-z0-9_.-]*==?[0-9A-Za-z._+!-]+(=[0-9A-Za-z_.]+)?$")]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+DataSource = Annotated[str, AfterValidator(_data_source)]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$"), AfterValidator(_http_url)]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
 _SIZE_SCHEMA = {"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*([KMGTkmgt]([Ii]?[Bb])?|[Bb])?$"}

@@ -53,11 +53,20 @@ class Data(RecipePart):
     """A file that benchmarks read. It is fetched for those that name it, and is in no image."""
 
     name: f.FileName = Field(description="its name in `inputs`")
-    urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
+    urls: list[f.HttpUrl] = Field(default=[], description="addresses that give the same bytes, tried in order")
+    source: f.DataSource | None = Field(
+        default=None, description="zenodo:RECORD in place of `urls`: the file `name` of that record"
+    )
     sha256: f.Sha256 | None = Field(
         default=None, description="if known; otherwise the first `reprokit lock` computes it"
     )
     size: f.Size | None = Field(default=None, description="such as 1.5GB, if known; shown before it is fetched")
+
+    @model_validator(mode="after")
+    def _urls_or_source(self) -> Data:
+        if bool(self.urls) == bool(self.source):
+            raise ValueError("a file of `data` has either `urls` or `source`")
+        return self
 
 
 class Sdist(RecipePart):

@@ -18,23 +18,23 @@ import secrets
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Container
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, urlsplit
 
 from reprokit.redact import redact
-from reprokit.supply.kinds import filesserve as fileserver
-from reprokit.supply.kinds.apt import serve as aptserver
-from reprokit.supply.kinds.conda import serve as condaserver
-from reprokit.supply.kinds.git import serve as gitserver
-from reprokit.supply.kinds.wheels import serve as wheelserver
+from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.settings import Settings, environment_proxy
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.serve import forward, server, tunnel
-from reprokit.supply.served_set import APT_HOST, CONDA_HOST, FILES_HOST, GIT_HOST, WHEELS_HOST, ServedSet, content_key
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
+from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
+
+_STALL_S = 60
 
 
 class Gateway:
@@ -43,26 +43,27 @@ class Gateway:
     def __init__(
         self,
         store: Store,
-        offer: ServedSet,
+        served: ServedSet,
         policy: Policy = pass_all,
         archives: Container[str] = (),
         recorder: Recorder | None = None,
         listening: socket.socket | None = None,
         address: tuple[str, int] | None = None,
+        own: Own | None = None,
     ) -> None:
         """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
 
-        `recorder` is told of every file that passes over plain HTTP. Containers that connect to `address` arrive at
-        `listening`: a port of 127.0.0.1 unless given.
+        `recorder` records every file that passes over plain HTTP. Containers that connect to `address` arrive at
+        `listening`: a port of 127.0.0.1 unless given. `own` replaces the hosts of the user's configuration.
         """
         self.store = store
-        self.offer = offer
+        self.inputs = served
         self.policy = policy
         self.archives = archives
         self.recorder = recorder
         self.listening = listening
         self.address = address
-        self.archive: aptserver.Archive | None = None
+        self.own = own
         self.hosts: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -72,12 +73,14 @@ class Gateway:
         self._lock = threading.Lock()
 
     def __enter__(self) -> Gateway:
-        """Raises SourceError where a package of the offer is not in the store."""
-        if self.offer.apt is not None:
-            self.archive = aptserver.prepare(self.offer.apt, content_key(self.offer.apt), self.store)
+        """Raises SourceError where an apt package is not in the store."""
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
-        self.repositories = gitserver.prepare(self.offer.commits, self.store, Path(self._scratch.name))
+        for each in self.inputs.servers:
+            each.prepare(self.store, Path(self._scratch.name))
+        self.servers = {each.host: each for each in self.inputs.servers}
         self.mirrors = Mirrors(self.store)
+        # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
+        self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy), named=self.named)
         listening = self.listening or socket.create_server(("127.0.0.1", 0))
         self.address = self.address or listening.getsockname()
         self._server = _Server(self, listening)
@@ -89,6 +92,7 @@ class Gateway:
         self._server.shutdown()
         self._server.server_close()
         self._scratch.cleanup()
+        self.client.close()
 
     @property
     def url(self) -> str:
@@ -111,15 +115,17 @@ class Gateway:
         return hmac.compare_digest((authorization or "").encode(), expected.encode())
 
     def named(self, host: str, port: int) -> bool:
-        """Whether the user's configuration names this server, which then need not be a public one."""
-        return self.mirrors.own.names(host, port)
+        """Whether the user's configuration names this server, which then need not be public."""
+        return (self.own or self.mirrors.own).names(host, port)
 
     def mirrored(self, address: SplitResult) -> list[SplitResult]:
         """Where this file of a distribution's archive is asked for first: the user's mirrors, then the host's own."""
         return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]
 
-    def apt_proxy(self, address: SplitResult) -> SplitResult | None:
-        """The proxy that the host's apt uses, for what looks like apt's: other programs never heard of it."""
+    def proxy(self, address: SplitResult) -> SplitResult | None:
+        """The proxy of the environment; for addresses like apt's that of the host's apt."""
+        if proxy := environment_proxy(address):
+            return proxy
         of_apt = re.search(r"/(dists|pool)/", address.path)
         found = self.mirrors.apt.proxy(address.hostname or "") if of_apt else None
         return urlsplit(found) if found else None
@@ -146,16 +152,6 @@ class Gateway:
     def served(self, count: int) -> None:
         with self._lock:
             self.bytes_served += count
-
-
-# Who answers for which of the names that exist nowhere.
-SERVERS: dict[str, Callable[[Handler, SplitResult], None]] = {
-    APT_HOST: aptserver.answer,
-    CONDA_HOST: condaserver.answer,
-    FILES_HOST: fileserver.answer,
-    GIT_HOST: gitserver.answer,
-    WHEELS_HOST: wheelserver.answer,
-}
 
 
 class _Server(server.Server):
@@ -186,8 +182,11 @@ class Handler(server.Handler):
         address = urlsplit(self.path)
         if address.scheme != "http" or not address.hostname:
             self.refuse(400, f"not a request for a proxy: {self.path}")
-        elif address.hostname in SERVERS:
-            SERVERS[address.hostname](self, address)
+        elif found := self.gateway.servers.get(address.hostname):
+            found.answer(self, address)
+        elif address.hostname.endswith(".reprokit.invalid"):
+            self.discard_body()
+            self.refuse(404, f"nothing is served here: {address.hostname}")
         elif self._permitted(address.hostname):
             forward.forward(self, address)
 

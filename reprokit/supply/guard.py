@@ -28,8 +28,7 @@ _AGENTS = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "XDG_CONFIG_HOME")
 @contextmanager
 def guarded(store: Store, own: Own) -> Iterator[dict[str, str]]:
     """The variables of a program that is kept so, to be added to its environment."""
-    with Gateway(store, ServedSet()) as gateway, TemporaryDirectory(prefix="reprokit-netrc-") as folder:
-        gateway.named = own.names  # type: ignore[method-assign]
+    with Gateway(store, ServedSet(), own=own) as gateway, TemporaryDirectory(prefix="reprokit-netrc-") as folder:
         netrc = Path(folder) / "netrc"
         netrc.touch(0o600)
         netrc.write_text(_netrc(own))

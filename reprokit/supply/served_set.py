@@ -1,54 +1,41 @@
-"""What the gateway of one build serves from the store: nothing else is the build's."""
+"""The inputs that the gateway of one build serves from the store."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from reprokit.supply.kinds.git.store import Commit
-from reprokit.supply.kinds.wheels.platform import WheelSet
-from reprokit.supply.lock.model import AptPackage, CondaPackage, PlainFile
-from reprokit.supply.store import key_of
-
-WHEELS_HOST = "wheels.reprokit.invalid"
-GIT_HOST = "git.reprokit.invalid"
-APT_HOST = "apt.reprokit.invalid"
-FILES_HOST = "files.reprokit.invalid"
-CONDA_HOST = "conda.reprokit.invalid"
+from reprokit.supply.kinds import kinds
 
 
-@dataclass(frozen=True)
 class ServedSet:
-    """Files and commits, all of them in the store.
+    """Locked inputs by kind, all of them in the store.
 
-    `apt` None means that the build asks the distribution's own archive, and no `files` or `conda` that it asks for
-    these at their own addresses, through the gateway.
+    Of kinds that are not given, the build asks for the original addresses, through the gateway. Wheels and git commits
+    are served always, even if there are none.
     """
 
-    wheels: WheelSet = field(default_factory=lambda: WheelSet(()))
-    commits: tuple[Commit, ...] = ()
-    apt: tuple[AptPackage, ...] | None = None
-    files: tuple[PlainFile, ...] = ()
-    conda: tuple[CondaPackage, ...] = ()
+    def __init__(self, **entries: Iterable[Any]) -> None:
+        self.entries: dict[str, tuple[Any, ...]] = {name: tuple(each) for name, each in entries.items()}
+        served = [kind for kind in kinds() if kind.always or kind.name in entries]
+        self.servers = [kind.server(self.of(kind.name)) for kind in served]
+
+    def of(self, kind: str) -> Sequence[Any]:
+        return self.entries.get(kind, ())
 
     def arguments(self) -> dict[str, str]:
-        """Build arguments by which Dockerfiles are told of it.
+        """Build arguments with the addresses of the inputs.
 
-        An address names its set by content, so that another set is another layer; the gateway's port is not in it.
+        An address holds a hash of its content, so that another set is another layer, and not the gateway's port.
         """
-        found = {
-            "REPROKIT_GIT": f"http://{GIT_HOST}/",
-            "REPROKIT_WHEELS": f"http://{WHEELS_HOST}/{self.wheels.key}/simple/",
-        }
-        if self.conda:
-            found["REPROKIT_CONDA"] = f"http://{CONDA_HOST}/{content_key(self.conda)}/"
-        if self.files:
-            found["REPROKIT_FILES"] = f"http://{FILES_HOST}/{content_key(self.files)}/"
-        if self.apt is not None:
-            found["REPROKIT_APT"] = f"http://{APT_HOST}/{content_key(self.apt)}/"
+        found: dict[str, str] = {}
+        for server in self.servers:
+            found |= server.arguments()
         return found
 
-
-def content_key(files: Iterable[AptPackage | CondaPackage | PlainFile]) -> str:
-    """Names a set of files by its content, whatever the order."""
-    return key_of(sorted([file.name, file.sha256] for file in files))[:16]
+    @property
+    def described(self) -> str:
+        """Number and size of the inputs."""
+        counts = ", ".join(f"{len(self.of(k.name))} {k.counted}" for k in kinds() if self.of(k.name))
+        size = sum(getattr(entry, "size", 0) for each in self.entries.values() for entry in each)
+        return f"{counts} ({size / 1e6:.0f} MB)" if counts else ""

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from reprokit.image.apt import enable
+from reprokit.supply.kinds.apt.install import enable
 
 LINES = """\
 deb http://mirror.test/debian bookworm main

@@ -260,7 +260,7 @@ def serve() -> None:
     rendered = render(target)
     base = resolve_base(Engine.connect(), target.variant.base, quiet)
     inputs = resolve_inputs(target, rendered, base, store, quiet)
-    with Gateway(store, inputs.offer) as proxy:
+    with Gateway(store, inputs.served) as proxy:
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
         print(json.dumps({"dockerfile": rendered.dockerfile, "arguments": arguments}), flush=True)
         sys.stdin.read()

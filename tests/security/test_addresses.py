@@ -21,7 +21,7 @@ from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.kinds.git.store import Commit
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.mirrors.places import Mirrors

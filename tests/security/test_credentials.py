@@ -21,7 +21,7 @@ from reprokit.supply.guard import guarded
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.kinds.git.store import Commit
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own

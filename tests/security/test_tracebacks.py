@@ -25,8 +25,7 @@ from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.kinds.apt import output as aptoutput
 from reprokit.supply.kinds.conda.solve import lock_conda
-from reprokit.supply.kinds.wheels.index import WheelPlaces
-from reprokit.supply.kinds.wheels.lookup import Lookup
+from reprokit.supply.kinds.wheels.index import Lookup, WheelIndex
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.uv import explain
 from reprokit.supply.locked_input import LockedInput
@@ -163,7 +162,7 @@ def test_a_download_from_no_address(url: str) -> None:
     ],
 )
 def test_a_page_of_an_index(tmp_path: Path, page: str) -> None:
-    places = WheelPlaces(("https://index.test/",), Rest(Store(tmp_path)), Client)
+    places = WheelIndex(("https://index.test/",), Rest(Store(tmp_path)), Client)
     places._lookup = Lookup(lambda url: (page.encode(), "application/json"))
     want = LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())
     assert list(places.urls(want)) == []

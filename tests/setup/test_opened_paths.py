@@ -39,6 +39,7 @@ OTHERS = {
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
         *("filelocks.py", "nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
+        "config/*",
         "supply/*",
     ],
     "named on the command line, or new at the user's wish": [

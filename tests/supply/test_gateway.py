@@ -17,11 +17,13 @@ from reprokit.config import Configuration
 from reprokit.recipe.model import Source
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.git.resolve import lock_git
-from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.git.serve import Repositories as GitServer
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
+from reprokit.supply.kinds.wheels.resolve import fetch_wheels, resolve_wheels
+from reprokit.supply.kinds.wheels.serve import Index
+from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.served_set import GIT_HOST, WHEELS_HOST, ServedSet
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.fetching import HOSTS
@@ -116,7 +118,7 @@ def test_the_hosts_own_proxy_is_used(gateway: Gateway, upstream: Upstream, monke
     assert ask(gateway, "http://archive.invalid/dists/x")[1] == b"via proxy"
     _, path, headers, _ = upstream.requests[0]
     assert path == "http://archive.invalid/dists/x"
-    assert headers["Proxy-Authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+    assert headers["proxy-authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
 
 
 def test_a_tunnel_carries_bytes_both_ways(gateway: Gateway, upstream: Upstream):
@@ -149,10 +151,10 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     mirrors = Mirrors(store, Configuration(hosts=HOSTS))
     wheels = resolve_wheels(["top-level==1.0"], (), Platform("3.11"), (), mirrors, store)
     fetch_wheels(wheels, mirrors, store)
-    with Gateway(store, ServedSet(wheels)) as gateway:
+    with Gateway(store, ServedSet(wheels=wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
-        index = ServedSet(wheels).arguments()["REPROKIT_WHEELS"]
-        command += ["--no-cache-dir", f"--index-url={index}", f"--trusted-host={WHEELS_HOST}"]
+        index = ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"]
+        command += ["--no-cache-dir", f"--index-url={index}", f"--trusted-host={Index.host}"]
         command += ["-d", str(tmp_path / "out")]
         done = subprocess.run(
             [*command, "Top.Level==1.0"], env=environment(gateway, tmp_path), capture_output=True, text=True
@@ -167,15 +169,14 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
         )
         assert done.returncode != 0
         assert gateway.missing == {"stranger": 1}
-        assert ask(gateway, ServedSet(wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
-        assert ask(gateway, f"http://{WHEELS_HOST}/other/simple/")[0].status == 404
+        assert ask(gateway, ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
+        assert ask(gateway, f"http://{Index.host}/other/simple/")[0].status == 404
 
 
-def commits_of(name: str, commit: str, store: Store) -> tuple[Commit, ...]:
+def commits_of(name: str, commit: str, store: Store) -> tuple[GitCommit, ...]:
     """The commit and its submodules, in the store."""
     source = Source(name="top", git=f"https://forge.test/{name}", commit=commit, path="/top", submodules=True)
-    locked = lock_git(source, store, lambda line: None, Mirrors(store, Configuration(hosts=HOSTS)))
-    return tuple(Commit(c.url, c.commit) for c in locked)
+    return lock_git(source, store, lambda line: None, Mirrors(store, Configuration(hosts=HOSTS)))
 
 
 @pytest.mark.parametrize("protocol", ["0", "1", "2"])
@@ -190,12 +191,12 @@ def test_git_fetches_a_commit_and_its_submodules(
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
     commits = commits_of("team/top", old, store)
-    with Gateway(store, ServedSet(commits=commits)) as gateway:
+    with Gateway(store, ServedSet(git=commits)) as gateway:
         script = f"""set -e
             git init -q . && git config protocol.version {protocol}
-            git fetch -q --depth 1 http://{GIT_HOST}/forge.test/team/top {old} && git checkout -q FETCH_HEAD
-            git remote add origin http://{GIT_HOST}/forge.test/team/top
-            git -c url.http://{GIT_HOST}/.insteadOf=https:// submodule update -q --init --recursive --depth 1
+            git fetch -q --depth 1 http://{GitServer.host}/forge.test/team/top {old} && git checkout -q FETCH_HEAD
+            git remote add origin http://{GitServer.host}/forge.test/team/top
+            git -c url.http://{GitServer.host}/.insteadOf=https:// submodule update -q --init --recursive --depth 1
             cat t a/m a/leaf/l b/l"""
         (tmp_path / "work").mkdir()
         done = subprocess.run(
@@ -211,25 +212,26 @@ def test_git_fetches_a_commit_and_its_submodules(
 
 def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
-        refs = f"http://{GIT_HOST}/forge.test/team/top.git/info/refs?service="
+    with Gateway(store, ServedSet(git=commits_of("team/top", head, store))) as gateway:
+        refs = f"http://{GitServer.host}/forge.test/team/top.git/info/refs?service="
         answer, body = ask(gateway, refs + "git-upload-pack")
         assert answer.status == 200 and head.encode() in body
         assert ask(gateway, refs + "git-receive-pack")[0].status == 403
-        assert ask(gateway, f"http://{GIT_HOST}/forge.test/team/top/objects/info/packs")[0].status == 404
+        assert ask(gateway, f"http://{GitServer.host}/forge.test/team/top/objects/info/packs")[0].status == 404
         assert (
-            ask(gateway, f"http://{GIT_HOST}/forge.test/team/other/info/refs?service=git-upload-pack")[0].status == 404
+            ask(gateway, f"http://{GitServer.host}/forge.test/team/other/info/refs?service=git-upload-pack")[0].status
+            == 404
         )
         assert "forge.test/team/other" in gateway.missing
 
 
 def test_git_requests_may_be_compressed(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
+    with Gateway(store, ServedSet(git=commits_of("team/top", head, store))) as gateway:
         want = f"want {head}\n".encode()
         request = b"%04x" % (len(want) + 4) + want + b"0000" + b"0009done\n"
         answer, body = ask(
-            gateway, f"http://{GIT_HOST}/forge.test/team/top/git-upload-pack", "POST", gzip.compress(request),
+            gateway, f"http://{GitServer.host}/forge.test/team/top/git-upload-pack", "POST", gzip.compress(request),
             Content_Encoding="gzip", Content_Type="application/x-git-upload-pack-request",
         )  # fmt: skip
         assert answer.status == 200 and b"PACK" in body
@@ -238,11 +240,11 @@ def test_git_requests_may_be_compressed(repositories: Repositories, store: Store
 def test_a_compressed_git_request_is_not_unpacked_in_memory(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
     zeros = gzip.compress(bytes(100 << 20), 9)
-    with Gateway(store, ServedSet(commits=commits_of("team/top", head, store))) as gateway:
+    with Gateway(store, ServedSet(git=commits_of("team/top", head, store))) as gateway:
         tracemalloc.start()
         with contextlib.suppress(OSError, http.client.HTTPException):
             ask(
-                gateway, f"http://{GIT_HOST}/forge.test/team/top/git-upload-pack", "POST", zeros,
+                gateway, f"http://{GitServer.host}/forge.test/team/top/git-upload-pack", "POST", zeros,
                 Content_Encoding="gzip", Content_Type="application/x-git-upload-pack-request",
             )  # fmt: skip
         peak = tracemalloc.get_traced_memory()[1]

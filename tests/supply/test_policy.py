@@ -9,8 +9,9 @@ import yaml
 
 from reprokit.recipe.model import Variant
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.files import FileServer
 from reprokit.supply.policy import Download, Recorder, locked, recipe_lines
-from reprokit.supply.served_set import FILES_HOST, ServedSet
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.upstream import Upstream
@@ -119,4 +120,4 @@ def test_the_lines_are_a_recipes():
     ]
     variant = Variant.model_validate({"base": "debian:12", **yaml.safe_load("\n".join(lines))})
     assert [file.name for file in variant.files] == ["a_b-1.0.tar.gz", "moved"]
-    assert recipe_lines([], {FILES_HOST: 1}, []) == []
+    assert recipe_lines([], {FileServer.host: 1}, []) == []

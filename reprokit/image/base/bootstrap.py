@@ -23,8 +23,8 @@ from reprokit.image.base.release import Release
 from reprokit.image.base.rootfs import RootFileSystem
 from reprokit.image.base.stage import SCRIPT, Stage
 from reprokit.interrupts import deferred
+from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.lock.model import Bootstrap
-from reprokit.supply.served_set import content_key
 from reprokit.supply.store import Store
 
 ARCHIVES = f"{LABEL}.bootstrap.archives"

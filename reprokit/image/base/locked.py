@@ -12,8 +12,8 @@ from reprokit.image.base import resolve as bases
 from reprokit.image.base.bootstrap import bootstrap, name_of
 from reprokit.image.base.release import Release, release_of
 from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import Base, Bootstrap
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
 
 Say = Callable[[str], None]

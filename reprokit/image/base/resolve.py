@@ -15,7 +15,6 @@ from reprokit.image.base import bootstrap, packages, registries
 from reprokit.image.base.bootstrap import name_of
 from reprokit.image.base.release import Release, release_of
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.locked_input import of_apt
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -151,8 +150,8 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
     mirrors = Mirrors(store)
     with store.in_use(say):
         locked = packages.resolve(release, store, say)
-        wants = [of_apt(package, locked.as_of) for package in locked.packages]
-        fetch_all(wants, store, mirrors, say=say, settings=lambda: mirrors.settings)
+        inputs = [package.locked_input(locked.as_of) for package in locked.packages]
+        fetch_all(inputs, store, mirrors, say=say, settings=lambda: mirrors.settings)
 
         def make() -> str:
             return bootstrap.bootstrap(engine, of_lock, release, locked, store, say)

@@ -1,24 +1,21 @@
-"""What upstream no longer has as a lock says, or has something newer for."""
+"""What upstream has changed or removed since it was locked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.base.locked import moved_base
-from reprokit.image.blocks import wheel_requirements
+from reprokit.image.base.resolve import BaseImage
+from reprokit.image.lock.sections import request_of
 from reprokit.image.lock.supplies import Supplier
-from reprokit.image.platform import platform_of
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
-from reprokit.supply.kinds.apt.resolve import moved_apt
-from reprokit.supply.kinds.files import moved_files
-from reprokit.supply.kinds.git.resolve import moved_git
-from reprokit.supply.kinds.wheels.resolve import moved_wheels
+from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.lock.model import VariantLock
-from reprokit.supply.lock.moved import Moved
-from reprokit.supply.locked_input import of_base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -28,34 +25,23 @@ Say = Callable[[str], None]
 def outdated(
     engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors, say: Say
 ) -> tuple[list[Moved], list[ReprokitError]]:
-    """Everything that moved, by section, and the errors of sections that could not be asked about."""
-    variant = target.variant
+    """Everything that moved, by section, and the errors of sections that could not be checked."""
+    supplier = Supplier(store, mirrors, say)
 
-    def apt() -> list[Moved]:
-        if not lock.apt:
-            return []
-        supplier = Supplier(store, mirrors, say)
-        supplier.files(of_base(lock.base))
-        return moved_apt(engine, supplier.base(engine, lock), render(target).installs, lock.apt, store, say)
+    @cache
+    def base() -> BaseImage:
+        supplier.files(lock.base.locked_inputs())
+        return supplier.base(engine, lock)
 
-    def wheels() -> list[Moved]:
-        if not lock.wheels:
-            return []
-        platform = platform_of(target, lock.machine)
-        wanted = wheel_requirements(target)
-        return moved_wheels(lock.wheels, wanted, variant.sdists, platform, variant.wheel_indexes, mirrors, say)
-
+    tools = Tools(store, mirrors, say, engine, base)
+    request = request_of(target, render(target), lock.machine)
+    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store, say)]
+    checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []
-    for ask in (
-        lambda: moved_base(engine, lock.base, store, say),
-        apt,
-        wheels,
-        lambda: moved_git(variant.sources, lock.git, mirrors, say),
-        lambda: moved_files(lock.files, mirrors.settings, say),
-    ):
+    for check in checks:
         try:
-            found += ask()
+            found += check()
         except ReprokitError as error:
             errors.append(error)
     return found, errors

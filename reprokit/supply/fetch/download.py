@@ -18,22 +18,18 @@ from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.fetch.transfer import Slow, Transfer
 from reprokit.supply.locked_input import LockedInput
 
-GAIN = 1 << 16  # bytes; less is no reason to ask the same address again at once
+# An attempt that brings fewer bytes counts as failed, so that a server cannot keep a download busy for ever.
+_LEAST = 1 << 16
 _LONGEST_BACKOFF_S = 30.0
 
 
 class Unobtainable(Exception):
-    """No address gave the file. `refusals` has the last word of each, addresses without credentials."""
+    """No address gave the file. `refusals` has the last error of each address, without credentials."""
 
-    def __init__(self, want: LockedInput, refusals: dict[str, Refusal]) -> None:
-        super().__init__(want.name)
-        self.want = want
+    def __init__(self, locked: LockedInput, refusals: dict[str, Refusal]) -> None:
+        super().__init__(locked.name)
+        self.locked = locked
         self.refusals = refusals
-
-    @property
-    def gone(self) -> bool:
-        """Whether each address says that it has no such file (any more)."""
-        return bool(self.refusals) and all(refusal.gone for refusal in self.refusals.values())
 
     @property
     def changed(self) -> bool:
@@ -42,10 +38,13 @@ class Unobtainable(Exception):
 
 
 @dataclass
-class Bring:
-    """Brings one partial file to the bytes that are wanted. `say` gets a line for each address left or gone on with."""
+class Download:
+    """Completes one partial file. `say` gets a line for each failed attempt.
 
-    want: LockedInput
+    A file without sha256 and md5 is taken as the first address gives it, whatever its size.
+    """
+
+    locked: LockedInput
     partial: Partial
     places: Places
     client: Client
@@ -54,20 +53,20 @@ class Bring:
     say: Callable[[str], None]
     _refusals: dict[str, Refusal] = field(default_factory=dict)
     _earliest: dict[str, float] = field(default_factory=dict)
-    _fetched_anew: set[str] = field(default_factory=set)
+    _restarted: set[str] = field(default_factory=set)
     _furthest: int = 0
     _gained: int = 0
 
     def run(self) -> None:
         """Raises Unobtainable, Stopped, and OSError where the partial file cannot be written."""
         self._furthest = self.partial.offset
-        if self.partial.offset == self.want.size:
-            if self.partial.sha256 == self.want.sha256:
+        if self._size is not None and self.partial.offset == self._size:
+            if not self.partial.differs(self.locked):
                 return
             self._begin_anew()
         settings = self.client.settings
         urls: list[str] = []
-        for url in self.places.urls(self.want):
+        for url in self.places.urls(self.locked):
             if url in self._refusals:
                 continue
             if self._from(url):
@@ -84,12 +83,16 @@ class Bring:
                 if self._from(url):
                     return
                 pause = 0.0
-            idle, before = (1 if self._gained - before >= GAIN else idle + 1), self._gained
-        silent = {place: Refusal(why, again=True) for place, why in self.places.silent(self.want).items()}
-        raise Unobtainable(self.want, silent | {redact(url): refusal for url, refusal in self._refusals.items()})
+            idle, before = (1 if self._gained - before >= _LEAST else idle + 1), self._gained
+        silent = {place: Refusal(why, again=True) for place, why in self.places.silent(self.locked).items()}
+        raise Unobtainable(self.locked, silent | {redact(url): refusal for url, refusal in self._refusals.items()})
+
+    @property
+    def _size(self) -> int | None:
+        return self.locked.size if self.locked.sha256 or self.locked.md5 else None
 
     def _from(self, url: str) -> bool:
-        """Try one address for as long as it brings the file on."""
+        """Try one address for as long as it gives more bytes."""
         while True:
             refusal, came = self._attempt(url)
             if refusal is None:
@@ -101,35 +104,34 @@ class Bring:
             gained = 0 if isinstance(refusal, Slow) else max(0, self.partial.offset - self._furthest)
             self._gained += gained
             self._furthest = max(self._furthest, self.partial.offset)
-            why = f"{self.want.name}: {place(url)}: {refusal.why}"
+            why = f"{self.locked.name}: {place(url)}: {refusal.why}"
             mismatch = refusal.other_bytes and came > 0
             if mismatch:
                 self._begin_anew()
-            if mismatch and url not in self._fetched_anew:
-                self._fetched_anew.add(url)
+            if mismatch and url not in self._restarted:
+                self._restarted.add(url)
                 self.say(f"{why}; fetching it once more from the start")
-            elif refusal.again and gained >= GAIN:
-                self.say(f"{why}; going on from {size(self.partial.offset)}")
+            elif refusal.again and gained >= _LEAST:
+                self.say(f"{why}; continuing from {size(self.partial.offset)}")
             else:
                 self.say(why)
                 return False
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:
-        """Why the address did not give the file, None if it did; and how many bytes came."""
+        """The error of one request, None if the file is complete; and how many bytes arrived."""
         came = 0
 
         def count(block: int) -> None:
             nonlocal came
             came += block
             self.tally.got(block)
-            self.tally.at(self.want.sha256, self.want.name, self.partial.offset)
+            self.tally.at(self.locked.key, self.locked.name, self.partial.offset)
 
         refusal = None
         try:
-            Transfer(url, self.partial, self.want.size, self.client, self.stop, count).run()
-            if self.partial.sha256 != self.want.sha256:
-                why = f"other bytes: expected sha256 {self.want.sha256}, got {self.partial.sha256}"
-                refusal = Refusal(why, other_bytes=True)
+            Transfer(url, self.partial, self._size, self.client, self.stop, count).run()
+            if difference := self.partial.differs(self.locked):
+                refusal = Refusal(f"other bytes: {difference}", other_bytes=True)
         except Refusal as error:
             refusal = error
         self.places.report(url, refusal.why if refusal else None)
@@ -138,10 +140,10 @@ class Bring:
     def _begin_anew(self) -> None:
         self.partial.restart()
         self._furthest = 0
-        self.tally.at(self.want.sha256, self.want.name, 0)
+        self.tally.at(self.locked.key, self.locked.name, 0)
 
 
 def place(url: str) -> str:
-    """What a line calls an address: its host, or the path of a file."""
+    """The short name of an address in messages: its host, or the path of a file."""
     parts = urlsplit(url)
     return parts.hostname or parts.path

@@ -1,4 +1,4 @@
-"""What a user reads of files that could not be had."""
+"""Errors for files that could not be fetched."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FetchFailed(SourceError):
     """No address gave the files of `failures`, sorted by name."""
 
     def __init__(self, failures: Sequence[Unobtainable]) -> None:
-        self.failures = tuple(sorted(failures, key=lambda failure: failure.want.name))
+        self.failures = tuple(sorted(failures, key=lambda failure: failure.locked.name))
         super().__init__(*explained(self.failures))
 
 
@@ -24,33 +24,33 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Message, address and hint."""
     changed = any(failure.changed for failure in failures)
     hint = (
-        "nothing of it is used; if upstream means it, `reprokit lock --update` takes the new bytes"
+        "nothing of it is used; if the change is wanted, `reprokit lock --update` locks the new bytes"
         if changed
-        else "what came is kept: run it again, or give what a browser can get with --from DIR"
+        else "partial files are kept: run it again, or add files that you have with --from DIR"
     )
     if len(failures) == 1:
         (failure,) = failures
-        url, refusal = _telling(failure)
+        url, refusal = _cause(failure)
         others = [f"\n  {other}: {r.why}" for other, r in failure.refusals.items() if other != url]
         return f"{_summary(failure, refusal)}{''.join(others)}", url, hint
-    lines = [f"\n  {_summary(f, _telling(f)[1])} ({_telling(f)[0]})" for f in failures[:_MOST_NAMED]]
+    lines = [f"\n  {_summary(f, _cause(f)[1])} ({_cause(f)[0]})" for f in failures[:_MOST_NAMED]]
     more = f"\n  and {len(failures) - _MOST_NAMED} more" if len(failures) > _MOST_NAMED else ""
     return f"{len(failures)} files could not be fetched:{''.join(lines)}{more}", "", hint
 
 
-def not_here(wants: Sequence[LockedInput]) -> SourceError:
-    """What an offline run says of files that are not in the store."""
-    names = ", ".join(want.name for want in wants[:_MOST_NAMED])
-    more = f" and {len(wants) - _MOST_NAMED} more" if len(wants) > _MOST_NAMED else ""
-    what = "a file is" if len(wants) == 1 else f"{len(wants)} files are"
-    return SourceError(f"{what} not in the store: {names}{more}", hint="`reprokit fetch` brings them")
+def not_stored(inputs: Sequence[LockedInput]) -> SourceError:
+    """The error of an offline run for files that are not in the store."""
+    names = ", ".join(locked.name for locked in inputs[:_MOST_NAMED])
+    more = f" and {len(inputs) - _MOST_NAMED} more" if len(inputs) > _MOST_NAMED else ""
+    what = "a file is" if len(inputs) == 1 else f"{len(inputs)} files are"
+    return SourceError(f"{what} not in the store: {names}{more}", hint="`reprokit fetch` downloads them")
 
 
-def _telling(failure: Unobtainable) -> tuple[str, Refusal]:
-    """The address that tells most: one with other bytes, else the one that was asked first."""
+def _cause(failure: Unobtainable) -> tuple[str, Refusal]:
+    """The most useful error: of an address with other bytes, else of the first one."""
     ranked = sorted(failure.refusals.items(), key=lambda item: not item[1].other_bytes)
-    return ranked[0] if ranked else ("", Refusal("nobody is known to have it"))
+    return ranked[0] if ranked else ("", Refusal("no address is known"))
 
 
 def _summary(failure: Unobtainable, refusal: Refusal) -> str:
-    return f"{failure.want.name}{' has changed upstream' if refusal.other_bytes else ''}: {refusal.why}"
+    return f"{failure.locked.name}{' has changed upstream' if refusal.other_bytes else ''}: {refusal.why}"

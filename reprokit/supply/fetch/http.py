@@ -1,6 +1,7 @@
-"""GET requests as downloads make them: pooled, through the host's proxies, with the host's certificates.
+"""The HTTP client of downloads and of the gateway: urllib3 with the host's proxies and certificates.
 
-What an address leads to is judged by `reprokit.untrusted.addresses`; netrc is for hosts of the user's configuration.
+`reprokit.untrusted.addresses` checks every address that it connects to. Credentials of netrc go only to hosts of the
+user's configuration.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import IncompleteRead
 from pathlib import Path
@@ -25,7 +26,7 @@ from reprokit.errors import SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.settings import Settings
-from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect
+from reprokit.untrusted.addresses import Named, NotPublic, check_for_proxy, connect
 
 _BLOCK = 1 << 18  # measured: 64 KiB and 1 MiB are no faster
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -33,6 +34,7 @@ _MOST_REDIRECTS = 10
 _DRAINED = 1 << 16
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
+_HEADERS = {"User-Agent": "reprokit", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
 class Answer:
@@ -40,7 +42,7 @@ class Answer:
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
-        self.status = response.status
+        self.status, self.reason = response.status, response.reason
         self.headers: Mapping[str, str] = response.headers
         self.chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
 
@@ -55,7 +57,7 @@ class Answer:
             self._response.shutdown()
 
     def close(self) -> None:
-        """Give the connection back, where what is left of the body costs less than a new connection."""
+        """Return the connection to the pool if the rest of the body costs less than a new connection."""
         left = self._response.length_remaining
         if left is not None and left <= _DRAINED:
             self._response.drain_conn()
@@ -63,11 +65,12 @@ class Answer:
 
 
 class Client:
-    """Keeps connections open between requests; may be used by several threads at once."""
+    """Keeps connections open between requests; threads may share one."""
 
-    def __init__(self, settings: Settings | None = None, connections: int = 6) -> None:
-        """`connections` is how many are kept to one host."""
+    def __init__(self, settings: Settings | None = None, connections: int = 6, named: Named | None = None) -> None:
+        """`connections` are kept to one host. `named` says which hosts need not be public, else `settings.own` does."""
         self.settings = settings or Settings()
+        self._named: Named = named or self.settings.own.names
         self._connections = connections
         self._pools: dict[tuple[str, bool, bool], urllib3.PoolManager] = {}
         self._lock = threading.Lock()
@@ -77,6 +80,9 @@ class Client:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         for pool in self._pools.values():
             pool.clear()
 
@@ -89,9 +95,9 @@ class Client:
         address = _address(url)
         if address.scheme not in _PORTS or not address.hostname:
             raise Refusal(f"not an address: {redact(url)}")
-        authorization = self._authorization(address)
+        authorization = self.authorization(address)
         for _ in range(_MOST_REDIRECTS + 1):
-            answer = self._ask(address, {**(headers or {}), **authorization}, method)
+            answer = self.send(address, method, {**_HEADERS, **(headers or {}), **authorization})
             try:
                 location = answer.headers.get("Location") if answer.status in _REDIRECTS else None
                 if location is None:
@@ -103,24 +109,22 @@ class Client:
             if target.scheme not in _PORTS or (address.scheme == "https" and target.scheme == "http"):
                 raise Refusal(f"it redirects from {address.scheme}:// to {target.scheme or 'no'}://")
             if target.username is not None or not same_server(address, target):
-                authorization = self._authorization(target)
+                authorization = self.authorization(target)
                 headers = {name: value for name, value in (headers or {}).items() if name.lower() != "authorization"}
             address = target
         raise Refusal(f"it redirects more than {_MOST_REDIRECTS} times")
 
-    def _ask(self, address: SplitResult, headers: Mapping[str, str], method: str) -> Answer:
+    def send(
+        self, address: SplitResult, method: str, headers: Mapping[str, str], body: Iterable[bytes] | None = None
+    ) -> Answer:
+        """The answer to one request, whatever its status, to be closed. Raises Refusal where there is none."""
         bare = address._replace(netloc=address.netloc.rpartition("@")[2], fragment="").geturl()
         with _refusals():
             if self.settings.proxy(address):
                 port = address.port or _PORTS[address.scheme]
-                check_for_proxy(address.hostname or "", port, self.settings.own.names)
+                check_for_proxy(address.hostname or "", port, self._named)
             response = self._pool(address).request(
-                method,
-                bare,
-                headers={"User-Agent": "reprokit", "Accept": "*/*", "Accept-Encoding": "identity", **headers},
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
+                method, bare, body=body, headers=headers, redirect=False, preload_content=False, decode_content=False
             )
         return Answer(response)
 
@@ -131,7 +135,7 @@ class Client:
         key = (proxy.geturl() if proxy else "", secure, bool(trusted))
         with self._lock:
             if key not in self._pools:
-                # Reading the certificates takes longer than a small file does.
+                # Reading the certificates takes longer than a small download.
                 context = tls_context(self.settings, bool(trusted)) if secure else None
                 self._pools[key] = self._new_pool(proxy, context)
             return self._pools[key]
@@ -144,13 +148,14 @@ class Client:
             "ssl_context": context,
         }
         if proxy is None:
-            return _direct(self.settings.own, options)
+            return _direct(self._named, options)
         login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
         headers = urllib3.make_headers(proxy_basic_auth=login)
         bare = proxy._replace(netloc=proxy.netloc.rpartition("@")[2]).geturl()
         return urllib3.ProxyManager(bare, proxy_headers=headers, proxy_ssl_context=context, **options)
 
-    def _authorization(self, address: SplitResult) -> dict[str, str]:
+    def authorization(self, address: SplitResult) -> dict[str, str]:
+        """The header for the address's own credentials, else for those of netrc."""
         if address.username is not None:
             login = f"{unquote(address.username)}:{unquote(address.password or '')}"
         elif found := self._found_in_netrc(address):
@@ -164,13 +169,13 @@ class Client:
         return known.authenticators(address.hostname or "") if known else None
 
 
-def _direct(own: Own, options: dict[str, Any]) -> urllib3.PoolManager:
-    """A pool whose connections lead to public addresses only, or to what the user names."""
+def _direct(named: Named, options: dict[str, Any]) -> urllib3.PoolManager:
+    """A pool that connects only to public addresses and to hosts that the user names."""
 
     class Checked:
-        def _new_conn(self: Any) -> socket.socket:  # urllib3's own place for it
+        def _new_conn(self: Any) -> socket.socket:  # where urllib3 connects
             try:
-                return connect(self._dns_host, self.port, self.timeout, own.names)
+                return connect(self._dns_host, self.port, self.timeout, named)
             except socket.gaierror as error:
                 raise urllib3.exceptions.NameResolutionError(self.host, self, error) from error
             except NotPublic:
@@ -198,7 +203,7 @@ def _direct(own: Own, options: dict[str, Any]) -> urllib3.PoolManager:
 
 
 def _address(url: str, base: str = "") -> SplitResult:
-    """Raises Refusal for what is no address, such as `http://[::1`."""
+    """Raises Refusal for text that is no address, such as `http://[::1`."""
     try:
         found = urlsplit(urljoin(base, url))
         _ = found.port, urllib3.make_headers(basic_auth=unquote(found.netloc)), found.path.encode("utf-8")
@@ -216,13 +221,13 @@ def same_server(one: SplitResult, other: SplitResult) -> bool:
 
 
 def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
-    """What certificates are judged by: the settings, the first variable that names a file, the system.
+    """Certificates of the settings, else of the first variable that names a file, else of the system.
 
-    Raises SourceError where a file named cannot be read.
+    Raises SourceError where such a file cannot be read.
     """
     named = settings.ca_file or next((os.environ[name] for name in _CA_VARIABLES if os.environ.get(name)), None)
     defaults = ssl.get_default_verify_paths()
-    # A Python that carries its own OpenSSL may know no folder of certificates.
+    # A Python with its own OpenSSL may have no folder of certificates.
     chosen = named or (None if defaults.cafile or defaults.capath else certifi.where())
     place = Path(chosen) if chosen else None
     try:
@@ -232,7 +237,7 @@ def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
             context.load_cert_chain(settings.client_cert)
     except OSError as error:
         raise SourceError(f"the certificates cannot be read: {error}", chosen or settings.client_cert or "") from None
-    if trusted:  # the user's own choice, which urllib3 would warn of at each request
+    if trusted:  # the user's choice; urllib3 would warn at each request
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -250,7 +255,7 @@ def read_netrc() -> netrc.netrc | None:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What urllib3 and the system say as Refusal, in a user's words."""
+    """Turn errors of urllib3 and of the system into Refusal."""
     try:
         yield
     except urllib3.exceptions.NewConnectionError as error:

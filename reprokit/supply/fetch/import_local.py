@@ -1,4 +1,4 @@
-"""Files that the user has already, for what a browser can get and a script cannot."""
+"""Files that the user already has, such as downloads that need a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.pool import check_space, is_here
+from reprokit.supply.fetch.pool import check_space
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, sha256_of, unwritable
 
@@ -17,19 +17,19 @@ _BLOCK = 1 << 20
 
 
 def take_from(
-    folder: Path, wants: Iterable[LockedInput], store: Store, say: Callable[[str], None] = lambda line: None
+    folder: Path, inputs: Iterable[LockedInput], store: Store, say: Callable[[str], None] = lambda line: None
 ) -> int:
-    """Copy what is wanted and found in `folder` or below, by size and sha256 whatever its name; returns how many files.
+    """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
-    Copied and never linked: who later changes their file in place would change the store's. Raises UsageError where
-    there is no such folder, EngineError where the store has no room.
+    Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
+    folder, EngineError where the disk is too small.
     """
     if not folder.is_dir():
-        raise UsageError("there is no such folder", str(folder))
+        raise UsageError("no such folder", str(folder))
     missing: dict[int, dict[str, LockedInput]] = defaultdict(dict)
-    for want in wants:
-        if not is_here(want, store):
-            missing[want.size][want.sha256] = want
+    for locked in inputs:
+        if locked.sha256 and not locked.stored(store):
+            missing[locked.size][locked.sha256] = locked
     found: dict[str, tuple[LockedInput, Path]] = {}
     for path, size in _files(folder):
         if missing.get(size):
@@ -38,18 +38,18 @@ def take_from(
                 found[sha256] = (missing[size].pop(sha256), path)
     taken = 0
     with store.in_use(say):
-        check_space([want for want, _ in found.values()], store)
-        for want, path in found.values():
+        check_space([locked for locked, _ in found.values()], store)
+        for locked, path in found.values():
             try:
-                taken += _take(want, path, store)
+                taken += _take(locked, path, store)
             except OSError as error:
                 raise unwritable(error, store) from None
-            say(f"{want.name}: taken from {path}")
+            say(f"{locked.name}: copied from {path}")
     return taken
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Every readable file with its size in bytes, in the order of their names."""
+    """Every readable file with its size in bytes, by name."""
     for parent, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -58,15 +58,15 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
                 yield path, path.stat().st_size
 
 
-def _take(want: LockedInput, path: Path, store: Store) -> bool:
-    partial = Partial.claim(store, want.sha256)
+def _take(locked: LockedInput, path: Path, store: Store) -> bool:
+    partial = Partial.claim(store, locked)
     if partial is None:  # another process fetches it
         return False
     with partial, path.open("rb") as file:
         partial.restart()
         while block := file.read(_BLOCK):
             partial.write(block)
-        if partial.sha256 != want.sha256:  # it was changed just now
+        if partial.differs(locked):  # it was changed just now
             partial.discard()
             return False
         partial.publish(store)

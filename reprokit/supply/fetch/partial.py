@@ -1,7 +1,7 @@
-"""A file on its way into the store. It outlives the process that fetches it, however that ends.
+"""A file on its way into the store. Partial files survive a kill at any point.
 
-The partial file is its own lock: who holds flock on it writes it, and the kernel lets go of it with the process. A
-published one is renamed away under its lock, so that there is no lock file to be left over.
+The partial file is its own lock: only the holder of its flock writes it, and the kernel releases that with the process.
+It is renamed while locked, so no lock file is left over.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from reprokit.redact import redact
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
 
 _BLOCK = 1 << 20
@@ -23,20 +24,21 @@ _WRITEBACK = 1 << 23
 
 
 def folder(store: Store) -> Path:
-    """Where partial files are: `SHA256`, and beside it `SHA256.json` once it took more than a block."""
+    """The folder of partial files: `KEY`, and beside it `KEY.json` after the first block."""
     return store.root / "partial"
 
 
 class Partial:
-    """Use as a context manager: it is locked inside. `offset` bytes are there, all of them hashed."""
+    """Use as a context manager: it is locked inside. Its `offset` bytes are all hashed."""
 
-    def __init__(self, file: FileIO, path: Path) -> None:
+    def __init__(self, file: FileIO, path: Path, md5: bool = False) -> None:
         self.path = path
         self.offset = 0
         self.url = ""
         self.etag: str | None = None
         self._file = file
-        self._digest = hashlib.sha256()
+        self._with_md5 = md5
+        self._new_digests()
         self._flushed = 0
         self._noted: tuple[str, str | None] = ("", None)  # what the sidecar says
 
@@ -47,19 +49,19 @@ class Partial:
         self._file.close()
 
     @classmethod
-    def claim(cls, store: Store, sha256: str) -> Partial | None:
-        """The partial file of this content with what earlier processes left in it, or None while another has it.
+    def claim(cls, store: Store, locked: LockedInput) -> Partial | None:
+        """The partial file of this content, with what earlier processes left; None while another process has it.
 
-        `load` it before it is written to.
+        Call `load` before `write`.
         """
-        path = folder(store) / sha256
+        path = folder(store) / locked.key
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    return cls(file, path)
+                    return cls(file, path, md5=not locked.sha256)
             except BlockingIOError:
                 file.close()
                 return None
@@ -68,14 +70,14 @@ class Partial:
             file.close()  # published or removed between open and lock
 
     def load(self, size: int, going_on: Callable[[], object]) -> None:
-        """Hash what is there, calling `going_on` after each MiB; more than `size` bytes are no beginning of the file.
+        """Hash the present bytes, calling `going_on` after each MiB. A file longer than `size` is discarded.
 
-        What a power cut left of unsynced blocks is hashed as it reads now: the end tells, and the file is fetched anew.
+        A power cut may have spoilt unsynced blocks: then the final hash differs, and the file is fetched again.
         """
         if os.fstat(self._file.fileno()).st_size > size:
             self.restart()
         while block := self._file.read(_BLOCK):
-            self._digest.update(block)
+            self._update(block)
             self.offset += len(block)
             going_on()
         self._flushed = self.offset
@@ -83,35 +85,35 @@ class Partial:
             known = json.loads(self._sidecar.read_text())
             self.came_from(str(known["url"]), known["etag"])
             self._noted = (self.url, self.etag)
-        except (OSError, ValueError, KeyError, TypeError):  # killed while it was written; the hash decides alone
+        except (OSError, ValueError, KeyError, TypeError):  # none, or its writer was killed
             self._sidecar.unlink(missing_ok=True)
 
     def came_from(self, url: str, etag: str | None) -> None:
-        """Note whose bytes come now, for `If-Range` when they are asked for again."""
+        """Record the source of the next bytes, for `If-Range` in a later request."""
         self.url, self.etag = redact(url), etag
 
     def write(self, block: bytes) -> None:
-        """Append. Raises OSError where the disk is full; what fitted is kept."""
-        if self.offset and self._noted != (self.url, self.etag):  # most files are one block and never need it
+        """Append. Raises OSError where the disk is full; the bytes that fit are kept."""
+        if self.offset and self._noted != (self.url, self.etag):  # most files are one block and need none
             self._noted = (self.url, self.etag)
             self._sidecar.write_text(json.dumps({"url": self.url, "etag": self.etag}))
         view = memoryview(block)
         while view:
             written = self._file.write(view) or 0
-            self._digest.update(view[:written])
+            self._update(view[:written])
             self.offset += written
             view = view[written:]
         if self.offset - self._flushed >= _WRITEBACK:
-            # Starts writing back without waiting for it: the fsync at the end has little left to do.
+            # Starts the write-back early, so that the fsync at the end is short.
             os.posix_fadvise(self._file.fileno(), self._flushed, self.offset - self._flushed, os.POSIX_FADV_DONTNEED)
             self._flushed = self.offset
 
     def restart(self) -> None:
-        """Throw away what is there."""
+        """Discard all bytes."""
         self._file.seek(0)
         self._file.truncate()
         self._sidecar.unlink(missing_ok=True)
-        self._digest = hashlib.sha256()
+        self._new_digests()
         self.offset = self._flushed = 0
         self.url, self.etag = self._noted = "", None
 
@@ -119,6 +121,23 @@ class Partial:
     def sha256(self) -> str:
         """Of the bytes so far, 64 hex digits."""
         return self._digest.hexdigest()
+
+    def differs(self, locked: LockedInput) -> str:
+        """How the bytes so far differ from the locked checksum; empty where they match, or where there is none."""
+        for name, expected, digest in (("sha256", locked.sha256, self._digest), ("md5", locked.md5, self._md5)):
+            if expected and digest and digest.hexdigest() != expected:
+                return f"expected {name} {expected}, got {digest.hexdigest()}"
+        return ""
+
+    def _new_digests(self) -> None:
+        self._digest = hashlib.sha256()
+        # md5 finds damage; the sha256 of the same bytes is what is trusted from then on.
+        self._md5 = hashlib.md5(usedforsecurity=False) if self._with_md5 else None
+
+    def _update(self, block: bytes | memoryview) -> None:
+        self._digest.update(block)
+        if self._md5:
+            self._md5.update(block)
 
     def publish(self, store: Store) -> None:
         """Make it the store's file of its content."""

@@ -1,4 +1,4 @@
-"""What downloads ask of whoever knows the mirrors (`reprokit.supply.mirrors`)."""
+"""The interface between downloads and mirrors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from reprokit.supply.locked_input import LockedInput
 
 
 class Places(Protocol):
-    """Where files may be had. Its methods are called from several threads at once."""
+    """Addresses of files; several threads call these methods at once."""
 
-    def urls(self, want: LockedInput) -> Iterator[str]:
-        """http://, https:// and file:// addresses in the order to try; each is made only when those before it failed.
+    def urls(self, locked: LockedInput) -> Iterator[str]:
+        """http://, https:// and file:// addresses in the order to try; each is looked up only when those before failed.
 
-        User and password may stand in them. They are sent to that host alone, and never shown.
+        They may hold user and password, which are sent to that host alone and never shown.
         """
         ...
 
@@ -22,6 +22,6 @@ class Places(Protocol):
         """Record why an attempt failed, or with None that it worked."""
         ...
 
-    def silent(self, want: LockedInput) -> Mapping[str, str]:
-        """Places that may have the file and could not be asked for its address, without credentials, and why."""
+    def silent(self, locked: LockedInput) -> Mapping[str, str]:
+        """Indexes that could not be asked for the file, without credentials, and the error of each."""
         ...

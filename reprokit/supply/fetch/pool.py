@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
-from reprokit.supply.fetch.download import Bring, Unobtainable
-from reprokit.supply.fetch.failure import FetchFailed, not_here
+from reprokit.supply.fetch.download import Download, Unobtainable
+from reprokit.supply.fetch.failure import FetchFailed, not_stored
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
@@ -29,7 +29,7 @@ _ENDING_S = 5.0
 
 @dataclass(frozen=True)
 class Fetched:
-    """`files` and `bytes` came from outside, bytes that came in vain included; the others were in the store."""
+    """`files` and `bytes` were downloaded, discarded bytes included; the others were in the store."""
 
     files: int
     bytes: int
@@ -38,7 +38,7 @@ class Fetched:
 
 
 def fetch_all(
-    wants: Iterable[LockedInput],
+    inputs: Iterable[LockedInput],
     store: Store,
     places: Places,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -47,51 +47,43 @@ def fetch_all(
     offline: bool = False,
     settings: Settings | Callable[[], Settings] | None = None,
 ) -> Fetched:
-    """Have every file in the store. `watch` and `say` are called in the caller's thread.
+    """Fetch every file into the store. `watch` and `say` are called in the caller's thread.
 
-    Reading the host's settings takes time: a function that gives them is called only where something is missing.
+    `settings` may be a function, as reading the host's settings takes time; it is called only if a file is missing.
 
-    What can be had is had before an error is raised: FetchFailed (a SourceError) naming what no address gave, or what
-    is not here while `offline`; EngineError where the store's file system has no room. Partial files are kept, also on
-    Ctrl-C, and the next call goes on with them.
+    All other files are fetched before an error is raised: FetchFailed (a SourceError) naming the files that no address
+    gave, SourceError for files missing while `offline`, EngineError where the disk is too small. Partial files are
+    kept, also on Ctrl-C, and the next call continues them.
     """
-    unique = list({want.sha256: want for want in wants}.values())
+    unique = list({locked.key: locked for locked in inputs}.values())
     with store.in_use(say):
-        missing = [want for want in unique if not is_here(want, store)]
+        missing = [locked for locked in unique if not locked.stored(store)]
         if missing and offline:
-            raise not_here(missing)
+            raise not_stored(missing)
         if not missing:
-            return Fetched(0, 0, len(unique), sum(want.size for want in unique))
+            return Fetched(0, 0, len(unique), sum(locked.size for locked in unique))
         check_space(missing, store)
         chosen = settings() if callable(settings) else settings or Settings()
         pool = _Pool(missing, store, places, say, parallel, chosen)
         pool.run(watch)
-    asked = {want.sha256 for want in missing} - {want.sha256 for want in pool.found}
-    here = [want.size for want in unique if want.sha256 not in asked]
-    return Fetched(len(asked), pool.tally.received, len(here), sum(here))
-
-
-def is_here(want: LockedInput, store: Store) -> bool:
-    """Whether the store has a file of this name and size; `reprokit store verify` reads the bytes."""
-    try:
-        return store.path(want.sha256).stat().st_size == want.size
-    except FileNotFoundError:
-        return False
+    asked = {locked.key for locked in missing} - {locked.key for locked in pool.found}
+    stored = [locked.size for locked in unique if locked.key not in asked]
+    return Fetched(len(asked), pool.tally.received, len(stored), sum(stored))
 
 
 def check_space(missing: Sequence[LockedInput], store: Store) -> None:
-    """Raises EngineError where what is still to come does not fit."""
+    """Raises EngineError where the missing bytes do not fit on the disk."""
     begun = {path.name: path.stat().st_size for path in partials.folder(store).glob("?" * 64)}
-    needed = sum(max(0, want.size - begun.get(want.sha256, 0)) for want in missing)
+    needed = sum(max(0, locked.size - begun.get(locked.key, 0)) for locked in missing)
     require_space(needed, store.root)
 
 
 class _Pool:
-    """One run. The workers are daemons: a partial file bears the end of its process at any moment."""
+    """One run. The workers are daemon threads: partial files survive a kill at any point."""
 
     def __init__(
         self,
-        wants: Sequence[LockedInput],
+        inputs: Sequence[LockedInput],
         store: Store,
         places: Places,
         say: Callable[[str], None],
@@ -99,19 +91,19 @@ class _Pool:
         settings: Settings,
     ) -> None:
         self.store, self.places, self.say = store, places, say
-        self.tally = Tally(len(wants), sum(want.size for want in wants))
+        self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
         self.found: list[LockedInput] = []
         self._failures: list[Unobtainable] = []
         self._errors: list[Exception] = []
         self._stop = Stop()
         self._client = Client(settings, parallel)
-        # The biggest first, so that none is left alone at the end.
-        self._queue = deque(sorted(wants, key=lambda want: -want.size))
+        # The largest first, so that no large one runs alone at the end.
+        self._queue = deque(sorted(inputs, key=lambda locked: -locked.size))
         self._elsewhere: deque[LockedInput] = deque()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._lock = threading.Lock()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: a worker has ended
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(wants)))]
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(inputs)))]
 
     def run(self, watch: Callable[[Progress], None]) -> None:
         with self._client:
@@ -133,7 +125,7 @@ class _Pool:
             raise FetchFailed(self._failures)
 
     def _pass_on(self) -> int:
-        """Say what the workers say for a while; returns how many of them have ended."""
+        """Pass lines of the workers to `say` for a while; returns how many workers have ended."""
         ended, wait = 0, _TICK_S
         while True:
             try:
@@ -148,8 +140,8 @@ class _Pool:
 
     def _work(self) -> None:
         try:
-            while (want := self._next()) is not None:
-                self._one(want)
+            while (locked := self._next()) is not None:
+                self._one(locked)
         except Stopped:
             pass
         except OSError as error:
@@ -160,46 +152,48 @@ class _Pool:
             self._lines.put(None)
 
     def _next(self) -> LockedInput | None:
-        """The next file; those that another process has come last, and not without a pause."""
+        """The next file. Those that another process is fetching come last, after a pause."""
         self._stop.check()
         with self._lock:
             if self._queue:
                 return self._queue.popleft()
             if not self._elsewhere:
                 return None
-            want = self._elsewhere.popleft()
+            locked = self._elsewhere.popleft()
         self._stop.wait(_ELSEWHERE_S)
-        return want
+        return locked
 
-    def _one(self, want: LockedInput) -> None:
-        partial = Partial.claim(self.store, want.sha256)
+    def _one(self, locked: LockedInput) -> None:
+        partial = Partial.claim(self.store, locked)
         if partial is None:
             with self._lock:
-                self._elsewhere.append(want)
-                told = want.sha256 in self._told
-                self._told.add(want.sha256)
-            if not told:
-                self._lines.put(f"{want.name}: another process fetches it; waiting for that")
+                self._elsewhere.append(locked)
+                reported = locked.key in self._reported
+                self._reported.add(locked.key)
+            if not reported:
+                self._lines.put(f"{locked.name}: waiting for another process that fetches it")
             return
         with partial:
-            if is_here(want, self.store):
+            if locked.stored(self.store):
                 partial.discard()
-                self.found.append(want)
-                self.tally.done(want.sha256, want.size)
+                self.found.append(locked)
+                self.tally.done(locked.key, locked.size)
             else:
-                self._fetch(want, partial)
+                self._fetch(locked, partial)
 
-    def _fetch(self, want: LockedInput, partial: Partial) -> None:
-        self.tally.at(want.sha256, want.name, 0)
-        partial.load(want.size, self._stop.check)
-        self.tally.at(want.sha256, want.name, partial.offset)
+    def _fetch(self, locked: LockedInput, partial: Partial) -> None:
+        self.tally.at(locked.key, locked.name, 0)
+        partial.load(locked.size, self._stop.check)
+        self.tally.at(locked.key, locked.name, partial.offset)
         try:
-            Bring(want, partial, self.places, self._client, self._stop, self.tally, self._lines.put).run()
+            Download(locked, partial, self.places, self._client, self._stop, self.tally, self._lines.put).run()
         except Unobtainable as error:
-            self.tally.left(want.sha256)
+            self.tally.left(locked.key)
             if partial.offset == 0:
                 partial.discard()
             self._failures.append(error)
         else:
             partial.publish(self.store)
-            self.tally.done(want.sha256, want.size)
+            if not locked.sha256:
+                locked.learned(self.store, partial.sha256)
+            self.tally.done(locked.key, locked.size)

@@ -1,0 +1,35 @@
+"""The kinds of input: one module or folder each, named after its section of a lock.
+
+A new kind is a module here whose `KIND` meets `kind.Kind`, its entries in `lock/model.py` (a field of `Section` and of
+`VariantLock`, which registers it), and its field in `recipe/model.py`. A source of a recipe's `data` is a module here
+with a function `find`, registered in `recipe.fields.DATA_SOURCES`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+from reprokit.supply.lock.model import Section
+
+if TYPE_CHECKING:
+    from reprokit.supply.kinds.kind import Kind, Source
+
+NAMES = tuple(name for name in Section.model_fields if name != "base")
+
+
+@cache
+def kind_of(name: str) -> Kind:
+    """The kind of this name, its module loaded only now: most verbs need none."""
+    return cast("Kind", import_module(f"{__name__}.{name}").KIND)
+
+
+def kinds() -> list[Kind]:
+    """All kinds, in the order of a lock."""
+    return [kind_of(name) for name in NAMES]
+
+
+def source(name: str) -> Source:
+    """The source of data of this name, one of `recipe.fields.DATA_SOURCES`."""
+    return cast("Source", import_module(f"{__name__}.{name}"))

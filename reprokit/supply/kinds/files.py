@@ -1,34 +1,69 @@
-"""The plain files of a recipe in its lock."""
+"""Plain files by their addresses."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, unquote
 
+from reprokit.config.templates import file_fields, filled
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, RecipeFile
+from reprokit.recipe.model import Data, RecipeFile, Variant
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.lock.measure import Measure
-from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.lock.moved import Moved
+from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools, content_key
+from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.serve.content import send_file
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
+    from reprokit.supply.gateway import Handler
     from reprokit.supply.mirrors.places import Mirrors
-
 
 _AT_ONCE = 8
 
 
-def lock_file(file: RecipeFile | Data, store: Store, mirrors: Mirrors, say: Callable[[str], None]) -> PlainFile:
-    """A file with its checksum and size. One whose checksum the recipe does not give is downloaded for it.
+class Files(Kind):
+    def asked(self, request: Request) -> list[Any]:
+        return [[file.name, file.urls, file.sha256] for file in request.variant.files]
 
-    Raises SourceError naming the file where no address has it, or where it has another checksum than the recipe says.
+    def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
+        return {file.name for file in variant.files}
+
+    def resolve(
+        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
+    ) -> Mapping[str, Any]:
+        files = (lock_file(file, tools.store, tools.mirrors, tools.say) for file in request.variant.files)
+        return {"files": tuple(files)}
+
+    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+        return moved_files(lock.files, tools.mirrors.settings, tools.say)
+
+    def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
+        """Each mirror for each of the file's own addresses, then those themselves."""
+        fields = {"name": locked.name, "sha256": locked.sha256}
+        for mirror in mirrors.configuration.of("files"):
+            for place in file_fields(locked.urls):
+                yield from filled([mirror], {**fields, **place})
+        yield from locked.urls
+
+    def server(self, entries: Sequence[PlainFile]) -> Server:
+        return FileServer(tuple(entries))
+
+
+KIND = Files("files", "files")
+
+
+def lock_file(file: RecipeFile | Data, store: Store, mirrors: Mirrors, say: Callable[[str], None]) -> PlainFile:
+    """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
+
+    Raises SourceError naming the file where no address has it, or where its checksum differs from the recipe's.
     """
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
@@ -45,7 +80,7 @@ def moved_files(
 ) -> list[Moved]:
     """Files that no address has any more, and those that have another size at one, sorted.
 
-    Addresses that do not answer are told of by `say`.
+    `say` gets a line for each address that does not answer.
     """
 
     def moved(file: PlainFile) -> Moved | None:
@@ -64,3 +99,30 @@ def moved_files(
 
     with Client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
         return sorted(found for found in pool.map(moved, files) if found)
+
+
+class FileServer:
+    """The plain files of one build, at `/KEY/NAME`."""
+
+    host = "files.reprokit.invalid"
+
+    def __init__(self, files: tuple[PlainFile, ...]) -> None:
+        self.files, self.key = files, content_key(files)
+
+    def arguments(self) -> dict[str, str]:
+        return {"REPROKIT_FILES": f"http://{self.host}/{self.key}/"} if self.files else {}
+
+    def prepare(self, store: Store, scratch: Path) -> None:
+        self.store = store
+
+    def answer(self, handler: Handler, address: SplitResult) -> None:
+        handler.discard_body()
+        key, _, name = unquote(address.path).lstrip("/").partition("/")
+        found = next((file for file in self.files if file.name == name), None)
+        if key != self.key:
+            handler.refuse(404, "another build's files")
+        elif found is None:
+            handler.gateway.not_there(name)
+            handler.refuse(404, f"{name} is not in the lock")
+        else:
+            send_file(handler, self.store.path(found.sha256))

@@ -1,7 +1,8 @@
-"""A lock as a file: `NAME.lock.yaml` beside the recipe, one package a line, so that a change reads as its diff."""
+"""A lock as a file: `NAME.lock.yaml` beside the recipe, with one package a line for readable diffs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -13,20 +14,21 @@ import yaml as pyyaml
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
+from reprokit.supply.store import Store
 from reprokit.untrusted import files
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 SUFFIX = ".lock.yaml"
-_MOST = 64 << 20  # bytes; a package is a line of some 250, and a stranger's file should not fill the memory
+_MOST = 64 << 20  # bytes; a package takes some 250
 _HEAD = "# All that the variants of {name} take in, by checksum. Written by `reprokit lock {name}`; not for editing.\n"
 _LAST = ("size", "sha256")
 _Dumper = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
 
 
 def lock_path(recipe: Path) -> Path:
-    """Where the lock of the recipe in this file lies, or would."""
+    """The path of the lock of this recipe file."""
     return recipe.with_name(recipe.stem + SUFFIX)
 
 
@@ -42,7 +44,7 @@ def read(path: Path) -> Lock:
 
 
 def parse(text: str, where: str, name: str) -> Lock:
-    """Read a lock from text; `name` is the recipe that its file is called after. Raises UsageError."""
+    """Read a lock from text; `name` is the recipe in its file name. Raises UsageError."""
     from pydantic import ValidationError
 
     document = yaml.read(text, where)
@@ -55,12 +57,12 @@ def parse(text: str, where: str, name: str) -> Lock:
         raise _explained(error, document, name) from None
     if lock.recipe != name:
         at = f"{where}:{document.line(('recipe',))}"
-        raise UsageError(f"this is the lock of {lock.recipe!r}, in a file called after {name!r}", at, _again(name))
+        raise UsageError(f"this is the lock of {lock.recipe!r}, in a file named after {name!r}", at, _again(name))
     return lock
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock, all of it or nothing: who reads meanwhile has the old one."""
+    """Write a lock atomically: readers meanwhile see the old one."""
     text = text_of(lock)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
@@ -77,6 +79,15 @@ def write(path: Path, lock: Lock) -> None:
             raise
 
 
+def complete(path: Path, store: Store) -> None:
+    """Write each sha256 that a fetch has learned into the lock. Read-only locks stay as they are."""
+    lock = read(path)
+    completed = lock.completed(store)
+    if completed != lock:
+        with contextlib.suppress(PermissionError):
+            write(path, completed)
+
+
 def text_of(lock: Lock) -> str:
     """The file's text; equal locks give equal bytes."""
     data = {"version": lock.version, **lock.model_dump(mode="json", exclude_defaults=True)}
@@ -91,7 +102,7 @@ def text_of(lock: Lock) -> str:
 
 
 def _checksums_last(value: Any) -> Any:
-    """The same with what a reader looks for first in front."""
+    """The same with checksums last."""
     if isinstance(value, dict):
         keys = [key for key in value if key not in _LAST] + [key for key in _LAST if key in value]
         return {key: _checksums_last(value[key]) for key in keys}
@@ -107,4 +118,4 @@ def _explained(error: ValidationError, document: yaml.Document, name: str) -> Us
 
 
 def _again(name: str) -> str:
-    return f"`reprokit lock {name}` writes it anew"
+    return f"`reprokit lock {name}` writes it again"

@@ -1,4 +1,4 @@
-"""What is in force, line by line, and where each line comes from: what `reprokit config` shows."""
+"""The settings in force and the source of each, as `reprokit config` shows them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from reprokit.config import KINDS, Fetch
 from reprokit.config.archives import archives, public_places
 from reprokit.config.templates import split_archive
 from reprokit.redact import redact
-from reprokit.supply.mirrors.kinds import PUBLIC_CHANNEL, remembered
+from reprokit.supply.kinds.conda import PUBLIC_CHANNEL
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.store import Store
 
 PUBLIC = "public"
 WAYS = ("proxy", "certificates", "hosts", "fetch")
@@ -22,7 +21,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 @dataclass(frozen=True)
 class Line:
-    """`value` as it is used, credentials included: show `redacted`. `archive` is that of an apt mirror, if only one."""
+    """`value` may hold credentials: show `redacted`. `archive` is set for an apt mirror of one archive."""
 
     kind: str
     value: str = field(repr=False)
@@ -38,12 +37,12 @@ class Line:
         return f"{self.archive}: {self.redacted}" if self.archive else self.redacted
 
 
-def lines(mirrors: Mirrors, store: Store) -> list[Line]:
-    """All places, kind by kind in the order to try, then how they are reached.
+def lines(mirrors: Mirrors) -> list[Line]:
+    """All addresses by kind, in the order to try, then proxies, certificates, hosts and limits.
 
     Addresses of recipes and locks are excluded.
     """
-    found = [*_configured(mirrors), *_own(mirrors), *_public(store)]
+    found = [*_configured(mirrors), *_own(mirrors), *_public(mirrors)]
     return [*sorted(found, key=lambda line: KINDS.index(line.kind)), *_ways(mirrors)]
 
 
@@ -60,9 +59,9 @@ def _own(mirrors: Mirrors) -> Iterator[Line]:
         yield Line("wheels", source, "pip")
 
 
-def _public(store: Store) -> Iterator[Line]:
+def _public(mirrors: Mirrors) -> Iterator[Line]:
     for archive in archives():
-        for base in remembered(store, archive):
+        for base in mirrors.seen(archive):
             yield Line("apt", base + "/{path}", "seen by `reprokit lock`", archive)
         for place in public_places(archive):
             yield Line("apt", place, PUBLIC, archive)
@@ -88,5 +87,5 @@ def _ways(mirrors: Mirrors) -> Iterator[Line]:
 
 
 def _with_scheme(proxy: str, variable: str = "") -> str:
-    """As an address, in which credentials are recognised."""
+    """As an address, so that `redact` finds credentials."""
     return proxy if "://" in proxy or variable == "no_proxy" else f"http://{proxy}"

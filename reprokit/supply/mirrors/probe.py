@@ -12,7 +12,7 @@ from reprokit.config.archives import probe_path
 from reprokit.config.templates import fill
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
-from reprokit.supply.kinds.wheels.lookup import is_page, path_of
+from reprokit.supply.kinds.wheels.index import is_page, path_of
 from reprokit.supply.mirrors.effective import Line
 
 _AT_ONCE = 8

@@ -1,4 +1,4 @@
-"""CONNECT: bytes carried between a build and a host that it names, unread."""
+"""CONNECT: bytes passed between a build and a host, unread."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import select
 import socket
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from urllib3 import make_headers
 
 from reprokit.redact import redact
-from reprokit.supply.serve.forward import host_proxy, proxy_authorization
+from reprokit.supply.fetch.settings import host_proxy
 from reprokit.untrusted.addresses import Named, check_for_proxy, connect
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ _BLOCK = 1 << 16
 
 
 def open_tunnel(handler: Handler, name: str) -> None:
-    """Connect to `host:port`, through the host's own proxy where it has one; 502 with the reason where that fails."""
+    """Connect to `host:port`, through the host's proxy if it has one; 502 with the reason where that fails."""
     handler.close_connection = True
     host, _, port = name.rpartition(":")
     host = host.strip("[]")
@@ -45,11 +48,13 @@ def _connect(host: str, port: int, named: Named) -> socket.socket:
         return connect(host, port, _CONNECT_TIMEOUT_S, named)
     check_for_proxy(host, port, named)
     upstream = socket.create_connection((proxy.hostname, proxy.port or 80), _CONNECT_TIMEOUT_S)
-    headers = "".join(f"{k}: {v}\r\n" for k, v in proxy_authorization(proxy).items())
+    login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}" if proxy.username is not None else None
+    known = make_headers(proxy_basic_auth=login)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in known.items())
     upstream.sendall(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{headers}\r\n".encode())
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
-        byte = upstream.recv(1)  # one at a time: what follows the header belongs to the tunnel
+        byte = upstream.recv(1)  # one at a time: the bytes after the header belong to the tunnel
         if not byte or len(answer) > 16384:
             break
         answer += byte

@@ -16,7 +16,6 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.host.disk import require_space
 from reprokit.image.base.locked import locked_base
 from reprokit.image.base.resolve import carried_name
-from reprokit.supply import locked_input
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import Base
@@ -113,7 +112,7 @@ def require_inputs(names: Sequence[str], store: Store) -> None:
 
 def _all_here(chosen: Iterable[Locked], store: Store) -> None:
     for each in chosen:
-        wants = {w.sha256: w for v in each.variants for w in locked_input.of_variant(each.lock.variants[v])}
+        wants = {w.sha256: w for v in each.variants for w in each.lock.variants[v].locked_inputs()}
         missing = [w.name for w in wants.values() if not store.path(w.sha256).exists()]
         missing += [
             f"{c.name} at {c.commit[:12]}" for c in sorted(each.names.commits) if not folder_of(c, store).exists()
@@ -132,7 +131,7 @@ def _add_texts(content: _Content, chosen: Locked) -> None:
 
 
 def _add_files(content: _Content, chosen: Locked, store: Store, say: Say) -> None:
-    for each in chosen.names.wants.values():
+    for each in chosen.names.inputs.values():
         path = store.path(each.sha256)
         if path.exists():
             content.add(File(sha256=each.sha256, size=each.size), path)

@@ -13,7 +13,6 @@ from filelock import FileLock
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.host.disk import require_space
-from reprokit.supply import locked_input
 from reprokit.supply.kinds.git.command import git
 from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.lock.model import Lock, VariantLock
@@ -104,9 +103,7 @@ def _refuse_incomplete(manifest: Manifest, locks: dict[str, Lock], store: Store,
         if name not in locks or variant not in locks[name].variants:
             raise UsageError(f"the archive has no lock of {target}", str(archive), "export it again")
         lock = locks[name].variants[variant]
-        lacking = [
-            w.name for w in locked_input.of_variant(lock) if w.sha256 not in files and not store.path(w.sha256).exists()
-        ]
+        lacking = [w.name for w in lock.locked_inputs() if w.sha256 not in files and not store.path(w.sha256).exists()]
         lacking += [c.name for c in _commits(lock) if c not in commits and not folder_of(c, store).is_dir()]
         lacking += [lock.base.reference] if lock.base.digest and lock.base.digest not in images else []
         if lacking:

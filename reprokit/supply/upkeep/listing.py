@@ -39,8 +39,8 @@ def of_target(store: Store, text: str) -> list[Row]:
     """All that the lock of `NAME[:VARIANT]` names, here or not. Raises UsageError where there is no such lock."""
     names = locked(text).names
     rows = []
-    for want in names.wants.values():
-        rows.append(_row(names, want.sha256, want.size, store.path(want.sha256).exists()))
+    for each in names.inputs.values():
+        rows.append(_row(names, each.sha256, each.size, store.path(each.sha256).exists()))
     for commit in names.commits:
         folder = folder_of(commit, store)
         here = folder.is_dir()
@@ -62,8 +62,8 @@ def _row(names: Names, key: str | Commit, size: int, here: bool) -> Row:
     labels = tuple(names.labels_of(key))
     if isinstance(key, Commit):
         return Row("git", key.name, size, key.commit, labels, here)
-    want = names.wants.get(key)
-    return Row(want.kind if want else _UNNAMED, want.name if want else "", size, key, labels, here)
+    locked = names.inputs.get(key)
+    return Row(locked.kind if locked else _UNNAMED, locked.name if locked else "", size, key, labels, here)
 
 
 def _sorted(rows: Iterable[Row]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What locks name: a file of the store has a name only through them."""
+"""The names that locks give to files of the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe.find import targets
-from reprokit.supply import locked_input
 from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock
@@ -19,9 +18,9 @@ from reprokit.supply.store import Store
 
 @dataclass
 class Names:
-    """Wants by sha256 and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
+    """Inputs by sha256, and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
 
-    wants: dict[str, LockedInput] = field(default_factory=dict)
+    inputs: dict[str, LockedInput] = field(default_factory=dict)
     commits: set[Commit] = field(default_factory=set)
     labels: dict[str | Commit, list[str]] = field(default_factory=dict)
 
@@ -30,9 +29,9 @@ class Names:
 
 
 def all_locks(store: Store) -> list[Lock]:
-    """The locks of every recipe folder, and those that were used from elsewhere.
+    """The locks of every recipe folder, and the others that were used.
 
-    Raises UsageError where one cannot be read: nobody knows then what it names.
+    Raises UsageError for a lock that cannot be read.
     """
     places = {path.resolve() for folder in paths.recipe_dirs() for path in folder.glob(f"*{lock_file.SUFFIX}")}
     places |= {path.resolve() for path in store.used_locks()}
@@ -45,13 +44,13 @@ def names_of(locks: Iterable[Lock]) -> Names:
     for lock in locks:
         for variant in lock.variants:
             _add(found, lock, variant)
-        _add_wants(found, lock.recipe, locked_input.of_data(lock))
+        _add_inputs(found, lock.recipe, lock.data_inputs())
     return found
 
 
 @dataclass(frozen=True)
 class Locked:
-    """The variants of `NAME[:VARIANT]` that its lock has; `whole` where no variant was named."""
+    """The variants of `NAME[:VARIANT]` that its lock has; `whole` if no variant was named."""
 
     recipe: Path
     lock: Lock
@@ -60,12 +59,12 @@ class Locked:
 
     @property
     def names(self) -> Names:
-        """All that these variants name; the data of benchmarks only where the recipe is meant whole."""
+        """All that these variants name; the data of benchmarks only if no variant was named."""
         found = Names()
         for variant in self.variants:
             _add(found, self.lock, variant)
         if self.whole:
-            _add_wants(found, self.lock.recipe, locked_input.of_data(self.lock))
+            _add_inputs(found, self.lock.recipe, self.lock.data_inputs())
         return found
 
 
@@ -77,7 +76,7 @@ def locked(text: str) -> Locked:
     try:
         lock = lock_file.read(path)
     except FileNotFoundError:
-        raise UsageError(f"{name} has no lock", str(path), f"`reprokit lock {name}` makes it") from None
+        raise UsageError(f"{name} has no lock", str(path), f"`reprokit lock {name}` writes it") from None
     variants = tuple(target.variant_name for target in chosen if target.variant_name in lock.variants)
     if not variants:
         raise UsageError(f"{text} is not in its lock", str(path), f"`reprokit lock {text}` adds it")
@@ -86,14 +85,14 @@ def locked(text: str) -> Locked:
 
 def _add(found: Names, lock: Lock, variant: str) -> None:
     label = f"{lock.recipe}:{variant}"
-    _add_wants(found, label, locked_input.of_variant(lock.variants[variant]))
+    _add_inputs(found, label, lock.variants[variant].locked_inputs())
     for git in lock.variants[variant].git:
         commit = Commit(git.url, git.commit)
         found.commits.add(commit)
         found.labels.setdefault(commit, []).append(label)
 
 
-def _add_wants(found: Names, label: str, wants: Iterable[LockedInput]) -> None:
-    for each in wants:
-        found.wants.setdefault(each.sha256, each)
+def _add_inputs(found: Names, label: str, inputs: Iterable[LockedInput]) -> None:
+    for each in inputs:
+        found.inputs.setdefault(each.sha256, each)
         found.labels.setdefault(each.sha256, []).append(label)

@@ -16,8 +16,8 @@ from reprokit.image.base.bootstrap import bootstrap as make_base
 from reprokit.image.base.locked import lock_base, locked_base, moved_base, successor_base
 from reprokit.image.base.release import Release
 from reprokit.supply.kinds.apt.drift import Drift
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
 from tests.support.builds import root_file_system
 from tests.support.names import unique

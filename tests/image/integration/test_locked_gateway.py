@@ -121,16 +121,19 @@ def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
 
 
 class Builds:
-    """Builds of Dockerfiles from the offer, under a name that is removed afterwards."""
+    """Builds of Dockerfiles from the served inputs, under a name that is removed afterwards."""
 
-    def __init__(self, engine: Engine, base: BaseImage, store: Store, offer: ServedSet) -> None:
-        self.engine, self.base, self.store, self.offer = engine, base, store, offer
+    def __init__(self, engine: Engine, base: BaseImage, store: Store, served: ServedSet) -> None:
+        self.engine, self.base, self.store, self.served = engine, base, store, served
         self.name = unique("locked")
 
     def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
-        with self.network(kind) as (name, *where), Gateway(self.store, self.offer, policy, (), None, *where) as gateway:
+        with (
+            self.network(kind) as (name, *where),
+            Gateway(self.store, self.served, policy, (), None, *where) as gateway,
+        ):
             plan = BuildPlan(
-                self.name, made, self.base.image_id, self.base.name, self.offer.arguments(),
+                self.name, made, self.base.image_id, self.base.name, self.served.arguments(),
                 gateway.build_arguments(), {"org.example.test": "1"}, network=name,
             )  # fmt: skip
             return list(BUILDERS[kind](self.engine).run(plan)), gateway
@@ -194,7 +197,7 @@ def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_p
             content = layer.extractfile(member).read()
             assert b"reprokit.invalid" not in content, member.name
             found[hashlib.sha256(content).hexdigest()] = member.name
-    of_the_store = {file.sha256 for file in (*builds.offer.apt, *files)}
+    of_the_store = {file.sha256 for file in (*builds.served.of("apt"), *files)}
     assert {found[sha256] for sha256 in of_the_store & set(found)} == {"opt/model/w.bin"}
 
     # Another gateway, on another port and with another password: nothing is done again.
@@ -242,7 +245,7 @@ def served(tmp_path: Path) -> Iterator[str]:
 
 
 def test_without_a_lock_the_files_addresses_are_tried_in_order(builds: Builds, served: str, tmp_path: Path, inside):
-    builds.offer = ServedSet(apt=builds.offer.apt)
+    builds.served = ServedSet(apt=builds.served.of("apt"))
     urls = [f"{served}/gone/weights.bin", f"{served}/weights.bin"]
     made = render(
         target(tmp_path, files=[{"name": "weights.bin", "urls": urls, "path": "/opt/w.bin"}], blocks=["files"])

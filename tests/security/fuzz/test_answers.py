@@ -25,7 +25,6 @@ from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.kinds.apt import output as aptoutput
 from reprokit.supply.kinds.wheels import index as wheels
-from reprokit.supply.kinds.wheels import lookup
 from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from tests.support.fuzzing import Watch, fuzzed, lines, spoilt, trees
@@ -218,8 +217,8 @@ def read_tools(text: str, page: bytes, folder: Path) -> None:
         aptoutput.as_of(aptoutput.packages_of(text), text)
     aptoutput.remember_archives(text, Store(folder / "node"))
     kind = "application/json" if page[:1] == b"{" else "text/html"
-    places = wheels.WheelPlaces(("https://index.test/simple",), Rest(Store(folder / "node")), lambda: None)  # type: ignore[arg-type, return-value]
-    places._lookup = lookup.Lookup(lambda url: (page, kind))
+    places = wheels.WheelIndex(("https://index.test/simple",), Rest(Store(folder / "node")), lambda: None)  # type: ignore[arg-type, return-value]
+    places._lookup = wheels.Lookup(lambda url: (page, kind))
     list(places.urls(WHEEL))
 
 

@@ -17,7 +17,6 @@ from reprokit.config import Configuration
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, recipe_files
 from reprokit.recipe.load import load_text
-from reprokit.supply import locked_input
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.mirrors.places import Mirrors
@@ -66,7 +65,7 @@ def read_lock(folder: Path, document: Any) -> None:
     lock = lock_file.parse(json.dumps(document), "x.lock.yaml", "fused-attention")
     mirrors = Mirrors(Store(folder / "node"), Configuration(), apt=AptSettings())
     for variant in lock.variants.values():
-        for each in locked_input.of_variant(variant):
+        for each in variant.locked_inputs():
             if each.kind != "wheels":  # which are looked up
                 list(mirrors.urls(each))
     lock_file.text_of(lock)

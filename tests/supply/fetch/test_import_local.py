@@ -36,13 +36,13 @@ def test_the_user_s_file_stays_theirs(fetch: Fetch, tmp_path: Path):
 
 def test_what_another_process_fetches_is_left_to_it(fetch: Fetch, tmp_path: Path):
     (tmp_path / "mine").write_bytes(A)
-    claimed = Partial.claim(fetch.store, want(A).sha256)
+    claimed = Partial.claim(fetch.store, want(A))
     assert claimed is not None
     with claimed:
         assert take_from(tmp_path, [want(A)], fetch.store) == 0
 
 
 def test_a_folder_that_is_not_there_is_named(fetch: Fetch, tmp_path: Path):
-    with pytest.raises(UsageError, match="there is no such folder") as caught:
+    with pytest.raises(UsageError, match="no such folder") as caught:
         take_from(tmp_path / "no", [want(A)], fetch.store)
     assert caught.value.where == str(tmp_path / "no")

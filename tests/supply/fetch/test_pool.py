@@ -56,15 +56,18 @@ def test_one_that_fails_does_not_stop_the_others(fetch: Fetch, server: Server):
     with pytest.raises(FetchFailed) as caught:
         fetch(*wants, *lost)
     assert all(map(fetch.has, files))
-    assert [(f.want.name, f.gone) for f in caught.value.failures] == [("file.bin", False), ("lost", True)]
+    assert [(f.locked.name, [r.gone for r in f.refusals.values()]) for f in caught.value.failures] == [
+        ("file.bin", [False]),
+        ("lost", [True]),
+    ]
     assert f"lost: HTTP 404 ({server.url('/no')})" in caught.value.message
     assert fetch.left_over() == []
 
 
 def test_a_file_without_any_address_is_named(fetch: Fetch):
-    with pytest.raises(FetchFailed, match=r"file\.bin: nobody is known to have it") as caught:
+    with pytest.raises(FetchFailed, match=r"file\.bin: no address is known") as caught:
         fetch(want(DATA))
-    assert not caught.value.failures[0].gone
+    assert not caught.value.failures[0].refusals
 
 
 def test_offline_asks_nobody_and_names_what_is_missing(fetch: Fetch, server: Server):
@@ -107,7 +110,7 @@ def test_a_folder_with_another_file_is_refused(fetch: Fetch, tmp_path: Path):
 def test_what_is_missing_must_fit(fetch: Fetch, server: Server):
     much = want(DATA, server.url("/f"))
     much = LockedInput(much.kind, much.name, much.sha256, 10**18, {}, much.urls)
-    with pytest.raises(EngineError, match=r"need 1000000000.0 GB, [\d.]+ .?B free") as caught:
+    with pytest.raises(EngineError, match=r"not enough disk space: need 1000000000.0 GB, [\d.]+ .?B free") as caught:
         fetch(much)
     assert caught.value.where == str(fetch.store.root) and not server.requests
 
@@ -187,7 +190,7 @@ Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), setting
         assert begun.wait(30)
 
         def told(line: str) -> None:
-            assert "another process fetches it" in line
+            assert "another process that fetches it" in line
             go_on.set()
 
         done = fetch_all([want(DATA, url)], fetch.store, fetch.places, say=told, settings=QUICK)

@@ -51,7 +51,7 @@ def test_a_cut_connection_is_gone_on_with_by_a_closed_range(fetch: Fetch, server
     assert fetch.has(DATA)
     again = server.requests["/f"][1]
     assert again.headers["range"] == f"bytes={HALF}-{len(DATA) - 1}"
-    assert "going on from 500 kB" in fetch.lines[0]
+    assert "continuing from 500 kB" in fetch.lines[0]
 
 
 def test_a_server_that_always_cuts_still_gives_the_file(fetch: Fetch, server: Server):
@@ -65,7 +65,7 @@ def test_a_stalled_server_is_left_and_gone_on_with(fetch: Fetch, server: Server)
 
     fetch(want(DATA, server.url("/f", stall, whole(DATA))))
     assert fetch.has(DATA) and server.requests["/f"][1].start == HALF
-    assert "stalled; going on from 500 kB" in fetch.lines[0]
+    assert "stalled; continuing from 500 kB" in fetch.lines[0]
 
 
 def test_a_200_to_a_range_replaces_what_is_there(fetch: Fetch, server: Server):

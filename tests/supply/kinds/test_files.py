@@ -9,8 +9,8 @@ from reprokit.config import Configuration, Entry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.kinds.files import lock_file, moved_files
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS

@@ -11,11 +11,10 @@ import pytest
 from reprokit.config import Configuration, Entry
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.apt.settings import AptSettings, remember_archive
 from reprokit.supply.kinds.wheels import index as wheels
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.kinds import remember_archive
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS

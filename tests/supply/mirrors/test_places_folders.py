@@ -14,7 +14,7 @@ from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.fetch import fetch_git
 from reprokit.supply.kinds.git.store import Commit, folder_of
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.places import Mirrors

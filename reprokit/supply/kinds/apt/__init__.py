@@ -1,0 +1,62 @@
+"""Packages of a distribution, resolved by the base's own apt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reprokit.config import archives
+from reprokit.config.templates import filled, split_archive
+from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools
+from reprokit.supply.locked_input import LockedInput
+
+if TYPE_CHECKING:
+    from reprokit.recipe.model import Variant
+    from reprokit.supply.lock.model import AptPackage, VariantLock
+    from reprokit.supply.mirrors.places import Mirrors
+
+
+class Apt(Kind):
+    def asked(self, request: Request) -> list[Any]:
+        installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
+        return [request.variant.base, request.machine, installs]
+
+    def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
+        return {package.name for package in lock.apt} if lock else ()
+
+    def kept(self, lock: VariantLock) -> Mapping[str, Any]:
+        return {"apt": lock.apt, "apt_as_of": lock.apt_as_of}
+
+    def resolve(
+        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
+    ) -> Mapping[str, Any]:
+        from reprokit.supply.kinds.apt.resolve import lock_apt
+
+        packages, as_of = lock_apt(tools.engine, tools.base(), request.installs, tools.store, tools.say)
+        return {"apt": packages, "apt_as_of": as_of}
+
+    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+        from reprokit.supply.kinds.apt.resolve import moved_apt
+
+        if not lock.apt:
+            return ()
+        return moved_apt(tools.engine, tools.base(), request.installs, lock.apt, tools.store, tools.say)
+
+    def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
+        """The user's mirrors, the host's own, the lock's address, those seen by `lock`, the public ones."""
+        archive = locked.fields["archive"]
+        named = [split_archive(mirror) for mirror in mirrors.configuration.of("apt")]
+        own = mirrors.apt.mirrors.get(archive)
+        yield from filled([template for only, template in named if only in ("", archive)], locked.fields)
+        yield from filled([own + "/{path}"] if own else [], locked.fields)
+        yield from locked.urls
+        yield from filled([base + "/{path}" for base in mirrors.seen(archive)], locked.fields)
+        yield from filled(archives.public_places(archive), locked.fields)
+
+    def server(self, entries: Sequence[AptPackage]) -> Server:
+        from reprokit.supply.kinds.apt.serve import Archive
+
+        return Archive(tuple(entries))
+
+
+KIND = Apt("apt", "packages")

@@ -7,18 +7,16 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.helper.sidecar import closed_network
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.install import is_vendors
+from reprokit.supply.kinds.kind import BaseImage
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-
-if TYPE_CHECKING:
-    from reprokit.image.base.resolve import BaseImage
 
 # A part of an update that fails is a failure. apt 2.6 can wait for ever where it retries one of two archives of a host.
 # What an image has downloaded is named all the same, and apt keeps its cache where the image forbids it: otherwise each
@@ -60,8 +58,6 @@ class BaseApt:
         self._stack = ExitStack()
 
     def __enter__(self) -> BaseApt:
-        from reprokit.image.render import is_vendors
-
         with ExitStack() as stack:
             network = stack.enter_context(closed_network(self.engine))
             gateway = Gateway(

@@ -1,4 +1,4 @@
-"""How locked packages and those of today differ, and the error where that stops a build."""
+"""Differences between locked packages and today's, and the error when they stop a build."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.errors import SourceError
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.lock.moved import Moved
 
 
 @dataclass(frozen=True, order=True)
 class Drift:
-    """A package of which another version is taken than the locked one.
+    """A package that differs from the locked one.
 
-    `locked` is empty where the package joins the set, `taken` where it leaves it.
+    `locked` is empty for an added package, `taken` for a removed one.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Drift:
 
 
 def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[Drift, ...]:
-    """Where two sets of packages differ in content, by name."""
+    """Differences of two sets of packages in content, by name."""
     before = {(p.name, p.architecture): p for p in locked}
     after = {(p.name, p.architecture): p for p in taken}
     found = []
@@ -38,7 +38,7 @@ def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[D
 
 
 def moved_packages(kind: str, locked: Sequence[AptPackage], newest: Mapping[str, str]) -> list[Moved]:
-    """The locked packages of which upstream's newest version is another, or which it has no more."""
+    """The locked packages that upstream has in another version, or no longer."""
     return sorted(
         Moved(kind, p.name, p.version, newest.get(p.name, ""), "newer" if p.name in newest else "vanished")
         for p in locked
@@ -47,7 +47,7 @@ def moved_packages(kind: str, locked: Sequence[AptPackage], newest: Mapping[str,
 
 
 def dropped(packages: Sequence[AptPackage], label: str) -> SourceError:
-    """The error for locked packages of the variant `label` that no mirror has any more."""
+    """The error for locked packages of the variant `label` that no mirror has."""
     more = f", nor are {len(packages) - 1} more" if len(packages) > 1 else ""
     return SourceError(
         f"apt package {packages[0].name} {packages[0].version} is on no mirror any more{more}",

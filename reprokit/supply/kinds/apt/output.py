@@ -11,8 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 from reprokit.config.archives import archive_of
 from reprokit.redact import redact
+from reprokit.supply.kinds.apt.settings import remember_archive
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.mirrors.kinds import remember_archive
 from reprokit.supply.store import Store
 from reprokit.untrusted.documents import understood
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds.apt.container import Answer, BaseApt
 from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
+from reprokit.supply.kinds.apt.install import AptInstall, enable
 from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of, remember_archives
+from reprokit.supply.kinds.kind import BaseImage, Moved
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store
-
-if TYPE_CHECKING:
-    from reprokit.image.apt import AptInstall
-    from reprokit.image.base.resolve import BaseImage
 
 Say = Callable[[str], None]
 
@@ -92,8 +88,6 @@ def _newest(text: str) -> dict[str, str]:
 
 def _enable(apt: BaseApt, components: Sequence[str], enabled: set[str]) -> None:
     """Ask for these components from here on, as the blocks that follow do."""
-    from reprokit.image.apt import enable
-
     if set(components) - enabled:
         enabled |= set(components)
         apt.ask(["sh", "-c", "; ".join(enable(components))])

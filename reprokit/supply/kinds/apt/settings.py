@@ -1,6 +1,6 @@
-"""The host's own way to its distribution's packages: its mirrors and apt's own proxy.
+"""The mirrors and proxies of the host's own apt, and the addresses of archives that `lock` has seen.
 
-They are used while an image is built and never written into it, whose sources stay the distribution's public ones.
+Builds use them, and images do not hold them: their sources stay the distribution's public ones.
 """
 
 from __future__ import annotations
@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from reprokit.redact import redact
+from reprokit.supply.store import Store
+
 _APT = Path("/etc/apt")
 _TIMEOUT_S = 5
+_SEEN = "archives"
+_MOST_SEEN = 4
 
 
 @dataclass(frozen=True)
@@ -24,13 +29,13 @@ class AptSettings:
     proxies: dict[str, str] = field(default_factory=dict)
 
     def proxy(self, host: str) -> str | None:
-        """apt's proxy for this host. `DIRECT` is apt's word for none."""
+        """apt's proxy for this host; apt writes `DIRECT` for none."""
         found = self.proxies.get(host, self.proxies.get(""))
         return None if found in (None, "", "DIRECT") else found
 
 
 def read_settings(folder: Path = _APT) -> AptSettings:
-    """The settings of this host, empty where it has no apt."""
+    """The settings of this host, empty without apt."""
     texts = []
     for file in [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*"))]:
         if file.suffix in (".list", ".sources"):
@@ -78,3 +83,16 @@ def proxies_of(dump: str) -> dict[str, str]:
     """`apt-config dump Acquire::http::Proxy` as proxies by host; the general one has the empty name."""
     pairs = re.findall(r'^Acquire::http::Proxy(?:::(\S+))? "([^"]*)";', dump, re.MULTILINE)
     return dict(pairs)
+
+
+def remember_archive(store: Store, archive: str, base_url: str) -> None:
+    """Remember where `lock` found an archive (`http://HOST/debian`), without credentials."""
+    base = redact(base_url).rstrip("/")
+    known = remembered(store, archive)
+    if known[:1] != (base,):
+        store.remember(_SEEN, archive, [base, *(other for other in known if other != base)][:_MOST_SEEN])
+
+
+def remembered(store: Store, archive: str) -> tuple[str, ...]:
+    """The remembered addresses of an archive, the latest first."""
+    return tuple(store.remembered(_SEEN, archive) or ())

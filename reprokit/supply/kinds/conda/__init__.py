@@ -1,0 +1,64 @@
+"""Conda packages, solved and linked by rattler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reprokit.config.templates import filled
+from reprokit.supply.kinds.kind import Kind, Request, Server, Tools
+from reprokit.supply.locked_input import LockedInput
+
+if TYPE_CHECKING:
+    from reprokit.recipe.model import Variant
+    from reprokit.supply.lock.model import CondaPackage, VariantLock
+    from reprokit.supply.mirrors.places import Mirrors
+
+# Where conda itself looks for channels that are named without an address.
+PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
+_DEFAULTS = ("main", "r", "free")
+_PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
+
+
+class Conda(Kind):
+    def asked(self, request: Request) -> list[Any]:
+        variant = request.variant
+        return [variant.conda, variant.conda_channels, request.machine] if variant.conda else []
+
+    def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
+        return {spec.partition("=")[0] for spec in variant.conda}
+
+    def resolve(
+        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
+    ) -> Mapping[str, Any]:
+        from reprokit.supply.kinds.conda.solve import lock_conda
+
+        variant = request.variant
+        if not variant.conda or request.platform is None:
+            return {}
+        cuda = variant.pins.get("cuda", "")
+        found = lock_conda(variant.conda, variant.conda_channels, tools.mirrors, request.platform, tools.say, cuda)
+        return {"conda": found}
+
+    def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
+        channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])
+        return filled([channel.rstrip("/") + "/{subdir}/{file}" for channel in channels], locked.fields)
+
+    def check_installed(self) -> None:
+        from reprokit.supply.kinds.conda.solve import require_rattler
+
+        require_rattler()
+
+    def server(self, entries: Sequence[CondaPackage]) -> Server:
+        from reprokit.supply.kinds.conda.environment import Environment
+
+        return Environment(tuple(entries))
+
+
+def channel_urls(mirrors: Iterable[str], channel: str) -> list[str]:
+    """Addresses of a conda channel, which have its subdirs."""
+    public = _PUBLIC_DEFAULTS if channel in _DEFAULTS else PUBLIC_CHANNEL
+    return list(filled([*mirrors, public], {"channel": channel}))
+
+
+KIND = Conda("conda", "conda packages")

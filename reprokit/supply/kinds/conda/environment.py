@@ -1,7 +1,7 @@
-"""A conda environment of locked packages, linked on this host for its place in the image.
+"""A conda environment of locked packages, linked on this host for its path in the image.
 
-rattler unpacks the packages and writes the place into their files; it runs nothing of theirs, so that neither the image
-needs an installer nor the host a container. Their link scripts, which few have, are not run at all.
+rattler unpacks the packages and writes that path into their files, and runs none of their programs. The image needs no
+installer, and the host no container. Link scripts, which few packages have, are not run.
 """
 
 from __future__ import annotations
@@ -11,20 +11,53 @@ import json
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult
 
-from reprokit.errors import SourceError
+from reprokit.errors import ReprokitError, SourceError
 from reprokit.supply.kinds.conda.solve import require_rattler
+from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.served_set import content_key
+from reprokit.supply.serve.content import send_file
 from reprokit.supply.store import Store
+
+if TYPE_CHECKING:
+    from reprokit.supply.gateway import Handler
 
 PLACE = "/opt/conda"
 
 
-def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
-    """A tar of what `/opt/conda` holds with these packages, which are in the store; it is kept there too.
+class Environment:
+    """The environment of one build as one tar, at `/KEY/environment.tar`."""
 
-    Raises UsageError where the extra `conda` is not installed, SourceError where a package cannot be linked.
+    host = "conda.reprokit.invalid"
+
+    def __init__(self, packages: tuple[CondaPackage, ...]) -> None:
+        self.packages, self.key = packages, content_key(packages)
+
+    def arguments(self) -> dict[str, str]:
+        return {"REPROKIT_CONDA": f"http://{self.host}/{self.key}/"} if self.packages else {}
+
+    def prepare(self, store: Store, scratch: Path) -> None:
+        self.store = store
+
+    def answer(self, handler: Handler, address: SplitResult) -> None:
+        handler.discard_body()
+        if not self.packages or address.path != f"/{self.key}/environment.tar":
+            handler.refuse(404, f"nothing here: {address.path}")
+            return
+        try:
+            tar = environment(self.packages, self.store)
+        except ReprokitError as error:
+            handler.refuse(500, error.message)
+            return
+        send_file(handler, tar)
+
+
+def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
+    """A tar of `/opt/conda` with these packages, which are in the store. The tar is kept there too.
+
+    Raises UsageError without the extra `conda`, SourceError where a package cannot be linked.
     """
     key = content_key(packages)
     known = store.remembered("conda", key)
@@ -34,7 +67,7 @@ def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
     with store.scratch() as scratch:
         folder = Path(scratch)
         asyncio.run(_link(packages, store, folder))
-        _forget_places(folder / "environment", packages)
+        _without_host_paths(folder / "environment", packages)
         _pack(folder / "environment", folder / "environment.tar")
         sha256 = store.add(folder / "environment.tar")
     store.remember("conda", key, sha256)
@@ -50,7 +83,7 @@ async def _link(packages: Sequence[CondaPackage], store: Store, folder: Path) ->
     try:
         records = []
         for package in packages:
-            # rattler tells the two formats by the name, after it has followed links.
+            # rattler recognises the two formats by file name, after following links.
             file = folder / "packages" / package.file
             file.hardlink_to(store.path(package.sha256))
             records.append(await RepoDataRecord.from_package_archive(file))
@@ -67,8 +100,8 @@ async def _link(packages: Sequence[CondaPackage], store: Store, folder: Path) ->
         raise SourceError(f"the conda packages cannot be linked: {error}") from None
 
 
-def _forget_places(environment: Path, packages: Sequence[CondaPackage]) -> None:
-    """Name the channel in place of this host's folders, where conda keeps what it knows of its packages."""
+def _without_host_paths(environment: Path, packages: Sequence[CondaPackage]) -> None:
+    """Replace this host's folders in conda's records of its packages by the channel."""
     for package in packages:
         [record] = (environment / "conda-meta").glob(f"{package.name}-{package.version}-{package.build}.json")
         known = json.loads(record.read_text())
@@ -79,7 +112,7 @@ def _forget_places(environment: Path, packages: Sequence[CondaPackage]) -> None:
 
 
 def _pack(environment: Path, out: Path) -> None:
-    """The same packages give the same bytes, readable by every user of a container."""
+    """Write a tar that is reproducible, and readable by every user of a container."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Subdir = Literal["linux-64", "linux-aarch64"]
 _SUBDIRS: dict[str, Subdir] = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
-# What conda-lock declares for Linux: no package of a recipe is chosen by the kernel of the host that locks it.
+# As conda-lock declares: the kernel of the host that locks must not matter.
 _LINUX = "5.10"
 
 
 class Channels(Protocol):
-    """Where a channel may be had, in the order to try (`reprokit.supply.mirrors.places.Mirrors`)."""
+    """Addresses of channels (`reprokit.supply.mirrors.places.Mirrors`)."""
 
     def channels(self, channel: str) -> list[str]: ...
 
@@ -40,11 +40,11 @@ def lock_conda(
     say: Callable[[str], None],
     cuda: str = "",
 ) -> tuple[CondaPackage, ...]:
-    """The packages that meet `specs` together, with all that they need, by name.
+    """The packages that meet `specs` together, with their dependencies, by name.
 
-    The first of `channels` that has a package gives it. `cuda` is the version that `__cuda` has, if any. Raises
-    UsageError where the solver is not installed or specs contradict each other, SourceError where no address gives a
-    channel or a channel gives no checksum.
+    A package comes from the first of `channels` that has it. `cuda` is the version of `__cuda`, if any. Raises
+    UsageError without the solver or if specs contradict each other, SourceError where no address serves a channel or
+    a package has no checksum.
     """
     subdir = _SUBDIRS.get(platform.machine)
     if subdir is None:
@@ -85,7 +85,7 @@ async def _solve(
 
 
 async def _reachable(gateway: Gateway, name: str, urls: Sequence[str], subdir: Subdir) -> str:
-    """The first address that gives the channel's package list."""
+    """The first address that serves the channel's package list."""
     from rattler.exceptions import FetchRepoDataError, GatewayError
 
     reasons = []
@@ -95,7 +95,7 @@ async def _reachable(gateway: Gateway, name: str, urls: Sequence[str], subdir: S
             return url
         except (FetchRepoDataError, GatewayError) as error:
             reasons.append(redact(f"{url}: {error}"))
-    raise SourceError(f"no address gives the conda channel {name}", "\n  ".join(reasons))
+    raise SourceError(f"no address serves the conda channel {name}", "\n  ".join(reasons))
 
 
 def _virtual(glibc: str, cuda: str) -> list[GenericVirtualPackage]:

@@ -1,4 +1,4 @@
-"""The host's git as a command that asks nothing, runs no hook and speaks only network protocols."""
+"""The host's git, without prompts and hooks, restricted to safe protocols."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 from reprokit.errors import SourceError
 from reprokit.redact import redact
 
-# Judged after url.insteadOf, which is the user's: `ext::` and friends would run commands. `file` is for local mirrors.
+# Applied after the user's url.insteadOf. Others, such as `ext::`, would run commands. `file` is for local mirrors.
 _SAFE = [
     "-c",
     "core.hooksPath=/dev/null",
@@ -38,16 +38,16 @@ _REFUSED = (
 
 
 class GitFailed(Exception):
-    """git ended with an error; the text is its own first `fatal:` or `error:` line."""
+    """git failed; the text is its first `fatal:` or `error:` line."""
 
     @property
     def refused_by_commit(self) -> bool:
-        """Whether the server answered, but gives no commit that is not the tip of a branch."""
+        """Whether the server refuses commits that are not the tip of a branch."""
         return any(words in str(self) for words in _REFUSED)
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`base`, or this process's environment, without what would point git at another repository or let it ask."""
+    """`base`, or this process's environment, without variables that select another repository or allow prompts."""
     place = (
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -56,14 +56,14 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     )
     kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in place}
-    # LFS content is not part of a commit; its filter would fetch it at a checkout that never happens here.
+    # LFS content is not part of a commit.
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
 def git(*arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
     """Run git and return its standard output. `environ` is as `guard.git_environment` gives it.
 
-    Raises GitFailed, OSError where git found the disk full, or SourceError where git is not installed.
+    Raises GitFailed, OSError where the disk is full, SourceError where git is not installed.
     """
     command = ["git", *_SAFE, *(["-C", str(folder)] if folder else []), *arguments]
     try:
@@ -85,10 +85,10 @@ def git(*arguments: str, folder: Path | None = None, environ: Mapping[str, str] 
 def git_says(
     folder: Path, *arguments: str, source: IO[bytes] | None = None, target: IO[bytes] | None = None
 ) -> tuple[int, list[str]]:
-    """Run git on exactly this repository; its exit code and every line that it wrote. For what fails with findings.
+    """Run git on exactly this repository; returns its exit code and every line of output, for commands that report.
 
-    It reads `source`, and its standard output goes to `target` if there is one. Raises OSError where git found the disk
-    full, or SourceError where git is not installed.
+    `source` is its standard input, `target` takes its standard output. Raises OSError where the disk is full,
+    SourceError where git is not installed.
     """
     command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
     both = subprocess.STDOUT if target is None else subprocess.PIPE
@@ -115,9 +115,9 @@ def git_with_progress(
     begun: Callable[[subprocess.Popen[str]], None] = lambda process: None,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Run git and pass its progress on, one line a tenth. Raises GitFailed, and OSError where git found the disk full.
+    """Run git and report its progress in steps of 10 %. Raises GitFailed, and OSError where the disk is full.
 
-    `begun` is given the process, for who may have to end it from another thread.
+    `begun` gets the process, so that another thread can end it.
     """
     command = ["git", *_SAFE, "-C", str(folder), *arguments]
     tail: deque[str] = deque(maxlen=50)
@@ -130,7 +130,7 @@ def git_with_progress(
         text=True,
         errors="replace",
         env=environment(environ),
-        start_new_session=True,  # Ctrl-C is ours to handle: git's helpers would print their own deaths
+        start_new_session=True,  # reprokit handles Ctrl-C: git's helpers would each print an error
     ) as process:
         try:
             begun(process)
@@ -164,9 +164,9 @@ def _no_git() -> SourceError:
 
 
 def first_cause(lines: list[str]) -> str:
-    """The line that names the cause: the first `remote:` refusal, `fatal:` or `error:`."""
+    """The line with the cause: the first `fatal:`, `error:` or `remote:` line."""
     for words in ("fatal: ", "error: ", "remote: "):
         for line in lines:
             if line.startswith(words) and "the remote end hung up" not in line:
                 return redact(line.removeprefix(words))
-    return redact(lines[-1]) if lines else "git said nothing"
+    return redact(lines[-1]) if lines else "git gave no reason"

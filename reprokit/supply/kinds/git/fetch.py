@@ -1,7 +1,7 @@
-"""Git commits, fetched by the host's own git into the store: several at a time, from the mirrors that the user has.
+"""Git commits, fetched by the host's git into the store: several at a time, mirrors first.
 
-git cannot resume a pack. So a commit whose fetch was cut off once is fetched in pieces, first what its folders hold,
-then the files in batches, each of which is kept, across processes too. A server that cannot filter sends all at once.
+git cannot resume a pack. After an interrupted fetch, a commit is fetched in pieces: first its trees, then its files in
+batches. Each batch is kept, also for the next process. A server without filters sends everything at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reprokit.supply.store import Store, key_of, unwritable
 Say = Callable[[str], None]
 _ATTEMPTS = 4
 _AT_ONCE = 4
-_BATCH = 256  # files: what a cut line costs at most, against one round trip for each
+_BATCH = 256  # files; an interruption loses one batch, and each batch takes a round trip
 _FOR_GOOD = (
     "not found",
     "does not exist",
@@ -36,22 +36,22 @@ _FOR_GOOD = (
     "could not read Username",
     "not allowed",
 )
-# A server that prepares a pack says so every few seconds: only a dead line is silent for so long. Packs stay packs,
-# which git syncs to the disk, however small.
+# A server that prepares a pack reports progress every few seconds, so a minute of silence means a dead connection.
+# Even small packs are kept as packs, which git syncs to the disk.
 _SETTINGS = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", "-c", "fetch.unpackLimit=1"]
 _NAME = "reprokit"
 _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
 class GitPlaces(Protocol):
-    """Where repositories may be had (`reprokit.supply.mirrors`). Both are called from several threads at once."""
+    """Addresses of repositories (`reprokit.supply.mirrors`); several threads call these methods at once."""
 
     def git(self, url: str) -> Iterable[str]:
-        """Addresses for the repository at this https:// address, in the order to try."""
+        """Addresses of the repository at this https:// address, in the order to try."""
         ...
 
     def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
-        """The environment of a git that talks to this address, None for the user's own."""
+        """The environment of a git that connects to this address, None for the user's own."""
         ...
 
     def report(self, url: str, error: str | None) -> None:
@@ -66,17 +66,17 @@ def fetch_git(
     say: Say = lambda line: None,
     offline: bool = False,
 ) -> int:
-    """Bring locked commits into the store, and return how many were not there.
+    """Fetch locked commits into the store; returns how many were missing.
 
-    Raises SourceError where a fetch fails, where a commit has another tree than locked, or, `offline`, where one is
-    missing.
+    Raises SourceError where a fetch fails, where a commit's tree differs from the lock, or where one is missing while
+    `offline`.
     """
     missing = [locked for locked in commits if not folder_of(_address(locked), store).is_dir()]
     if missing and offline:
         raise SourceError(
-            f"{len(missing)} git commits are not in the store, {missing[0].commit[:12]} for one",
+            f"{len(missing)} git commits are not in the store, such as {missing[0].commit[:12]}",
             missing[0].url,
-            "`reprokit fetch` brings them while there is a network",
+            "`reprokit fetch` downloads them; it needs a network",
         )
     ensure([_address(locked) for locked in missing], store, places, say)
     for locked in missing:
@@ -91,9 +91,9 @@ def _address(locked: GitCommit) -> Commit:
 
 
 def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say = lambda line: None) -> None:
-    """Have these commits in the store; what is there asks no network.
+    """Fetch the missing ones of these commits.
 
-    Raises SourceError where a fetch fails, EngineError where the store cannot be written.
+    Raises SourceError where a fetch fails, EngineError where the store is not writable.
     """
     missing = [c for c in dict.fromkeys(commits) if not folder_of(c, store).is_dir()]
     if not missing:
@@ -112,7 +112,7 @@ def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say 
 
 
 class _Running:
-    """The fetches under way, ended together: git would go on long after an error elsewhere, or Ctrl-C."""
+    """The running fetches. They are stopped together: git would continue long after another error, or Ctrl-C."""
 
     def __init__(self) -> None:
         self.stopped = threading.Event()
@@ -126,7 +126,7 @@ class _Running:
             process.terminate()
 
     def wait(self, seconds: float) -> None:
-        """Returns early where the fetches are ended meanwhile."""
+        """Returns early if the fetches are stopped."""
         self.stopped.wait(seconds)
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: 
 
 
 def _try(fetch: _Fetch, addresses: list[str], places: GitPlaces, running: _Running) -> None:
-    """Every address in turn, again and again unless it has said no for good."""
+    """Try every address in turn, repeatedly unless its error is final."""
     commit, say = fetch.commit, fetch.say
     say(f"{commit.name}: fetching {commit.commit[:12]}")
     for attempt in range(_ATTEMPTS):
@@ -184,7 +184,7 @@ def _try(fetch: _Fetch, addresses: list[str], places: GitPlaces, running: _Runni
 
 
 class _Fetch:
-    """One commit on its way into `folder`, by way of the repository `pieces` where a fetch of it was cut off before."""
+    """One commit on its way into `folder`; after an interrupted fetch through the repository `pieces`."""
 
     def __init__(
         self, commit: Commit, folder: Path, pieces: Path, say: Say, begun: Callable[[subprocess.Popen[str]], None]
@@ -196,10 +196,10 @@ class _Fetch:
         """Raises GitFailed, and OSError where the disk is full."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.pieces.exists():
-            self.pieces.mkdir(parents=True)  # found by whoever comes after a fetch that was cut off
+            self.pieces.mkdir(parents=True)  # its existence marks an interrupted fetch
             self._whole(address)
         elif self._in_pieces(address):
-            self.environ = None  # the rest is done here
+            self.environ = None  # the rest is local
             with self._kept():
                 self._whole(str(self.pieces))
         else:
@@ -207,12 +207,12 @@ class _Fetch:
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
-        """Work on the pieces alone: where that fails they are spoilt, as by a power cut, and no use to anybody."""
+        """Work on the pieces. If git fails then, they are damaged, for example by a power cut, and are removed."""
         try:
             yield
         except GitFailed:
             shutil.rmtree(self.pieces)
-            raise GitFailed("what was kept of an earlier fetch is spoilt, and thrown away") from None
+            raise GitFailed("the kept part of an earlier fetch is damaged and was removed") from None
 
     def _whole(self, address: str) -> None:
         git("init", "--quiet", "--bare", str(self.folder))
@@ -227,22 +227,22 @@ class _Fetch:
         shutil.rmtree(self.folder / "hooks", ignore_errors=True)
 
     def _history(self, address: str) -> None:
-        self.say(f"{self.commit.name}: the server gives no single commits; fetching its whole history")
+        self.say(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")
         self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), address, "+refs/*:refs/remotes/all/*"])
         if not has_commit(self.folder, self.commit.commit):
             raise GitFailed(f"no branch or tag of the repository holds {self.commit.commit}: not found")
         git("update-ref", "refs/heads/reprokit", self.commit.commit, folder=self.folder)
 
     def _in_pieces(self, address: str) -> bool:
-        """Whether all pieces are here now; false where the server would not give single files."""
+        """Fetch the missing pieces; false if the server does not serve single files."""
         for lock in self.pieces.rglob("*.lock"):
-            lock.unlink()  # of a git that was killed: nobody else works here
+            lock.unlink()  # left by a killed git: this process is the only user
         with self._kept():
             git("init", "--quiet", "--bare", str(self.pieces))
             for index in self.pieces.glob("objects/pack/*.idx"):
                 git("verify-pack", str(index))
-        # git notes in its configuration whom it fetched in part from: a name, as the address may hold a password.
-        # Without noop it looks for ancestors of what are no commits.
+        # git stores the remote of a partial fetch in its configuration: by name, as the address may hold a password.
+        # Without noop it searches for ancestors of objects that are no commits.
         settings = ["-c", f"remote.{_NAME}.url={address}", "-c", "fetch.negotiationAlgorithm=noop"]
         options = [*_QUIETLY, *_trusting(address), "--filter=blob:none"]
         try:
@@ -251,7 +251,7 @@ class _Fetch:
                 self._git(self.pieces, [*settings, "fetch", *options, "--depth=1", _NAME, into])
             missing = self._missing()
             for start in range(0, len(missing), _BATCH):
-                self.say(f"{self.commit.name}: in pieces, {start} of {len(missing)} files are here")
+                self.say(f"{self.commit.name}: in pieces, {start} of {len(missing)} files done")
                 batch = missing[start : start + _BATCH]
                 self._git(self.pieces, [*settings, "fetch", *options, _NAME, *batch])
         except GitFailed as error:
@@ -273,17 +273,17 @@ class _Fetch:
 
 
 def _trusting(address: str) -> list[str]:
-    """A mirror in a folder may belong to another user, whom git does not trust unless told that we do."""
+    """A mirror in a folder may belong to another user, whose repositories git refuses by default."""
     return ["--upload-pack=git -c safe.directory=* upload-pack"] if address.startswith("file://") else []
 
 
 def explained(error: GitFailed, commit: Commit, address: str = "") -> SourceError:
-    """What git said, as one error of the commit's."""
+    """git's error as one of the commit."""
     text = str(error)
     if "refused" in text or "resolve host" in text or "unable to access" in text:
-        hint = "is the network there? git's own settings (proxies, url.insteadOf) are honoured"
+        hint = "check the network and git's own settings (proxies, url.insteadOf)"
     elif any(words in text for words in _FOR_GOOD):
         hint = "check the source's `git` and `commit` in the recipe"
     else:
-        hint = "`git fetch` of that commit by hand shows more"
+        hint = "`git fetch` of that commit by hand shows details"
     return SourceError(f"git could not fetch {commit.commit[:12]}: {text}", redact(address) or commit.url, hint)

@@ -1,4 +1,4 @@
-"""The git commits of a source in its lock: its own, and those of its submodules at all depths."""
+"""Lock the commit of a source and those of its submodules at all depths."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from reprokit.recipe.model import Source
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import GitPlaces, ensure
 from reprokit.supply.kinds.git.store import Commit, submodules_of, tree_of
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.store import Store, key_of
 from reprokit.untrusted.documents import understood
 
@@ -20,10 +20,10 @@ _AT_ONCE = 8
 
 
 def lock_git(source: Source, store: Store, say: Callable[[str], None], places: GitPlaces) -> tuple[GitCommit, ...]:
-    """The commit first, its submodules after it by address; all of them are in the store afterwards.
+    """The commit first, then its submodules by address. All of them are fetched into the store.
 
-    What a commit holds never changes, so a source that was locked before is answered without git. Raises SourceError
-    where a fetch fails, UsageError where a submodule's address is not https://.
+    A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
+    where a submodule's address is not https://.
     """
     key = key_of([source.git, source.commit, source.submodules])
     known = store.remembered("git", key)
@@ -57,9 +57,9 @@ def moved_git(
     places: GitPlaces,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Moved]:
-    """Commits that their repositories no longer have, and refs of the recipe that lead elsewhere now, sorted.
+    """Commits that their repositories no longer have, and refs of the recipe that point elsewhere now, sorted.
 
-    The repositories themselves are asked, not their mirrors. Those that do not answer are told of by `say`.
+    The repositories themselves are asked, not their mirrors. `say` gets a line for each that does not answer.
     """
 
     def asked(question: Callable[[], Moved | None]) -> Moved | None:
@@ -80,7 +80,7 @@ def _each(locked: Iterable[GitCommit]) -> list[GitCommit]:
 
 
 def _moved_ref(source: Source, places: GitPlaces) -> Moved | None:
-    """What became of the branch or tag that the recipe says its commit was."""
+    """How the branch or tag of the recipe's commit has changed."""
     branch, tag = f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"
     with places.reach(source.git) as environ:
         lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}", environ=environ).splitlines()
@@ -94,7 +94,7 @@ def _moved_ref(source: Source, places: GitPlaces) -> Moved | None:
 
 
 def _vanished(locked: GitCommit, places: GitPlaces) -> Moved | None:
-    """Whether the repository still gives the commit, asked for without what it holds."""
+    """Check that the repository still has the commit, without fetching its files."""
     with TemporaryDirectory(prefix="reprokit-git-") as folder, places.reach(locked.url) as environ:
         git("init", "--quiet", "--bare", folder)
         try:

@@ -1,16 +1,18 @@
-"""git's smart HTTP protocol (gitprotocol-http(5)), read only, over exactly the commits of one build."""
+"""git's smart HTTP protocol (gitprotocol-http(5)), read only, for exactly the commits of one build."""
 
 from __future__ import annotations
 
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qs, unquote
 
 from reprokit.supply.kinds.git.command import environment
 from reprokit.supply.kinds.git.store import Commit, serving_repository
+from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
@@ -20,47 +22,52 @@ _SERVICE = "git-upload-pack"
 _BLOCK = 1 << 16
 
 
-def prepare(commits: tuple[Commit, ...], store: Store, scratch: Path) -> dict[str, Path]:
-    """Make one repository a name (`host/owner/repository`) that offers this build's commits of it."""
-    by_name: dict[str, list[Commit]] = {}
-    for commit in commits:
-        by_name.setdefault(commit.name, []).append(commit)
-    repositories = {}
-    for number, (name, wanted) in enumerate(sorted(by_name.items())):
-        repositories[name] = scratch / f"{number}.git"
-        serving_repository(sorted(wanted), store, repositories[name])
-    return repositories
+class Repositories:
+    """Bare repositories `/HOST/OWNER/REPOSITORY[.git]`, each with exactly this build's commits of it."""
 
+    host = "git.reprokit.invalid"
 
-def answer(handler: Handler, address: SplitResult) -> None:
-    """Answer `/NAME[.git]/info/refs?service=git-upload-pack` and `POST /NAME[.git]/git-upload-pack`."""
-    path = unquote(address.path).strip("/")
-    for end in ("/info/refs", f"/{_SERVICE}"):
-        name = path.removesuffix(end)
-        if name != path:
-            break
-    name = name.removesuffix(".git")
-    repository = handler.gateway.repositories.get(name)
-    if repository is None:
-        handler.discard_body()
-        handler.gateway.not_there(name)
-        handler.refuse(404, f"{name} is no source of this recipe")
-    elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
-        _advertise(handler, repository)
-    elif end == f"/{_SERVICE}" and handler.command == "POST":
-        _upload_pack(handler, repository)
-    else:
-        handler.discard_body()
-        handler.refuse(403, "only fetching over git's smart protocol is served")
+    def __init__(self, commits: Sequence[GitCommit]) -> None:
+        self.commits = sorted({Commit(locked.url, locked.commit) for locked in commits})
+        self.folders: dict[str, Path] = {}
+
+    def arguments(self) -> dict[str, str]:
+        return {"REPROKIT_GIT": f"http://{self.host}/"}
+
+    def prepare(self, store: Store, scratch: Path) -> None:
+        for name, commits in groupby(self.commits, key=lambda commit: commit.name):
+            self.folders[name] = scratch / f"{len(self.folders)}.git"
+            serving_repository(list(commits), store, self.folders[name])
+
+    def answer(self, handler: Handler, address: SplitResult) -> None:
+        """Answer `/NAME/info/refs?service=git-upload-pack` and `POST /NAME/git-upload-pack`."""
+        path = unquote(address.path).strip("/")
+        for end in ("/info/refs", f"/{_SERVICE}"):
+            name = path.removesuffix(end)
+            if name != path:
+                break
+        name = name.removesuffix(".git")
+        repository = self.folders.get(name)
+        if repository is None:
+            handler.discard_body()
+            handler.gateway.not_there(name)
+            handler.refuse(404, f"{name} is no source of this recipe")
+        elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
+            _advertise(handler, repository)
+        elif end == f"/{_SERVICE}" and handler.command == "POST":
+            _upload_pack(handler, repository)
+        else:
+            handler.discard_body()
+            handler.refuse(403, "only fetching over git's smart protocol is served")
 
 
 def _command(handler: Handler, repository: Path, *options: str) -> subprocess.Popen[bytes]:
     environ = environment()
-    # `version=2` and the like; the value is handed to a program, so nothing else is let through.
-    wanted = handler.headers.get("Git-Protocol", "")
+    # The value becomes git's environment, so only known versions pass.
+    protocol = handler.headers.get("Git-Protocol", "")
     environ.pop("GIT_PROTOCOL", None)
-    if wanted in ("version=1", "version=2"):
-        environ["GIT_PROTOCOL"] = wanted
+    if protocol in ("version=1", "version=2"):
+        environ["GIT_PROTOCOL"] = protocol
     settings = ["-c", "uploadpack.allowAnySHA1InWant=true", "-c", "safe.directory=*"]
     command = ["git", *settings, "upload-pack", "--strict", "--stateless-rpc", *options, str(repository)]
     return subprocess.Popen(

@@ -1,7 +1,7 @@
-"""Git commits in the store, each with its submodules, and repositories that serve them.
+"""Git commits in the store, and repositories that serve them.
 
-Every commit has a bare repository of its own below the store. It is made aside and renamed into place, so that a
-killed fetch leaves nothing that looks complete, and readers need no lock.
+Every commit has its own bare repository in the store. It is written elsewhere and renamed, so that a killed fetch
+leaves nothing that looks complete, and readers need no lock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Commit:
 
 
 def folder_of(commit: Commit, store: Store) -> Path:
-    """Where the store has the commit. The address is one quoted name, so that none lies inside another's repository."""
+    """The commit's repository. The address is one quoted name, so that no repository is inside another."""
     return store.root / REPOSITORIES / quote(commit.name, safe="") / f"{commit.commit}.git"
 
 
@@ -50,7 +50,7 @@ def tree_of(commit: Commit, store: Store) -> str:
 
 
 def submodules_of(commit: Commit, store: Store) -> list[Commit]:
-    """The submodules that the commit's tree has, which is in the store. Raises UsageError, see `submodule_url`."""
+    """The submodules of a commit in the store. Raises UsageError, see `submodule_url`."""
     folder = folder_of(commit, store)
     try:
         git("cat-file", "-e", f"{commit.commit}:.gitmodules", folder=folder)
@@ -72,7 +72,7 @@ def submodules_of(commit: Commit, store: Store) -> list[Commit]:
 
 
 def _gitlink(folder: Path, commit: str, path: str) -> str | None:
-    """The commit that the tree has at `path`, None where it has no submodule there."""
+    """The commit of the submodule at `path`, None if there is none."""
     if not path:
         return None
     for line in filter(None, git("ls-tree", "-z", commit, "--", path, folder=folder).split("\0")):
@@ -84,7 +84,7 @@ def _gitlink(folder: Path, commit: str, path: str) -> str | None:
 
 
 def submodule_url(parent: str, name: str, url: str) -> str:
-    """A submodule's address, relative ones (`../x`) resolved against its parent's. Raises UsageError."""
+    """A submodule's absolute address; `../x` is relative to the parent's. Raises UsageError for other schemes."""
     if url.startswith(("./", "../")):
         scheme, _, rest = parent.partition("://")
         host, _, path = rest.partition("/")
@@ -99,12 +99,12 @@ def submodule_url(parent: str, name: str, url: str) -> str:
     except ValueError:
         raise UsageError(
             f"the submodule {name!r} of {parent} is at {url!r}, which is not an https:// address",
-            hint="only https:// submodules are fetched; `submodules: false` leaves them out",
+            hint="only https:// submodules are fetched; `submodules: false` skips them",
         ) from None
 
 
 def serving_repository(commits: list[Commit], store: Store, folder: Path) -> None:
-    """A bare repository that offers exactly these commits of one repository, borrowing the objects of the store."""
+    """Make a bare repository with exactly these commits, which shares the objects of the store."""
     git("init", "--quiet", "--bare", str(folder))
     sources = [folder_of(c, store) for c in commits]
     (folder / "objects" / "info" / "alternates").write_text("".join(f"{s / 'objects'}\n" for s in sources))

@@ -1,0 +1,62 @@
+"""Wheels and sdists, resolved by uv for the image's Python."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools
+from reprokit.supply.locked_input import LockedInput
+
+if TYPE_CHECKING:
+    from reprokit.supply.lock.model import Distribution, VariantLock
+    from reprokit.supply.mirrors.places import Mirrors
+
+
+class Wheels(Kind):
+    def asked(self, request: Request) -> list[Any]:
+        variant, platform = request.variant, request.platform
+        if platform is None or not (request.requirements or variant.sdists):
+            return []
+        sdists = [sdist.model_dump() for sdist in variant.sdists]
+        where = [platform.python, platform.glibc, platform.machine]
+        return [list(request.requirements), sdists, variant.wheel_indexes, where]
+
+    def singles(self, lock: VariantLock | None) -> Collection[str]:
+        return {wheel.name for wheel in lock.wheels} if lock else ()
+
+    def resolve(
+        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
+    ) -> Mapping[str, Any]:
+        from reprokit.supply.kinds.wheels.resolve import lock_wheels
+
+        if request.platform is None:
+            return {}
+        keep = old.wheels if old else ()
+        variant, mirrors = request.variant, tools.mirrors
+        sdists, indexes = variant.sdists, variant.wheel_indexes
+        return {
+            "wheels": lock_wheels(
+                request.requirements, sdists, request.platform, indexes, mirrors, tools.store, tools.say, keep, freed
+            )
+        }
+
+    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+        from reprokit.supply.kinds.wheels.resolve import moved_wheels
+
+        if not lock.wheels or request.platform is None:
+            return ()
+        variant, mirrors = request.variant, tools.mirrors
+        sdists, indexes = variant.sdists, variant.wheel_indexes
+        return moved_wheels(lock.wheels, request.requirements, sdists, request.platform, indexes, mirrors, tools.say)
+
+    def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
+        return mirrors.wheel_index.urls(locked)
+
+    def server(self, entries: Sequence[Distribution]) -> Server:
+        from reprokit.supply.kinds.wheels.serve import Index
+
+        return Index(tuple(entries))
+
+
+KIND = Wheels("wheels", "wheels", always=True)

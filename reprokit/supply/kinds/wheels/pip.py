@@ -1,45 +1,116 @@
-"""pip, run by this Python: isolated and from a neutral folder, so that no file where the user stands is imported."""
+"""The host's pip: its configuration, and the versions that indexes have.
+
+pip runs isolated and from a neutral folder, so that no file of the current folder is imported.
+"""
 
 from __future__ import annotations
 
+import ast
+import bisect
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from reprokit.errors import SourceError
 from reprokit.supply.kinds.wheels.platform import Platform
 
 _NEUTRAL = "/"
-_DEFAULT_INDEX = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from pip._internal.models.index import PyPI
-print(PyPI.simple_url)
-"""
+# Later sections win, as for `pip download`.
+_SECTIONS = ("global", "download", ":env:")
+_TRUE = ("1", "true", "yes", "y", "on", "t")  # as pip reads a boolean
 
 
-def configuration() -> str:
-    """What `pip config list` prints. Raises SourceError."""
+@dataclass(frozen=True)
+class PipSettings:
+    """pip's settings for finding files; paths are `file://` addresses here.
+
+    `index` is empty with `no-index`; `own_index` is true for pip's default index. Addresses may hold credentials: show
+    them only through `redact`.
+    """
+
+    index: str = field(default="", repr=False)
+    own_index: bool = False
+    extra_indexes: tuple[str, ...] = field(default=(), repr=False)
+    find_links: tuple[str, ...] = field(default=(), repr=False)
+    trusted_hosts: tuple[str, ...] = ()
+    cert: str = ""
+    client_cert: str = ""
+    proxy: str = field(default="", repr=False)
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """All simple indexes, in pip's order."""
+        return (self.index, *self.extra_indexes) if self.index else self.extra_indexes
+
+
+def read_settings() -> PipSettings:
+    """The settings of `pip config list`: environment, user's, site's and global files, in pip's own order.
+
+    Raises SourceError where pip is missing or cannot read its configuration.
+    """
     done = _run(str(_package()), "--disable-pip-version-check", "config", "list")
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise SourceError(f"pip cannot read its configuration: {last}", hint="see `pip config debug`")
-    return done.stdout
+    settings = settings_of(done.stdout)
+    return replace(settings, index=_default_index()) if settings.own_index else settings
 
 
-def default_index() -> str:
-    """The simple index that pip asks where no setting names one. Raises SourceError."""
-    return _run("-c", _DEFAULT_INDEX, str(_package().parent)).stdout.strip()
+def _default_index() -> str:
+    """The simple index of a pip without settings, which its help text shows. Raises SourceError."""
+    text = _run(str(_package()), "help", "download", variables={"COLUMNS": "1000"}).stdout
+    found = re.search(r"--index-url <url>\s.*?\(default:?\s+(https://[^\s)]+)\)", text, re.DOTALL)
+    if found is None:
+        raise SourceError("pip's help does not show its default index", hint="set `index-url` in pip's configuration")
+    return found[1].rstrip("/")
+
+
+def settings_of(listing: str) -> PipSettings:
+    """`pip config list` as settings; `index` is empty if no setting names one."""
+    values: dict[str, str] = {}
+    for section in _SECTIONS:
+        for line in listing.splitlines():
+            key, equals, value = line.partition("=")
+            if equals and key.rpartition(".")[0] == section:
+                text = str(ast.literal_eval(value)).strip()
+                if text:  # pip takes an empty setting for none
+                    values[key.rpartition(".")[2]] = text
+    no_index = values.get("no-index", "").lower() in _TRUE
+    return PipSettings(
+        index="" if no_index else _address(values.get("index-url", "")),
+        own_index=not no_index and "index-url" not in values,
+        extra_indexes=() if no_index else _addresses(values, "extra-index-url"),
+        find_links=_addresses(values, "find-links"),
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        cert=values.get("cert", ""),
+        client_cert=values.get("client-cert", ""),
+        proxy=values.get("proxy", ""),
+    )
+
+
+def _addresses(values: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(_address(text) for text in values.get(key, "").split())
+
+
+def _address(text: str) -> str:
+    """An address as it is, a path as `file://`."""
+    if not text or "://" in text:
+        return text
+    return Path(text).expanduser().absolute().as_uri()
 
 
 def versions(
     requirement: str, platform: Platform, indexes: Sequence[str], variables: Mapping[str, str] = {}
 ) -> list[str]:
-    """The versions of the package for which some wheel fits, newest first; none where no index could say.
+    """The versions with a wheel that fits, newest first; empty if no index answers.
 
     `variables` are added to pip's environment.
     """
@@ -53,11 +124,11 @@ def versions(
 
 
 def _package() -> Path:
-    """The folder of this Python's pip; the current folder is not searched. Raises SourceError."""
+    """The folder of this Python's pip, never in the current folder. Raises SourceError."""
     here = Path.cwd()
     spec = PathFinder.find_spec("pip", [place for place in sys.path if place and Path(place).resolve() != here])
     if spec is None or spec.origin is None:
-        raise SourceError("this Python has no pip", sys.executable, "reinstall reprokit: it asks for pip")
+        raise SourceError("this Python has no pip", sys.executable, "install reprokit again, which needs pip")
     return Path(spec.origin).parent
 
 
@@ -74,3 +145,24 @@ def _run(*arguments: str, variables: Mapping[str, str] = {}) -> subprocess.Compl
         text=True,
         errors="replace",
     )
+
+
+def nearest_versions(requirement: str, versions: list[str], count: int = 4) -> list[str]:
+    """Up to `count` of `versions` around the pinned one of `requirement`, or the newest without a pin."""
+    known = sorted({v for text in versions if (v := _version(text))})
+    try:
+        pinned = [v for s in Requirement(requirement).specifier if (v := _version(s.version))]
+    except InvalidRequirement:
+        pinned = []
+    if not pinned:
+        return [str(v) for v in known[-count:]]
+    place = bisect.bisect(known, pinned[0])
+    start = max(0, min(place - count // 2, len(known) - count))
+    return [str(v) for v in known[start : start + count]]
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None

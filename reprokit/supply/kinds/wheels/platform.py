@@ -1,4 +1,4 @@
-"""The platform that wheels must fit, and sets of wheels that fit together."""
+"""The platform that wheels must fit."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 
 from reprokit.errors import UsageError
-from reprokit.supply.lock.model import Distribution
-from reprokit.supply.store import key_of
 
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}([.a-z0-9+]{0,20})")
 _GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")
@@ -15,14 +13,14 @@ _GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")
 
 @dataclass(frozen=True)
 class Platform:
-    """What the wheels run on: CPython `python` (such as `3.11`), glibc (such as `2.36`) and machine of the image."""
+    """CPython `python` (such as `3.11`), `glibc` (such as `2.36`) and machine of an image."""
 
     python: str
     glibc: str = "2.28"
     machine: str = "x86_64"
 
     def __post_init__(self) -> None:
-        """Raises UsageError: pins, locks and images say what these are, and are not to be trusted."""
+        """Raises UsageError: the values come from recipes, locks and images, which are not trusted."""
         if not _PYTHON.fullmatch(self.python):
             raise UsageError(f"python {self.python[:60]!r} is no version of CPython", hint="write it as 3.11")
         if not _GLIBC.fullmatch(self.glibc):
@@ -38,15 +36,3 @@ class Platform:
             *(f"{tag}_{self.machine}" for tag in legacy.get(self.machine, ())),
             f"linux_{self.machine}",
         ]
-
-
-@dataclass(frozen=True)
-class WheelSet:
-    """Wheels and sdists that satisfy a variant's requirements together."""
-
-    wheels: tuple[Distribution, ...]
-
-    @property
-    def key(self) -> str:
-        """Names the set by its content: it stands in the index's address, so that another set is another layer."""
-        return key_of(sorted([w.file, w.sha256] for w in self.wheels))[:16]

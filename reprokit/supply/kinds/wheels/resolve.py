@@ -1,10 +1,10 @@
-"""The wheels and sdists of a variant in its lock, resolved by uv for the image's Python and platform."""
+"""Resolve wheels and sdists with uv for the image's Python and platform."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -14,15 +14,13 @@ from packaging.version import Version
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
 from reprokit.redact import redact
+from reprokit.supply.fetch.measure import Measure
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.kinds.wheels import uv
-from reprokit.supply.kinds.wheels.nearest import nearest_versions
-from reprokit.supply.kinds.wheels.pip import versions
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, versions
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.lock.measure import Measure
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.lock.moved import Moved
-from reprokit.supply.store import Store
+from reprokit.supply.store import Store, key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -44,21 +42,21 @@ def lock_wheels(
 ) -> tuple[Distribution, ...]:
     """One file of every package that the requirements need, sorted by name.
 
-    The user's own indexes are asked first; the recipe's `indexes` only where those have no such version. What `keep`
-    locks stays wherever it still fits, but for the packages of `update`. A file whose checksum no index says is
-    downloaded for it. Raises SourceError that names the requirement and its neighbours, or the index that failed.
+    The user's own indexes come first; the recipe's `indexes` are used only if those lack a version. Entries of `keep`
+    stay where they fit, except for the packages of `update`. A file is downloaded if no index states its checksum.
+    Raises SourceError naming the requirement and the nearest versions, or the index that failed.
     """
     if not requirements and not sdists:
         return ()
     freed = {canonicalize_name(name) for name in update}
     kept = {wheel.name: wheel for wheel in keep if wheel.name not in freed}
-    question = _Question(requirements, sdists, platform, {name: wheel.version for name, wheel in kept.items()}, say)
-    packages = question.answered(mirrors, indexes)
+    resolution = _Resolution(requirements, sdists, platform, {name: wheel.version for name, wheel in kept.items()}, say)
+    packages = resolution.packages(mirrors, indexes)
     tags = supported(platform)
     with Measure(store, mirrors.settings, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
 
         def locked(package: uv.Package) -> Distribution:
-            with understood("what an index lists", package.name):
+            with understood("an index's answer", package.name):
                 return chosen(package)
 
         def chosen(package: uv.Package) -> Distribution:
@@ -70,6 +68,37 @@ def lock_wheels(
         return tuple(sorted(pool.map(locked, packages), key=lambda found: found.name))
 
 
+def resolve_wheels(
+    requirements: Sequence[str],
+    sdists: Sequence[Sdist],
+    platform: Platform,
+    indexes: Sequence[str],
+    mirrors: Mirrors,
+    store: Store,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[Distribution, ...]:
+    """The wheels for requirements that have no lock; a repeated call asks no index.
+
+    Raises SourceError, see `lock_wheels`.
+    """
+    key = key_of([sorted(set(requirements)), [s.model_dump() for s in sdists], asdict(platform), list(indexes)])
+    known = store.remembered("wheels", key)
+    if known is None:
+        found = lock_wheels(requirements, sdists, platform, indexes, mirrors, store, say)
+        known = [wheel.model_dump() for wheel in found]
+        store.remember("wheels", key, known)
+    return tuple(Distribution.model_validate(wheel) for wheel in known)
+
+
+def fetch_wheels(
+    wheels: Sequence[Distribution], mirrors: Mirrors, store: Store, say: Callable[[str], None] = lambda line: None
+) -> None:
+    """Fetch these wheels into the store. Raises SourceError."""
+    from reprokit.supply.fetch.pool import fetch_all
+
+    fetch_all([w.locked_input() for w in wheels], store, mirrors, say=say, settings=lambda: mirrors.settings)
+
+
 def moved_wheels(
     locked: Sequence[Distribution],
     requirements: Sequence[str],
@@ -79,15 +108,15 @@ def moved_wheels(
     mirrors: Mirrors,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Moved]:
-    """What indexes no longer have as it is locked, and what locking anew would take in its place, sorted.
+    """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
-    A newer version that the recipe's own pins forbid is none. Raises SourceError where an index fails.
+    Newer versions that the recipe's pins forbid are ignored. Raises SourceError where an index fails.
     """
     found: set[Moved] = set()
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
-        same = _Question(requirements, sdists, platform, kept, say).answered(mirrors, indexes)
-        fresh = _Question(requirements, sdists, platform, {}, say).answered(mirrors, indexes)
+        same = _Resolution(requirements, sdists, platform, kept, say).packages(mirrors, indexes)
+        fresh = _Resolution(requirements, sdists, platform, {}, say).packages(mirrors, indexes)
     except uv.Unsatisfied as error:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
@@ -97,7 +126,7 @@ def moved_wheels(
     newest: dict[str, str] = {canonicalize_name(package.name): package.version for package in fresh}
     for wheel in locked:
         if wheel.name not in there:
-            continue  # what the recipe needed it for is gone: the lock is stale
+            continue  # no longer required: the lock is stale
         package, version = there[wheel.name], newest.get(wheel.name, wheel.version)
         checksums = {file.sha256 for file in package.files if file.file == wheel.file}
         if package.version != wheel.version or not checksums:
@@ -111,8 +140,8 @@ def moved_wheels(
     return sorted(found)
 
 
-class _Question:
-    """What is asked of the indexes, of the user's first and then of the recipe's too."""
+class _Resolution:
+    """One resolution: with the user's indexes, then with the recipe's too."""
 
     def __init__(
         self,
@@ -126,14 +155,14 @@ class _Question:
         self.sdists = {sdist.package: sdist.requires for sdist in sdists}
         self.platform, self.preferred, self.say = platform, preferred, say
 
-    def answered(self, mirrors: Mirrors, indexes: Sequence[str]) -> list[uv.Package]:
+    def packages(self, mirrors: Mirrors, indexes: Sequence[str]) -> list[uv.Package]:
         try:
             return self._asked(mirrors.pip, (), {})
         except uv.Unsatisfied as error:
             if not indexes:
                 raise _with_neighbours(error, self.platform, indexes, {}) from None
-            self.say(f"{error.message}; asking the recipe's own indexes too")
-            lacking = error.message
+            self.say(f"{error.message}; trying the recipe's indexes too")
+            missing = error.message
         with mirrors.guarded() as variables:
             try:
                 return self._asked(mirrors.pip, indexes, variables)
@@ -143,11 +172,11 @@ class _Question:
                 for index in indexes:
                     if _belongs(error.where, index):
                         why = error.message.removeprefix("a package index ")
-                        raise SourceError(f"{lacking}, and the recipe's own index {why}", index) from None
+                        raise SourceError(f"{missing}, and the recipe's own index {why}", index) from None
                 raise
 
     def _asked(self, settings: PipSettings, indexes: Sequence[str], variables: Mapping[str, str]) -> list[uv.Package]:
-        """As pip does, without those of the user's indexes that cannot be reached, if it can be."""
+        """Resolve, without unreachable indexes of the user if that is possible."""
         skipped: uv.Unreachable | None = None
         while True:
             try:
@@ -163,11 +192,11 @@ class _Question:
                 if rest == settings or not (rest.indexes or rest.find_links):
                     raise
                 skipped, settings = skipped or error, rest
-                self.say(f"{error.message} ({error.where}); going on without it")
+                self.say(f"{error.message} ({error.where}); continuing without it")
 
 
 def _without(settings: PipSettings, address: str) -> PipSettings:
-    """The settings without the index that this address belongs to."""
+    """The settings without the index of this address."""
     if settings.index and _belongs(address, settings.index):
         return replace(settings, index="", own_index=False)
     return replace(settings, extra_indexes=tuple(i for i in settings.extra_indexes if not _belongs(address, i)))
@@ -180,7 +209,7 @@ def _belongs(address: str, index: str) -> bool:
 def _with_neighbours(
     error: uv.Unsatisfied, platform: Platform, indexes: Sequence[str], variables: Mapping[str, str]
 ) -> uv.Unsatisfied:
-    """The error with the versions that exist around the one asked for."""
+    """The error with the nearest versions that exist."""
     if error.where and not error.hint:
         near = nearest_versions(error.where, versions(error.where, platform, indexes, variables))
         if near:
@@ -189,10 +218,10 @@ def _with_neighbours(
 
 
 def supported(platform: Platform) -> dict[Tag, int]:
-    """The wheel tags that pip in the image takes, each with its place: the lower, the better."""
+    """The wheel tags of the image's pip with their rank: lower is better."""
     version = tuple(int(part) for part in platform.python.split(".")[:2])
     interpreter = f"cp{version[0]}{version[1]}"
-    # Until 3.8, an ABI said that Python was built with pymalloc, as every distribution's was.
+    # Before 3.8, the ABI tag ends in `m` for builds with pymalloc, as of every distribution.
     abi = interpreter + ("m" if version < (3, 8) else "")
     tags = [
         *cpython_tags(version, [abi], platform.tags()),
@@ -202,7 +231,7 @@ def supported(platform: Platform) -> dict[Tag, int]:
 
 
 def best(package: uv.Package, tags: dict[Tag, int], platform: Platform) -> uv.IndexFile:
-    """The file that pip would choose: the wheel with the best tag, then the highest build; else the sdist."""
+    """The file that pip would choose: the wheel with the best tag and highest build number, else the sdist."""
     ranked = []
     for file in package.files:
         rank = _rank(file.file, tags)
@@ -215,7 +244,7 @@ def best(package: uv.Package, tags: dict[Tag, int], platform: Platform) -> uv.In
 
 
 def _rank(file: str, tags: dict[Tag, int]) -> tuple[int, tuple[int, str] | tuple[()]] | None:
-    """The higher, the better; None for what does not fit."""
+    """A rank, higher is better; None if the file does not fit."""
     if not file.endswith(".whl"):
         return -len(tags), ()
     try:

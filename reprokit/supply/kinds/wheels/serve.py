@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 import html
-import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote
 
 from packaging.utils import canonicalize_name
 
+from reprokit.supply.kinds.kind import content_key
+from reprokit.supply.lock.model import Distribution
+from reprokit.supply.serve.content import send_file, send_page
+from reprokit.supply.store import Store
+
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
-    from reprokit.supply.lock.model import Distribution
 
 
-def answer(handler: Handler, address: SplitResult) -> None:
-    """Answer `/SET/simple/`, `/SET/simple/NAME/` and `/SET/files/FILE`; what is not in the set is 404 and recorded."""
-    handler.discard_body()
-    wheels = handler.gateway.offer.wheels
-    parts = [unquote(part) for part in address.path.split("/") if part]
-    if not parts or parts[0] != wheels.key:
-        handler.refuse(404, "another build's wheels")
-    elif parts[1:] == ["simple"]:
-        names = sorted({w.name for w in wheels.wheels})
-        _page(handler, "".join(f'<a href="{name}/">{name}</a><br>\n' for name in names))
-    elif parts[1:2] == ["simple"] and len(parts) == 3:
-        _project(handler, [w for w in wheels.wheels if w.name == canonicalize_name(parts[2])], parts[2])
-    elif parts[1:2] == ["files"] and len(parts) == 3:
-        _file(handler, next((w for w in wheels.wheels if w.file == parts[2]), None), parts[2])
-    else:
-        handler.refuse(404, f"nothing here: {address.path}")
+class Index:
+    """`/KEY/simple/`, `/KEY/simple/NAME/` and `/KEY/files/FILE`."""
+
+    host = "wheels.reprokit.invalid"
+
+    def __init__(self, wheels: tuple[Distribution, ...]) -> None:
+        self.wheels, self.key = wheels, content_key(wheels, "file")
+
+    def arguments(self) -> dict[str, str]:
+        return {"REPROKIT_WHEELS": f"http://{self.host}/{self.key}/simple/"}
+
+    def prepare(self, store: Store, scratch: Path) -> None:
+        self.store = store
+
+    def answer(self, handler: Handler, address: SplitResult) -> None:
+        handler.discard_body()
+        key, *parts = [unquote(part) for part in address.path.split("/") if part] or [""]
+        if key != self.key:
+            handler.refuse(404, "another build's wheels")
+        elif parts == ["simple"]:
+            names = sorted({wheel.name for wheel in self.wheels})
+            _page(handler, "".join(f'<a href="{name}/">{name}</a><br>\n' for name in names))
+        elif parts[:1] == ["simple"] and len(parts) == 2:
+            project = canonicalize_name(parts[1])
+            if wheels := [wheel for wheel in self.wheels if wheel.name == project]:
+                _page(handler, "".join(map(_link, wheels)))
+            else:
+                _missing(handler, parts[1])
+        elif parts[:1] == ["files"] and len(parts) == 2:
+            if found := next((wheel for wheel in self.wheels if wheel.file == parts[1]), None):
+                send_file(handler, self.store.path(found.sha256))
+            else:
+                _missing(handler, parts[1])
+        else:
+            handler.refuse(404, f"nothing here: {address.path}")
 
 
-def _project(handler: Handler, wheels: list[Distribution], name: str) -> None:
-    if not wheels:
-        handler.gateway.not_there(name)
-        handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
-        return
-    links = (f'<a href="../../files/{quote(w.file)}#sha256={w.sha256}">{html.escape(w.file)}</a><br>\n' for w in wheels)
-    _page(handler, "".join(links))
+def _link(wheel: Distribution) -> str:
+    return f'<a href="../../files/{quote(wheel.file)}#sha256={wheel.sha256}">{html.escape(wheel.file)}</a><br>\n'
+
+
+def _missing(handler: Handler, name: str) -> None:
+    handler.gateway.not_there(name)
+    handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
 
 
 def _page(handler: Handler, links: str) -> None:
     body = f"<!DOCTYPE html>\n<html><body>\n{links}</body></html>\n".encode()
-    handler.start(200, {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body))})
-    if handler.command != "HEAD":
-        handler.wfile.write(body)
-
-
-def _file(handler: Handler, wheel: Distribution | None, name: str) -> None:
-    if wheel is None:
-        handler.gateway.not_there(name)
-        handler.refuse(404, f"{name} is not among the wheels resolved for this variant")
-        return
-    with handler.gateway.store.path(wheel.sha256).open("rb") as file:
-        handler.start(200, {"Content-Type": "application/octet-stream", "Content-Length": str(wheel.size)})
-        if handler.command != "HEAD":
-            shutil.copyfileobj(file, handler.wfile, 1 << 18)
-            handler.gateway.served(wheel.size)
+    send_page(handler, body, "text/html; charset=utf-8")

@@ -1,7 +1,7 @@
-"""uv, run on the host to resolve wheels for another Python and platform than its own. It builds and installs nothing.
+"""uv on the host, which resolves wheels for another Python and platform. It builds and installs nothing.
 
-uv decides from metadata alone, so that a stack of several gigabytes is resolved without a download, and it judges
-markers and wheels for the Python that it is told, which `pip download` does for wheels only.
+uv needs only metadata, so that a stack of several gigabytes is resolved without a download. It evaluates markers for
+the target's Python, which `pip download` does not.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import tomli
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.redact import redact
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.untrusted.documents import understood
 
-# glibc minors that `uv --python-platform` knows; wheels for those between are judged by the next lower one.
+# glibc minors that `uv --python-platform` knows; for others the next lower one is used.
 _GLIBC = (17, 28, *range(31, 41))
 _HARMLESS = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
 @dataclass(frozen=True)
 class IndexFile:
-    """One file of an index; `sha256` and `size` (bytes) are empty and None where the index does not say them.
+    """One file of an index; `sha256` is empty and `size` (bytes) None if the index does not state them.
 
-    `url` may hold the credentials of the user's index: it is for requests, not for people.
+    `url` may hold the credentials of the user's index: never show it.
     """
 
     file: str
@@ -45,7 +45,7 @@ class IndexFile:
 
 @dataclass(frozen=True)
 class Package:
-    """One package of a resolution: the wheels of it that fit the platform, or its sdist; `yanked` by its publisher."""
+    """One package of a resolution: its wheels that fit the platform, or its sdist; `yanked` by its publisher."""
 
     name: str
     version: str
@@ -54,11 +54,11 @@ class Package:
 
 
 class Unsatisfied(SourceError):
-    """The indexes answered, and no choice of versions meets the requirements."""
+    """No choice of versions meets the requirements."""
 
 
 class Unreachable(SourceError):
-    """An index, whose address stands in `where`, did not answer or answered with an error."""
+    """The index at `where` did not answer, or answered with an error."""
 
 
 def resolve(
@@ -70,11 +70,11 @@ def resolve(
     preferred: Mapping[str, str] = {},
     variables: Mapping[str, str] = {},
 ) -> list[Package]:
-    """Versions that meet all requirements, newest first, those `preferred` (by name) wherever they do too.
+    """The newest versions that meet all requirements; `preferred` versions (by name) win where they fit.
 
-    `sdists` says for exact requirements (`NAME==VERSION`) what they need: of these packages an sdist is taken, unread.
-    Indexes stand together as pip has them: the best version of all wins. `variables` are added to uv's environment.
-    Raises Unsatisfied in uv's words, Unreachable for the first index that fails.
+    `sdists` maps exact requirements (`NAME==VERSION`) to their dependencies: an sdist of these packages is used,
+    unread. The best version of all indexes wins, as in pip. `variables` are added to uv's environment. Raises
+    Unsatisfied, or Unreachable for the first index that fails.
     """
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
         wanted, config, output = (Path(folder) / name for name in ("wanted.in", "uv.toml", "pylock.toml"))
@@ -113,9 +113,9 @@ def python_platform(platform: Platform) -> str:
 
 
 def places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
-    """uv's options for the places that pip would ask, and the recipe's `indexes` beside them."""
+    """uv's options for the indexes of pip's settings and of the recipe."""
     found = ["--index-strategy=unsafe-best-match"]
-    # Some projects publish a page of links in place of an index.
+    # Some projects publish a page of links instead of an index.
     pages = [index for index in indexes if index.endswith(".html")]
     found += [f"--find-links={place}" for place in [*settings.find_links, *pages]]
     found += [f"--allow-insecure-host={host}" for host in settings.trusted_hosts]
@@ -130,7 +130,7 @@ def places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
 
 
 def environment(environ: Mapping[str, str], settings: PipSettings) -> dict[str, str]:
-    """What uv sees: pip's settings, and none of the user's for uv that would change what is found."""
+    """uv's environment: pip's settings, and no settings of uv that would change the result."""
     found = {k: v for k, v in environ.items() if not k.startswith("UV_") or k in _HARMLESS}
     found |= {"NO_COLOR": "1", "UV_SYSTEM_CERTS": "1"}
     bundle = settings.cert or next((environ[k] for k in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if environ.get(k)), "")
@@ -149,7 +149,7 @@ def _uv() -> str:
     try:
         return find_uv_bin()
     except FileNotFoundError:
-        raise SourceError("uv is not there", sys.executable, "reinstall reprokit: it asks for uv") from None
+        raise SourceError("uv is missing", sys.executable, "install reprokit again, which needs uv") from None
 
 
 def _name(requirement: str) -> str:
@@ -157,14 +157,14 @@ def _name(requirement: str) -> str:
 
 
 def _static_metadata(requirement: str, requires: Sequence[str]) -> str:
-    """An entry of uv.toml by which uv need not build a package to know what it needs."""
+    """An entry of uv.toml with a package's dependencies, so that uv does not build it."""
     name, _, version = requirement.partition("==")
     lines = ["[[dependency-metadata]]", f"name = {_text(name)}", f"version = {_text(version)}"]
     return "\n".join([*lines, f"requires-dist = [{', '.join(map(_text, requires))}]"]) + "\n"
 
 
 def _as_pylock(versions: Mapping[str, str]) -> str:
-    """Versions as the earlier output that uv prefers to newer ones."""
+    """Versions as an earlier output, which uv prefers to newer versions."""
     entries = (f"[[packages]]\nname = {_text(n)}\nversion = {_text(v)}\n" for n, v in sorted(versions.items()))
     return 'lock-version = "1.0"\ncreated-by = "reprokit"\n' + "".join(entries)
 
@@ -192,7 +192,7 @@ def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
 
 
 def _with_credentials(url: str, indexes: Iterable[str]) -> str:
-    """`url` with the credentials of the index on the same host: uv leaves them out of what it writes."""
+    """`url` with the credentials of the index on the same host, which uv omits."""
     parts = urlsplit(url)
     for index in map(urlsplit, indexes):
         if index.username and (index.hostname, index.port) == (parts.hostname, parts.port) and not parts.username:
@@ -204,7 +204,7 @@ def _with_credentials(url: str, indexes: Iterable[str]) -> str:
 
 
 def explain(stderr: str, platform: Platform) -> ReprokitError:
-    """uv's output as one error. What no version meets is Unsatisfied, its `where` the requirement that uv names."""
+    """uv's output as one error. Of Unsatisfied, `where` is the requirement that uv names."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     words = " ".join(line.removeprefix("error: ").removeprefix("cause: ") for line in lines if "hint: " not in line)
     hints = " ".join(line.removeprefix("hint: ") for line in lines if line.startswith("hint: "))
@@ -217,7 +217,7 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
         return Unreachable(
             f"a package index could not be reached: {(causes or [words])[-1][:300]}",
             address[1],
-            "`pip config list` shows the indexes and proxies that are asked",
+            "`pip config list` shows the indexes and proxies",
         )
     return SourceError(f"uv failed: {words[:400]}", hint=hints)
 
@@ -230,7 +230,7 @@ def _unsatisfied(words: str, hints: str, platform: Platform) -> Unsatisfied:
         return Unsatisfied(f"no index has a wheel of {unknown[1]} for {here}", unknown[1], "is the name right?")
     if unusable := re.search(r"Because (?:only )?(\S+?)(?: is available and \S+)? has no (?:usable )?wheels", words):
         if "building from source is disabled" in hints or not hints:
-            hints = "a release without a wheel stands under `sdists`: it is built inside the image, never here"
+            hints = "list a release without a wheel under `sdists`: it is built inside the image"
         return Unsatisfied(f"no wheel of {unusable[1]} for {here}", unusable[1], hints)
     causes = re.sub(r"^No solution found when resolving dependencies:?\s*", "", words)
     return Unsatisfied(f"the wheels do not fit together: {causes[:600]}", hint=hints or "loosen or correct a pin")

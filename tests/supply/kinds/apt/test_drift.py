@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reprokit.supply.kinds.apt.drift import Drift, drifts, dropped, moved_packages
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.lock.moved import Moved
 
 
 def package(name: str, version: str, architecture: str = "amd64", content: int = 0) -> AptPackage:

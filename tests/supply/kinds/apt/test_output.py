@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.supply.kinds.apt.output import as_of, listed, packages_of, remember_archives
-from reprokit.supply.mirrors.kinds import remembered
+from reprokit.supply.kinds.apt.settings import remembered
 from reprokit.supply.store import Store
 
 SHA = "{:064x}".format

@@ -10,16 +10,15 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
-from reprokit.image.apt import AptInstall
 from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt
 from reprokit.supply.kinds.apt.drift import Drift
+from reprokit.supply.kinds.apt.install import AptInstall
 from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt, successors
-from reprokit.supply.lock.moved import Moved
-from reprokit.supply.locked_input import of_apt
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import locked as refusing
 from reprokit.supply.served_set import ServedSet
@@ -95,7 +94,9 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
     archive.publish(LATE)
     assert lock_apt(engine, base, installs, store, quiet) == (packages, "20261120T021241Z")
     mirrors = Mirrors(store)
-    assert fetch_all([of_apt(p) for p in packages], store, mirrors, settings=mirrors.settings).files == len(packages)
+    assert fetch_all([p.locked_input() for p in packages], store, mirrors, settings=mirrors.settings).files == len(
+        packages
+    )
 
 
 def test_components_are_asked_for_from_their_block_on(engine, base, archive, store):
@@ -183,11 +184,11 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
     packages, as_of = lock_apt(engine, bookworm.base, [install], bookworm.store, quiet)
     assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
     mirrors = Mirrors(bookworm.store)
-    fetch_all([of_apt(p, as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
+    fetch_all([p.locked_input(as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    offer = ServedSet(apt=packages)
-    with Gateway(bookworm.store, offer, refusing("debian:12")) as gateway:
-        environment = {**gateway.build_arguments(), **offer.arguments()}
+    locked = ServedSet(apt=packages)
+    with Gateway(bookworm.store, locked, refusing("debian:12")) as gateway:
+        environment = {**gateway.build_arguments(), **locked.arguments()}
         script = "set -e\n" + block_lines("ca-certificates") + "\ndpkg-query -W ca-certificates openssl"
         config = {
             "Image": bookworm.base.name,

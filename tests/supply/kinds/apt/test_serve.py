@@ -11,6 +11,7 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt import deb
+from reprokit.supply.kinds.apt.serve import Archive
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
@@ -20,7 +21,7 @@ Apt = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def offer(tmp_path: Path, store: Store) -> ServedSet:
+def served(tmp_path: Path, store: Store) -> ServedSet:
     folder = tmp_path / "made"
     files = [
         make_deb(folder, "app", "1:2.0+b1", "amd64", Depends="lib (>= 1)"),
@@ -31,8 +32,8 @@ def offer(tmp_path: Path, store: Store) -> ServedSet:
 
 
 @pytest.fixture
-def gateway(store: Store, offer: ServedSet):
-    with Gateway(store, offer) as running:
+def gateway(store: Store, served: ServedSet):
+    with Gateway(store, served) as running:
         yield running
 
 
@@ -47,7 +48,7 @@ def apt(tmp_path: Path, gateway: Gateway) -> Apt:
     settings = {"Dir": f"{root}/", "Dir::State::status": f"{root}/var/lib/dpkg/status"}
     settings |= {"APT::Sandbox::User": "", "APT::Architecture": "amd64", "APT::Architectures": "amd64"}
     (root / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
-    (root / "locked.list").write_text(f"deb [trusted=yes] {gateway.offer.arguments()['REPROKIT_APT']} ./\n")
+    (root / "locked.list").write_text(f"deb [trusted=yes] {gateway.inputs.arguments()['REPROKIT_APT']} ./\n")
     environ = {**environment(gateway, tmp_path), "APT_CONFIG": str(root / "apt.conf"), "LC_ALL": "C"}
     sources = ["-o", f"Dir::Etc::SourceList={root}/locked.list", "-o", "Dir::Etc::SourceParts=-"]
 
@@ -64,7 +65,7 @@ def test_apt_gets_the_locked_packages_with_what_they_need(apt: Apt, gateway: Gat
     assert (done.returncode, done.stderr) == (0, "")
     got = sorted((tmp_path / "root/var/cache/apt/archives").glob("*.deb"))
     assert [file.name for file in got] == ["app_1%3a2.0+b1_amd64.deb", "lib_1.5~rc1_all.deb"]
-    by_name = {package.name: package for package in gateway.offer.apt or ()}
+    by_name = {package.name: package for package in gateway.inputs.of("apt")}
     for file in got:
         assert file.read_bytes() == gateway.store.path(by_name[file.name.partition("_")[0]].sha256).read_bytes()
     assert not gateway.missing and not gateway.hosts
@@ -72,7 +73,7 @@ def test_apt_gets_the_locked_packages_with_what_they_need(apt: Apt, gateway: Gat
 
 def test_apt_goes_on_where_a_download_was_cut(apt: Apt, gateway: Gateway, tmp_path: Path):
     apt("update")
-    other = next(package for package in gateway.offer.apt or () if package.name == "other")
+    other = next(package for package in gateway.inputs.of("apt") if package.name == "other")
     content = gateway.store.path(other.sha256).read_bytes()
     partial = tmp_path / "root/var/cache/apt/archives/partial/other_1.0_all.deb"
     partial.write_bytes(content[:100])
@@ -83,7 +84,7 @@ def test_apt_goes_on_where_a_download_was_cut(apt: Apt, gateway: Gateway, tmp_pa
 
 def test_apt_refuses_a_package_whose_bytes_are_others(apt: Apt, gateway: Gateway):
     apt("update")
-    other = next(package for package in gateway.offer.apt or () if package.name == "other")
+    other = next(package for package in gateway.inputs.of("apt") if package.name == "other")
     file = gateway.store.path(other.sha256)
     file.write_bytes(b"x" * other.size)
     done = apt("install", "-y", "-d", "other")
@@ -94,44 +95,49 @@ def test_what_is_not_locked_is_not_there(apt: Apt, gateway: Gateway):
     apt("update")
     assert "Unable to locate package stranger" in apt("install", "-y", "-d", "stranger").stderr
     assert "Version '9' for 'other' was not found" in apt("install", "-y", "-d", "other=9").stderr
-    archive = gateway.offer.arguments()["REPROKIT_APT"]
+    archive = gateway.inputs.arguments()["REPROKIT_APT"]
     assert ask(gateway, f"{archive}./InRelease")[0].status == 404
     assert not gateway.missing
     answer, body = ask(gateway, f"{archive}pool/stranger_1.0_all.deb")
     assert (answer.status, body) == (404, b"reprokit gateway: pool/stranger_1.0_all.deb is not in the lock\n")
     assert gateway.missing == {"pool/stranger_1.0_all.deb": 1}
-    answer, body = ask(gateway, archive.replace(gateway.archive.key, "0" * 16) + "./Packages")
+    answer, body = ask(gateway, archive.replace(archive.split("/")[3], "0" * 16) + "./Packages")
     assert (answer.status, body) == (404, b"reprokit gateway: another build's packages\n")
 
 
-def test_the_same_packages_are_the_same_archive(store: Store, offer: ServedSet):
-    other_way_round = ServedSet(apt=tuple(reversed(offer.apt or ())))
-    with Gateway(store, offer) as one, Gateway(store, other_way_round) as two:
-        assert one.archive == two.archive
-    assert offer.arguments() == other_way_round.arguments()
-    fewer = ServedSet(apt=(offer.apt or ())[1:])
-    assert fewer.arguments()["REPROKIT_APT"] != offer.arguments()["REPROKIT_APT"]
+def pages(gateway: Gateway) -> dict[str, bytes]:
+    (archive,) = (server for server in gateway.inputs.servers if isinstance(server, Archive))
+    return archive.pages
 
 
-def test_a_package_is_opened_once(store: Store, offer: ServedSet, monkeypatch: pytest.MonkeyPatch):
-    with Gateway(store, offer) as first:
-        pages = first.archive
+def test_the_same_packages_are_the_same_archive(store: Store, served: ServedSet):
+    other_way_round = ServedSet(apt=tuple(reversed(served.of("apt"))))
+    with Gateway(store, served) as one, Gateway(store, other_way_round) as two:
+        assert pages(one) == pages(two)
+    assert served.arguments() == other_way_round.arguments()
+    fewer = ServedSet(apt=served.of("apt")[1:])
+    assert fewer.arguments()["REPROKIT_APT"] != served.arguments()["REPROKIT_APT"]
+
+
+def test_a_package_is_opened_once(store: Store, served: ServedSet, monkeypatch: pytest.MonkeyPatch):
+    with Gateway(store, served) as first:
+        before = pages(first)
     monkeypatch.setattr(deb, "control", None)
-    with Gateway(store, offer) as second:
-        assert second.archive == pages
+    with Gateway(store, served) as second:
+        assert pages(second) == before
 
 
-def test_a_package_that_left_the_store(store: Store, offer: ServedSet):
-    package = (offer.apt or ())[0]
+def test_a_package_that_left_the_store(store: Store, served: ServedSet):
+    package = served.of("apt")[0]
     store.path(package.sha256).unlink()
-    with pytest.raises(SourceError) as caught, Gateway(store, offer):
+    with pytest.raises(SourceError) as caught, Gateway(store, served):
         pass
     assert caught.value.message == f"{package.name} {package.version} is not in the store"
 
 
 def test_no_packages_at_all(store: Store):
     with Gateway(store, ServedSet(apt=())) as gateway:
-        assert ask(gateway, f"{gateway.offer.arguments()['REPROKIT_APT']}./Packages")[1] == b""
+        assert ask(gateway, f"{gateway.inputs.arguments()['REPROKIT_APT']}./Packages")[1] == b""
     with Gateway(store, ServedSet()) as gateway:
-        assert "REPROKIT_APT" not in gateway.offer.arguments()
+        assert "REPROKIT_APT" not in gateway.inputs.arguments()
         assert ask(gateway, "http://apt.reprokit.invalid/0/./Packages")[0].status == 404

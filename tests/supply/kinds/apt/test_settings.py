@@ -67,7 +67,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the user's mirror"
         headers = upstream.requests[-1][2]
         assert headers["Host"] == f"localhost:{upstream.port}"
-        assert headers["Authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+        assert headers["authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
         assert ask(gateway, f"{url}/b.deb")[1] == b"from the host's"
         assert ask(gateway, f"{url}/c.deb")[1] == b"only in the archive"
         assert ask(gateway, f"{url}/d.deb")[0].status == 404

@@ -6,8 +6,8 @@ from reprokit.config import Configuration
 from reprokit.recipe.model import Source
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
 from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS

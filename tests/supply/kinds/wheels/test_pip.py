@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,14 @@ def test_a_planted_module_does_run_without_isolation(checkout: Path, tmp_path: P
 
 
 def test_a_planted_pip_is_not_run(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
     real = [sys.executable, "-m", "pip", "config", "list"]
-    assert pip.configuration() == subprocess.run(real, cwd="/", capture_output=True, text=True, check=True).stdout
-    assert pip.default_index().startswith("https://")
+    listed = subprocess.run(real, cwd="/", capture_output=True, text=True, check=True).stdout
+    assert replace(pip.read_settings(), index="") == replace(pip.settings_of(listed), index="")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    assert pip.read_settings().index.startswith("https://")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert pip.versions("no-such-package-at-all", Platform("3.11", "2.36"), ["file:///nowhere"]) == []
     assert not (tmp_path / "ran").exists()
 
@@ -59,11 +64,11 @@ def test_no_verb_runs_a_planted_pip(checkout: Path, tmp_path: Path, command: lis
 def test_a_python_without_pip(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pip.sys, "path", ["/nowhere"])
     with pytest.raises(SourceError, match="this Python has no pip"):
-        pip.configuration()
+        pip.read_settings()
 
 
 def test_a_relative_configuration_file_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pip.conf").write_text("[global]\nproxy = http://proxy.test\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_CONFIG_FILE", "pip.conf")
-    assert "http://proxy.test" in pip.configuration()
+    assert pip.read_settings().proxy == "http://proxy.test"

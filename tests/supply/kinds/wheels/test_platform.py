@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from reprokit.supply.kinds.wheels.platform import Platform, WheelSet
+from reprokit.supply.kinds.kind import content_key
+from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import Distribution
 
 
@@ -8,8 +9,8 @@ def test_the_key_of_a_set_is_that_of_its_content():
     one, two = (
         Distribution(name=n, version="1.0", file=f"{n}-1.0-py3-none-any.whl", sha256=n * 64, size=1) for n in "ab"
     )
-    assert WheelSet((one, two)).key == WheelSet((two, one)).key
-    assert WheelSet((one, two)).key != WheelSet((one,)).key
+    assert content_key((one, two), "file") == content_key((two, one), "file")
+    assert content_key((one, two), "file") != content_key((one,), "file")
 
 
 def test_platform_tags_run_from_the_c_library_down():

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from reprokit.config import Configuration, Entry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
+from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.resolve import best, lock_wheels, moved_wheels, supported
 from reprokit.supply.kinds.wheels.uv import IndexFile, Package
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.lock.moved import Moved
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import HOSTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.errors import EngineError, SourceError
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied, environment, explain, places, python_platform
 

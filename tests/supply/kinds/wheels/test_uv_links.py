@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.supply.kinds.wheels import uv
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
 
 

@@ -71,7 +71,7 @@ def test_the_same_packages_are_the_same_bytes_and_made_once(store: Store, packag
 
 def test_it_is_served_for_its_packages_only(store: Store, packages):
     with Gateway(store, ServedSet(conda=packages)) as gateway:
-        address = gateway.offer.arguments()["REPROKIT_CONDA"]
+        address = gateway.inputs.arguments()["REPROKIT_CONDA"]
         answer, body = ask(gateway, f"{address}environment.tar")
         assert answer.status == 200 and body == environment(packages, store).read_bytes()
         assert ask(gateway, "http://conda.reprokit.invalid/0123456789abcdef/environment.tar")[0].status == 404
@@ -82,7 +82,7 @@ def test_it_is_served_for_its_packages_only(store: Store, packages):
 def test_a_package_that_is_none_is_named(store: Store, packages):
     store.path(packages[0].sha256).write_bytes(b"no package")
     with Gateway(store, ServedSet(conda=packages)) as gateway:
-        answer, body = ask(gateway, f"{gateway.offer.arguments()['REPROKIT_CONDA']}environment.tar")
+        answer, body = ask(gateway, f"{gateway.inputs.arguments()['REPROKIT_CONDA']}environment.tar")
     assert answer.status == 500 and b"cannot be linked" in body
 
 
@@ -98,11 +98,11 @@ def test_an_image_has_it_first_on_path(engine: Engine, debian_12: BaseImage, sto
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
     name = unique("conda")
-    offer = ServedSet(conda=packages)
-    with Gateway(store, offer, archives=debian_12.archives) as gateway:
+    served = ServedSet(conda=packages)
+    with Gateway(store, served, archives=debian_12.archives) as gateway:
         proxies = gateway.build_arguments()
         plan = BuildPlan(
-            name, made, debian_12.image_id, debian_12.name, offer.arguments(), proxies, {"org.example.test": "1"}
+            name, made, debian_12.image_id, debian_12.name, served.arguments(), proxies, {"org.example.test": "1"}
         )
         events = list(BUILDERS["classic"](engine).run(plan))
     assert isinstance(events[-1], Built), events[-10:]

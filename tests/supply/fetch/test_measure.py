@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.supply.fetch.learn import learn
+from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
@@ -21,6 +22,11 @@ HALF = len(DATA) // 2
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
+
+
+def learn(urls: Sequence[str], store: Store, settings: Settings) -> tuple[str, int]:
+    with Measure(store, settings) as measure:
+        return measure.download(urls)
 
 
 def learned(store: Store, *urls: str, settings: Settings = QUICK) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.supply.mirrors.kinds import remember_archive, remembered
+from reprokit.supply.kinds.apt.settings import remember_archive, remembered
 from reprokit.supply.store import Store
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.kinds.wheels.lookup import Lookup, NotThere, is_folder_of_files, links_of
+from reprokit.supply.kinds.wheels.index import Lookup, NotThere, is_folder_of_files, links_of
 
 A, B = "a" * 64, "b" * 64
 FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"

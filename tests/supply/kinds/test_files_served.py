@@ -28,7 +28,7 @@ def gateway(store: Store):
 
 
 def test_files_by_name(gateway: Gateway, tmp_path: Path):
-    address = gateway.offer.arguments()["REPROKIT_FILES"]
+    address = gateway.inputs.arguments()["REPROKIT_FILES"]
     for name, content in (("a+b.tar.gz", "0123456789"), ("empty", "")):
         command = ["curl", "-fsSL", f"{address}{name}"]
         done = subprocess.run(command, env=environment(gateway, tmp_path), capture_output=True, text=True)
@@ -39,7 +39,7 @@ def test_files_by_name(gateway: Gateway, tmp_path: Path):
 
 
 def test_a_part_of_a_file(gateway: Gateway):
-    address = gateway.offer.arguments()["REPROKIT_FILES"]
+    address = gateway.inputs.arguments()["REPROKIT_FILES"]
     answer, body = ask(gateway, f"{address}a+b.tar.gz", Range="bytes=7-")
     assert (answer.status, body, answer.getheader("Content-Range")) == (206, b"789", "bytes 7-9/10")
     answer, _ = ask(gateway, f"{address}a+b.tar.gz", Range="bytes=10-")
@@ -47,7 +47,7 @@ def test_a_part_of_a_file(gateway: Gateway):
 
 
 def test_what_is_not_locked_is_named(gateway: Gateway):
-    address = gateway.offer.arguments()["REPROKIT_FILES"]
+    address = gateway.inputs.arguments()["REPROKIT_FILES"]
     answer, body = ask(gateway, f"{address}stranger.zip")
     assert (answer.status, body) == (404, b"reprokit gateway: stranger.zip is not in the lock\n")
     assert gateway.missing == {"stranger.zip": 1}

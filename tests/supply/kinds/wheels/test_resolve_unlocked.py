@@ -7,7 +7,7 @@ import pytest
 from reprokit.config import Configuration
 from reprokit.errors import SourceError
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.kinds.wheels.unlocked import fetch_wheels, resolve_wheels
+from reprokit.supply.kinds.wheels.resolve import fetch_wheels, resolve_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS
@@ -35,5 +35,5 @@ def test_files_that_left_the_store_are_fetched_again(index: Path, store: Store, 
     found = resolve_wheels(["top==1.0"], (), PYTHON_311, (), mirrors, store)
     for _ in range(2):
         fetch_wheels(found, mirrors, store)
-        assert store.path(found.wheels[0].sha256).read_bytes() == wheel.read_bytes()
-        store.path(found.wheels[0].sha256).unlink()
+        assert store.path(found[0].sha256).read_bytes() == wheel.read_bytes()
+        store.path(found[0].sha256).unlink()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.supply.kinds.wheels.pipsettings import PipSettings, read_settings, settings_of
+from reprokit.supply.kinds.wheels.pip import PipSettings, read_settings, settings_of
 
 FILE = """\
 [global]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.redact import redact
-from reprokit.supply.kinds.wheels.nearest import nearest_versions
+from reprokit.supply.kinds.wheels.pip import nearest_versions
 
 
 @pytest.mark.parametrize(
