@@ -18,11 +18,15 @@ from reprokit.image.base.locked import locked_base
 from reprokit.image.base.packages import resolve
 from reprokit.image.base.release import Release
 from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.lock.model import Base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
+from tests.support.disk import Disk
 from tests.support.engines import debian_13
+from tests.support.repositories import Repositories
 from tests.support.shared import shared
+from tests.support.stores import fetch
 
 pytest_plugins = ["tests.support.suite"]
 
@@ -109,3 +113,54 @@ def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.Tem
         read = Base.model_validate_json(lock)
         # `debian_12` by another name, as long as the archives have not changed since that was made.
         yield LockedBase(read, locked_base(engine, read, Store(Path(store)), lambda line: None), Store(Path(store)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    made = Disk(tmp_path / "disk")
+    yield made
+    made.unmount()
+
+
+@pytest.fixture
+def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repositories:
+    root = tmp_path / "forge"
+    root.mkdir()
+    settings = {
+        f"url.{root}/.insteadOf": "https://forge.test/",
+        "user.name": "t",
+        "user.email": "t@example.org",
+    }
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+    for number, (key, value) in enumerate(settings.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+    return Repositories(root)
+
+
+@pytest.fixture
+def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of recipes, in which the user stands; `$REPROKIT_HOME` is the test's own."""
+    for name in list(os.environ):
+        if name.startswith("REPROKIT_") and name != "REPROKIT_CONFIG":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+    monkeypatch.setattr("reprokit.paths.data_root", lambda: tmp_path / "none")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    return tmp_path / "recipes"
+
+
+@pytest.fixture
+def commit(repositories: Repositories, store: Store) -> Commit:
+    """A commit of team/tool, in the store."""
+    head = repositories.make("team/tool", {"a": "1" * 5000, "b": "2"})
+    return fetch(store, "team/tool", head)

@@ -12,7 +12,7 @@ from reprokit.container.mounts import WORKSPACE
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.host import workspace
 from reprokit.host.disk import is_full
-from reprokit.image.locks import recipe_lock
+from reprokit.image.lock.read import recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
 from reprokit.supply.lock.model import PlainFile, RecordFile

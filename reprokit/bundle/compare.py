@@ -1,27 +1,27 @@
-"""Two images of bundles beside each other."""
+"""Two images of bundles compared."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reprokit.bundle.layers import Row, rows, settings
-from reprokit.bundle.model import Image
+from reprokit.bundle.layers import LayerRow, rows, settings
 from reprokit.bundle.packages import differences, holder, packages
 from reprokit.bundle.read import Bundle
+from reprokit.oci.model import Image
 
 Change = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Layers of one and not of the other, and names with their values before and after, empty where there is none.
+    """Layers of only one image, and changed values by name, before and after, empty where there is none.
 
-    `size` are bytes unpacked. `unknown` counts layers that neither bundle has, whose packages nobody knows.
+    `size` are unpacked bytes. `unknown` counts layers that both bundles exclude, whose packages are unknown.
     """
 
     size: tuple[int, int]
-    removed: list[Row]
-    added: list[Row]
+    removed: list[LayerRow]
+    added: list[LayerRow]
     pins: list[Change]
     settings: list[Change]
     packages: list[Change]
@@ -33,7 +33,7 @@ class Compared:
 
 
 def compare(one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> Compared:
-    """An image that is missing is as one without layers."""
+    """Compare two images; a missing image has no layers."""
     before, after = (rows(image, {}) if image else [] for image in (left, right))
     ids = [{row.diff_id for row in each} for each in (before, after)]
     removed = [row for row in before if row.diff_id not in ids[1]]

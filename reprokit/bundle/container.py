@@ -1,6 +1,6 @@
-"""A container as it stands, as an image: the layers that it began with and one of what it changed.
+"""A container in its present state as an image: the layers of its image, and one with its changes.
 
-Unlike an engine's `export` it keeps what the configuration says: ENV, WORKDIR, ENTRYPOINT, USER, labels.
+Unlike an engine's `export` it keeps the configuration: ENV, WORKDIR, ENTRYPOINT, USER, labels.
 """
 
 from __future__ import annotations
@@ -18,50 +18,51 @@ from typing import Any
 from filelock import FileLock
 
 from reprokit import paths
-from reprokit.bundle.collect import Wanted, described
-from reprokit.bundle.model import Image
-from reprokit.bundle.sift import Sifted, sift
+from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
 from reprokit.interrupts import deferred
+from reprokit.oci.model import Image
+from reprokit.oci.read import EngineImage, engine_image
+from reprokit.oci.store import layers_of
 
 Say = Callable[[str], None]
 _SNAPSHOTS = "reprokit-export"
-# They are of this machine's container, or promise that the image is what its recipe builds.
+# These belong to this machine's container, or claim that the image is what its recipe builds.
 _LEFT_LABELS = (names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, f"{LABEL}.inputs", f"{LABEL}.lock")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The container's image in the engine, what becomes of it in the bundle, and what went by meanwhile."""
+    """The container's image in the engine, its changes on the way to the bundle, and a report of its files."""
 
-    wanted: Wanted
+    image: EngineImage
     changed: Changed
-    sifted: Sifted
+    report: FilterReport
 
 
 @contextlib.contextmanager
 def snapshot(engine: Engine, name: str, patterns: Sequence[str], say: Say) -> Iterator[Snapshot]:
-    """An image of the container for as long as the block runs. Files that match `patterns` stay out of the bundle.
+    """An image of the container for as long as the block runs. Files that match `patterns` are excluded.
 
-    While it is made the container's processes are paused. Raises UsageError where there is no such container.
+    The container is paused while the image is made. Raises UsageError where no such container.
     """
     found = _container(engine, name)
     own = found["Name"].lstrip("/")
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
     with _alone(tag), _committed(engine, own, tag, say) as reference:
-        wanted = described(engine, reference)
-        sifted = Sifted()
-        began = (engine.image(found["Image"]) or {}).get("RootFS", {}).get("Layers") or ()
+        image = engine_image(engine, reference)
+        report = FilterReport()
+        began = layers_of(engine.image(found["Image"]))
         edits = {}
-        # Where nothing was changed some engines add no layer.
-        if len(wanted.layers) > len(began):
-            top = wanted.layers[-1]
-            edits[top] = lambda blocks: sift(blocks, patterns, lambda path: _content(engine, own, path), sifted)
-        changed = Changed(edits, lambda image: _finished(engine, found, image))
-        yield Snapshot(replace(wanted, labels=_labels(found)), changed, sifted)
+        # Some engines add no layer if nothing has changed.
+        if len(image.layers) > len(began):
+            top = image.layers[-1]
+            edits[top] = lambda blocks: filter_layer(blocks, patterns, lambda path: _content(engine, own, path), report)
+        changed = Changed(edits, lambda exported: _finished(engine, found, exported))
+        yield Snapshot(replace(image, labels=_labels(found)), changed, report)
 
 
 def _container(engine: Engine, name: str) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def _container(engine: Engine, name: str) -> dict[str, Any]:
     if found is None:
         found = engine.container(names.find(names.known_containers(engine), name, os.getuid()).name)
     if found is None:
-        raise UsageError("there is no such container", name, "`docker ps -a` lists them")
+        raise UsageError("no such container", name, "`docker ps -a` lists them")
     return found
 
 
@@ -81,7 +82,7 @@ def _alone(tag: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _committed(engine: Engine, name: str, tag: str, say: Say) -> Iterator[str]:
-    """The name of the snapshot, which goes in the end; one that a killed process left goes first."""
+    """The name of the snapshot, which is removed at the end; so is one that a killed process left."""
     reference = f"{_SNAPSHOTS}:{tag}"
     _remove(engine, reference)
     say(f"taking a snapshot of {name}")
@@ -100,7 +101,7 @@ def _remove(engine: Engine, reference: str) -> None:
 
 
 def _finished(engine: Engine, found: dict[str, Any], image: Image) -> Image:
-    """The image under its name in the bundle, with nothing of this machine in its configuration."""
+    """The image under its name in the bundle, without this machine's data in its configuration."""
     value = json.loads(image.config)
     config = dict(value.get("config") or {})
     config["Labels"] = _labels(found)
@@ -117,7 +118,7 @@ def _finished(engine: Engine, found: dict[str, Any], image: Image) -> Image:
 
 
 def _as_built(engine: Engine, found: dict[str, Any], config: dict[str, Any]) -> None:
-    """What `reprokit run` set in place of the image's own: an idle main process, root, no GPUs where there are none."""
+    """Restore the image's own settings that `reprokit run` replaced: main process, user, GPUs."""
     built = (engine.image(found["Config"]["Labels"].get(names.IMAGE, "")) or {}).get("Config") or {}
     for key in ("Entrypoint", "Cmd", "User", "StopSignal", "Healthcheck", "ExposedPorts"):
         config.pop(key, None)
@@ -134,7 +135,7 @@ def _labels(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _name(found: dict[str, Any]) -> str:
-    """A recipe's container takes the name of its image, so that `reprokit shell` starts from it there."""
+    """A recipe's container gets the name of its image, so that `reprokit shell` starts from it."""
     labels = found["Config"].get("Labels") or {}
     if names.NAME in labels:
         return f"reprokit/{labels[names.RECIPE]}:{labels[names.VARIANT]}"

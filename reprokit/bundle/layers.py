@@ -1,20 +1,26 @@
-"""What made each layer of an image, from the history in its config."""
+"""The instruction that made each layer of an image, from the history in its config."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.bundle.model import Image
+from reprokit.oci.model import Image
 from reprokit.untrusted.documents import parsed
 
 _SHELL = "/bin/sh -c "
+# What every block's command begins with; its assertions name the block.
+_BLOCK = re.compile(r"reprokit: block ([a-z0-9_-]+): expected")
+_PREAMBLE = re.compile(
+    r'^set -eu;[\s\\]*(expect\(\) \{.*?esac; \};[\s\\]*)?(sources="";.*?(?=apt-get \$sources))?', re.DOTALL
+)
 
 
 @dataclass(frozen=True)
-class Row:
-    """A layer: `packed` are bytes in the bundle, None where it is left out; `size` uncompressed, None if unknown."""
+class LayerRow:
+    """A layer: `packed` bytes in the bundle, None where it is excluded; `size` uncompressed, None if unknown."""
 
     diff_id: str
     packed: int | None
@@ -22,17 +28,17 @@ class Row:
     instruction: str
 
 
-def rows(image: Image, sizes: Mapping[str, int]) -> list[Row]:
-    """From the base up; `sizes` are uncompressed ones by diff id, as far as they are known."""
+def rows(image: Image, sizes: Mapping[str, int]) -> list[LayerRow]:
+    """From the base up; `sizes` are known uncompressed sizes by diff ID."""
     made = instructions(image.config, len(image.layers))
     return [
-        Row(layer.diff_id, layer.blob.size if layer.blob else None, sizes.get(layer.diff_id, layer.size or None), text)
-        for layer, text in zip(image.layers, made, strict=True)
+        LayerRow(each.diff_id, each.blob.size if each.blob else None, sizes.get(each.diff_id, each.size or None), text)
+        for each, text in zip(image.layers, made, strict=True)
     ]
 
 
 def instructions(config: bytes, count: int) -> list[str]:
-    """The Dockerfile's line that made each of `count` layers; empty where the config does not say."""
+    """The Dockerfile's line of each of `count` layers; empty where the config's history does not match."""
     history = _value(config).get("history")
     entries = history if isinstance(history, list) else []
     made = [_plain(e) for e in entries if isinstance(e, dict) and not e.get("empty_layer")]
@@ -40,7 +46,7 @@ def instructions(config: bytes, count: int) -> list[str]:
 
 
 def settings(config: bytes) -> dict[str, Any]:
-    """What a container of the image begins with: ENV, LABEL, WORKDIR, ..."""
+    """The settings of the image's containers: ENV, LABEL, WORKDIR, ..."""
     found = _value(config).get("config")
     return found if isinstance(found, dict) else {}
 
@@ -51,9 +57,11 @@ def _value(config: bytes) -> dict[str, Any]:
 
 
 def _plain(entry: Mapping[str, Any]) -> str:
-    """Without what only the classic builder writes before it: build arguments, the shell, a mark."""
+    """The instruction without the classic builder's prefix (build arguments, shell), and with the name of its block."""
     text = str(entry.get("created_by") or entry.get("comment") or "")
     if text.startswith(("|", _SHELL)):
         text = text.partition(_SHELL)[2] or text
     text = text.removeprefix("#(nop) ").strip()
+    if block := _BLOCK.search(text):
+        text = f"block {block[1]}: {_PREAMBLE.sub('', text.removeprefix('RUN ').removeprefix(_SHELL))}"
     return "".join(c if c.isprintable() else " " for c in text)

@@ -1,100 +1,39 @@
 """What a bundle holds: images, their layers, and reprokit's own metadata beside them.
 
-A bundle is a tar of regular files: an OCI image layout (`oci-layout`, `index.json`, `blobs/sha256/HEX`), Docker's
-`manifest.json` pointing at the same blobs, and `reprokit.json`. A layer is known across machines by its diff id, the
-digest of its uncompressed tar; a blob by the digest of the bytes that stand in the bundle.
+A bundle is a tar of regular files: an OCI image layout, Docker's `manifest.json` over the same blobs, `reprokit.json`,
+and the extras that it names.
 """
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from reprokit.engine import LABEL
+from reprokit.oci.layout import docker_manifest, layout_files
+from reprokit.oci.model import Digest, Image, Size, digest_of
 from reprokit.recipe import fields as f
-from reprokit.supply.lock.model import Model
+from reprokit.supply.lock.model import Model, Sized
+from reprokit.untrusted.documents import parsed
 
-OCI_LAYOUT, INDEX, DOCKER_MANIFEST = "oci-layout", "index.json", "manifest.json"
 METADATA, SIGNATURE = "reprokit.json", "reprokit.json.sig"
-BLOBS = "blobs/sha256/"
-CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
-LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
-ZSTD_LAYER_TYPE = f"{LAYER_TYPE}+zstd"
-FORMAT = 1
-
-Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Size = Annotated[int, Field(ge=0)]
+# In the index: the digest of `reprokit.json`, so that no bit of it can change unnoticed.
+METADATA_DIGEST = "reprokit.metadata"
 
 
-def digest_of(content: bytes) -> str:
-    """`sha256:HEX` of some bytes."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+class ImageMetadata(Model):
+    """One image in `reprokit.json`. Fields that only recipes have are empty for other images; sizes are in bytes.
 
-
-def blob_path(digest: str) -> str:
-    """Where a blob stands in a bundle."""
-    return BLOBS + digest.removeprefix("sha256:")
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A blob by its digest; `size` in bytes."""
-
-    media_type: str
-    digest: str
-    size: int
-
-    def json(self) -> dict[str, Any]:
-        return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer of `size` uncompressed bytes. `blob` is None where its content is left out of the bundle."""
-
-    diff_id: str
-    size: int
-    blob: Descriptor | None
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """How a manifest names the layer: one that is left out as the uncompressed tar, which is all that is known."""
-        return self.blob or Descriptor(LAYER_TYPE, self.diff_id, self.size)
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image under its full name (`reprokit/faith:cuda`); `config` is the engine's own, byte for byte."""
-
-    name: str
-    config: bytes
-    layers: tuple[Layer, ...]
-
-    @property
-    def id(self) -> str:
-        """The digest of the config, which graph-driver stores call the image id."""
-        return digest_of(self.config)
-
-    @property
-    def config_descriptor(self) -> Descriptor:
-        return Descriptor(CONFIG_TYPE, self.id, len(self.config))
-
-
-class Described(Model):
-    """One image in `reprokit.json`. What only recipes have is empty for other images; sizes are in bytes.
-
-    `id` is the digest of the config, `size` that of all layers uncompressed, `packed` that of the blobs of its layers
-    which are in this bundle. `inputs` is the hash that tells whether a rebuild would give something else.
+    `id` is the digest of the config, `size` that of all layers uncompressed, `packed` that of the layers' blobs in this
+    bundle. `inputs` is the hash of the build's inputs.
     """
 
     name: f.Line
     id: Digest
     size: Size
-    packed: Size
+    packed: Size = 0
     recipe: str = ""
     variant: str = ""
     inputs: str = ""
@@ -104,23 +43,89 @@ class Described(Model):
     recipe_text: str = ""
     lock_text: str = ""
 
+    @classmethod
+    def of_labels(cls, name: str, image_id: str, size: int, labels: Mapping[str, str], **more: Any) -> ImageMetadata:
+        """An image described by its labels; `more` are the other fields."""
+        try:
+            pins = parsed(labels.get(f"{LABEL}.pins") or "{}")
+        except ValueError:
+            pins = {}
+        return cls(
+            name=name,
+            id=image_id,
+            size=size,
+            recipe=labels.get(f"{LABEL}.recipe", ""),
+            variant=labels.get(f"{LABEL}.variant", ""),
+            inputs=labels.get(f"{LABEL}.inputs", ""),
+            pins={str(key): str(pin) for key, pin in pins.items()} if isinstance(pins, dict) else {},
+            min_driver=labels.get(f"{LABEL}.min-driver", ""),
+            compute_capabilities=tuple(filter(None, labels.get(f"{LABEL}.compute-capabilities", "").split(","))),
+            **more,
+        )
+
 
 class Part(Model):
-    """A file of the bundle that is no image: a workspace or inputs of the store, each a tar compressed with zstd."""
+    """A workspace in the bundle, as a tar compressed with zstd."""
 
-    kind: Literal["workspace", "store"]
+    kind: Literal["workspace"]
     name: f.Line
-    path: Annotated[str, StringConstraints(pattern=r"^(workspaces|store)/[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    path: Annotated[str, StringConstraints(pattern=r"^workspaces/[A-Za-z0-9][A-Za-z0-9._-]*$")]
     digest: Digest
     size: Size
 
 
+class RecipeText(Model):
+    """A recipe's file and its lock; the lock is empty where it does not belong to the image."""
+
+    name: f.Name
+    recipe: str
+    lock: str
+
+
+class GitPack(Sized):
+    """A commit's objects as a git pack; `shallow` are the commits whose parents are not in it."""
+
+    url: f.GitUrl
+    commit: f.Commit
+    shallow: tuple[f.Commit, ...]
+
+
+class BundledInputs(Model):
+    """Everything that the locks of `targets` (`NAME:VARIANT`) name, to build them without a network.
+
+    Files and packs are blobs of the bundle. `bases` are registry digests; each base is an image of the bundle, named by
+    `image.base.carried_name`.
+    """
+
+    targets: tuple[f.Line, ...]
+    recipes: tuple[RecipeText, ...]
+    files: tuple[Sized, ...]
+    packs: tuple[GitPack, ...]
+    bases: tuple[Digest, ...]
+
+    @property
+    def blobs(self) -> dict[str, int]:
+        """The size of each blob, by digest."""
+        return {f"sha256:{each.sha256}": each.size for each in (*self.files, *self.packs)}
+
+
 class Metadata(Model):
-    """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff ids of layers left out."""
+    """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff IDs of excluded layers."""
 
     format: Literal[1] = 1
     reprokit: f.Line
     created: Annotated[str, StringConstraints(pattern=r"^\d{8}T\d{6}Z$")]
-    images: tuple[Described, ...]
+    images: tuple[ImageMetadata, ...]
     absent: tuple[Digest, ...] = ()
     parts: tuple[Part, ...] = ()
+    inputs: BundledInputs | None = None
+
+    def json_bytes(self) -> bytes:
+        return self.model_dump_json(indent=1, exclude_none=True).encode()
+
+
+def small_files(images: Sequence[Image], metadata: bytes) -> Iterator[tuple[str, bytes]]:
+    """Path and content of everything but layers and extras; equal images and metadata give equal bytes."""
+    yield from layout_files(images, {METADATA_DIGEST: digest_of(metadata)})
+    yield METADATA, metadata
+    yield docker_manifest(images)

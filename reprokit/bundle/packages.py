@@ -1,4 +1,4 @@
-"""Which packages an image has: read from its layers (dpkg's status, the metadata of Python packages)."""
+"""The packages of an image, read from its layers (dpkg's status, the metadata of Python packages)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import zstandard
 
-from reprokit.bundle.members import refuse
-from reprokit.bundle.model import Image, Layer
+from reprokit.bundle.canonical_tar import refuse
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.verify import Raw, blocks
+from reprokit.oci.model import Image, Layer
 from reprokit.untrusted.limits import ENTRIES, PACKAGES, check_unpacked
 from reprokit.untrusted.tar import Stream, members
 
@@ -22,9 +22,9 @@ _WHITEOUT = ".wh."
 
 
 def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
-    """`dpkg:NAME` and `python:NAME` with their versions, of those layers that one of the bundles has.
+    """The versions of `dpkg:NAME` and `python:NAME` in the layers that one of the bundles has.
 
-    Raises UsageError where a layer is no tar, or together they are beyond a limit.
+    Raises UsageError where a layer is not a tar, or where the layers exceed a limit.
     """
     removed: dict[str, int] = {}
     found: dict[str, tuple[int, bytes]] = {}
@@ -53,7 +53,7 @@ class _Layers:
         self._sizes: dict[str, int] = {}
 
     def files(self) -> Iterator[tuple[int, str, bytes]]:
-        """Each layer's number with the files in it that tell of packages, and what it removes."""
+        """Each layer's number with the path and content of its package lists and whiteouts."""
         for number, layer in enumerate(self._image.layers):
             if bundle := holder(layer, self._bundles):
                 for path, content in self._files(bundle, bundle.layers[layer.diff_id]):
@@ -78,7 +78,7 @@ class _Layers:
                     PACKAGES.check(member.size, f"bytes in {path}", bundle.where)
                     yield path, stream.read(member.size)
         except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
-            refuse(f"the layer {layer.diff_id} is no tar: {error}", bundle.where)
+            refuse(f"the layer {layer.diff_id} is not a tar: {error}", bundle.where)
 
     def _blocks(self, bundle: Bundle, layer: Layer) -> Iterator[bytes]:
         self._packed += layer.descriptor.size
@@ -89,7 +89,7 @@ class _Layers:
 
 
 def _removed(path: str) -> str:
-    """What a whiteout removes from the layers below; empty where this is none."""
+    """The path that a whiteout removes from the layers below; empty for other files."""
     folder, name = posixpath.split(path)
     if not name.startswith(_WHITEOUT):
         return ""
@@ -98,7 +98,7 @@ def _removed(path: str) -> str:
 
 
 def _above(path: str) -> Iterator[str]:
-    """The path and all folders that it is in."""
+    """The path and all its parents."""
     while path not in ("", "/"):
         yield path
         path = posixpath.dirname(path)
@@ -117,5 +117,5 @@ def _dpkg(status: bytes) -> Iterator[tuple[str, str]]:
 
 
 def differences(old: dict[str, str], new: dict[str, str]) -> list[tuple[str, str, str]]:
-    """What is not the same: a name, and the values before and after, empty where there is none."""
+    """The differing names with their values before and after, empty where there is none."""
     return [(n, old.get(n, ""), new.get(n, "")) for n in sorted({*old, *new}) if old.get(n, "") != new.get(n, "")]

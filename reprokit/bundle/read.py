@@ -1,7 +1,7 @@
-"""A bundle as it was found: taken apart, and every name, size and statement in it compared with every other.
+"""Reads a bundle and compares every name, size and statement in it with every other.
 
-Nothing in it is trusted, and nothing is written: what this module has accepted has the form of a bundle. Whether its
-blobs are what their digests say is for `verify`.
+Nothing in it is trusted, and nothing is written. An accepted file has the form of a bundle; `verify` checks the digests
+of its blobs.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from reprokit.bundle import layout
-from reprokit.bundle.members import Member, refuse, scan
-from reprokit.bundle.model import (
+from reprokit.bundle.canonical_tar import Member, refuse, scan
+from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, small_files
+from reprokit.errors import UsageError
+from reprokit.image.base.resolve import carried_name
+from reprokit.oci.layout import manifest_of
+from reprokit.oci.model import (
     DOCKER_MANIFEST,
     INDEX,
     LAYER_TYPE,
-    METADATA,
     OCI_LAYOUT,
-    SIGNATURE,
     ZSTD_LAYER_TYPE,
     Descriptor,
     Image,
     Layer,
-    Metadata,
     blob_path,
     digest_of,
 )
-from reprokit.errors import UsageError
 from reprokit.untrusted.documents import first_fault, measure, parsed
 from reprokit.untrusted.limits import DOCUMENT, DOCUMENTS, IMAGES, LAYERS
 
@@ -47,8 +46,8 @@ _MOST_RATIO = (128 << 10) // 4
 class Bundle:
     """An open bundle. `bounds` is the maximum unpacked size of each layer, in bytes.
 
-    `signed` are the contents of `index.json`, `reprokit.json` and, where there is one, of its signature, as they were
-    read once: the file may change meanwhile.
+    `signed` are the contents of `index.json`, `reprokit.json` and the signature, if there is one. They are read only
+    once, as the file may change.
     """
 
     path: Path
@@ -65,7 +64,7 @@ class Bundle:
 
     @property
     def layers(self) -> dict[str, Layer]:
-        """Each layer once, by diff id."""
+        """Each layer once, by diff ID."""
         return {layer.diff_id: layer for image in self.images for layer in image.layers}
 
     def member(self, digest: str) -> Member:
@@ -74,17 +73,17 @@ class Bundle:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Bundle]:
-    """A bundle whose form is right. Raises UsageError naming the file and what is wrong in it."""
+    """Open a bundle and check its form. Raises UsageError naming the file and the fault."""
     try:
         file = path.open("rb")
     except OSError as error:
-        raise UsageError(f"the bundle cannot be read: {error.strerror}", str(path)) from None
+        raise UsageError(f"cannot read the bundle: {error.strerror}", str(path)) from None
     with file:
         try:
             yield _read(path, file.fileno())
         except OSError as error:
             if error.filename is None and error.errno is not None:
-                raise UsageError(f"the bundle cannot be read: {error.strerror}", str(path)) from None
+                raise UsageError(f"cannot read the bundle: {error.strerror}", str(path)) from None
             raise
 
 
@@ -93,7 +92,7 @@ def _read(path: Path, descriptor: int) -> Bundle:
     members = scan(descriptor, where)
     for name in (OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA):
         if name not in members:
-            refuse(f"it has no {name}", where)
+            refuse(f"{name} is missing", where)
 
     texts: dict[str, bytes] = {}
 
@@ -111,9 +110,9 @@ def _read(path: Path, descriptor: int) -> Bundle:
         refuse(f"{METADATA} is not valid: {place}: {why}", where)
     index = _json(text(INDEX), INDEX, where)
     images = tuple(_images(index, members, metadata, text, where))
-    for name, content in layout.small_files(images, raw):
+    for name, content in small_files(images, raw):
         if name not in members or text(name) != content:
-            refuse(f"{name} does not say what the rest of the bundle says", where)
+            refuse(f"{name} contradicts the rest of the bundle", where)
     bounds = _bounds(images, metadata, where)
     _refuse_strangers(images, metadata, members, where)
     signed = {name: text(name) for name in (INDEX, METADATA, SIGNATURE) if name in members}
@@ -124,7 +123,8 @@ def _images(
     index: Any, members: dict[str, Member], metadata: Metadata, text: Callable[[str], bytes], where: str
 ) -> Iterator[Image]:
     entries = index.get("manifests") if isinstance(index, dict) else None
-    if not isinstance(entries, list) or len(entries) != len(metadata.images) or not entries:
+    empty = not entries and not metadata.inputs
+    if not isinstance(entries, list) or len(entries) != len(metadata.images) or empty:
         refuse(f"{INDEX} and {METADATA} name different images", where)
     IMAGES.check(len(entries), "images in a bundle", where)
     absent, total = set(metadata.absent), 0
@@ -132,9 +132,9 @@ def _images(
         manifest = _content(entry, members, text, f"the manifest of {described.name}", where)
         value = _json(manifest, f"the manifest of {described.name}", where)
         if not isinstance(value, dict):
-            refuse(f"the manifest of {described.name} is none", where)
+            refuse(f"the manifest of {described.name} is not an object", where)
         config = _content(value.get("config"), members, text, f"the config of {described.name}", where)
-        total += len(config)  # of each name, because each is parsed and hashed
+        total += len(config)  # counted for each name, because each is parsed and hashed
         DOCUMENTS.check(total, "bytes of image configs in a bundle", where)
         named = value.get("layers")
         diff_ids = _diff_ids(config, described.name, where)
@@ -144,12 +144,12 @@ def _images(
         layers = tuple(_layer(*pair, members, absent, where) for pair in zip(named, diff_ids, strict=True))
         image = Image(described.name, config, layers)
         if image.id != described.id:
-            refuse(f"{described.name}: {METADATA} says that its id is {described.id}, but it is {image.id}", where)
+            refuse(f"{described.name}: its ID in {METADATA} is {described.id}, expected {image.id}", where)
         yield image
 
 
 def _content(value: Any, members: dict[str, Member], text: Callable[[str], bytes], what: str, where: str) -> bytes:
-    """A small blob that a descriptor names."""
+    """The small blob of a descriptor."""
     found = _descriptor(value, what, where)
     name = blob_path(found.digest)
     if name not in members:
@@ -164,14 +164,14 @@ def _descriptor(value: Any, what: str, where: str) -> Descriptor:
     try:
         found = Descriptor(value["mediaType"], value["digest"], value["size"])
     except (TypeError, LookupError):
-        refuse(f"{what} is not named as a blob is", where)
+        refuse(f"{what} has no valid descriptor", where)
     if (
         not isinstance(found.media_type, str)
         or not _is_digest(found.digest)
         or type(found.size) is not int
         or found.size < 0
     ):
-        refuse(f"{what} is not named as a blob is", where)
+        refuse(f"{what} has no valid descriptor", where)
     return found
 
 
@@ -189,26 +189,26 @@ def _layer(named: Any, diff_id: str, members: dict[str, Member], absent: set[str
     found = _descriptor(named, what, where)
     if diff_id in absent:
         if found != Descriptor(LAYER_TYPE, diff_id, found.size):
-            refuse(f"{what} is said to be left out, and is named otherwise", where)
+            refuse(f"{what} is marked as excluded but has a blob", where)
         return Layer(diff_id, found.size, None)
     member = members.get(blob_path(found.digest))
     if member is None:
-        refuse(f"{what} is missing, and is not said to be left out", where)
+        refuse(f"{what} is missing and not marked as excluded", where)
     if found.media_type != ZSTD_LAYER_TYPE or member.size != found.size:
         refuse(f"{what}: its blob is {member.size} bytes, expected {found.size} of {ZSTD_LAYER_TYPE}", where)
     return Layer(diff_id, 0, found)
 
 
 def _bounds(images: tuple[Image, ...], metadata: Metadata, where: str) -> dict[str, int]:
-    """What each layer in the bundle may unpack to at most, from what the metadata says that its image takes."""
+    """The maximum unpacked size of each layer in the bundle, by its image's size in the metadata."""
     found: dict[str, int] = {}
     for image, described in zip(images, metadata.images, strict=True):
         packed = sum(layer.blob.size for layer in image.layers if layer.blob)
         if described.packed != packed:
-            refuse(f"{image.name}: {METADATA} says {described.packed} bytes of layers, there are {packed}", where)
+            refuse(f"{image.name}: {METADATA} has {described.packed} bytes of layers, expected {packed}", where)
         left = described.size - sum(layer.size for layer in image.layers if not layer.blob)
         if not 0 <= left <= min(_MOST_LAYER, packed * _MOST_RATIO):
-            refuse(f"{image.name}: layers of {packed} bytes cannot unpack to the {left} that {METADATA} says", where)
+            refuse(f"{image.name}: layers of {packed} bytes cannot unpack to {left}, as {METADATA} claims", where)
         for layer in image.layers:
             if layer.blob:
                 found[layer.diff_id] = min(left, found.get(layer.diff_id, left))
@@ -216,27 +216,35 @@ def _bounds(images: tuple[Image, ...], metadata: Metadata, where: str) -> dict[s
 
 
 def _refuse_strangers(images: tuple[Image, ...], metadata: Metadata, members: dict[str, Member], where: str) -> None:
-    """Every file is named by something, and what is named is as large as it says."""
+    """Every file must be named by something, and have the size that is stated."""
     named = {OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA, SIGNATURE}
     for image in images:
-        named |= {blob_path(digest_of(layout.manifest_of(image))), blob_path(image.id)}
+        named |= {blob_path(digest_of(manifest_of(image))), blob_path(image.id)}
         named |= {blob_path(layer.blob.digest) for layer in image.layers if layer.blob}
     if len({image.name for image in images}) != len(images):
         refuse("two images have the same name", where)
     blobs: dict[str, Descriptor] = {}
     for layer in (layer for image in images for layer in image.layers):
         if blobs.setdefault(layer.diff_id, layer.descriptor) != layer.descriptor:
-            refuse(f"the layer {layer.diff_id} is named in two ways", where)
+            refuse(f"the layer {layer.diff_id} has two different descriptors", where)
     if left_over := set(metadata.absent) - set(blobs):
-        refuse(f"{min(left_over)} is said to be left out, and no image has it", where)
+        refuse(f"{min(left_over)} is marked as excluded, but no image has it", where)
     for part in metadata.parts:
         named.add(part.path)
         if part.kind == "workspace" and part.path != f"workspaces/{part.name}.tar.zst":
-            refuse(f"{part.path} is said to be the workspace {part.name!r}", where)
+            refuse(f"{part.path} cannot be the workspace {part.name!r}", where)
         if part.path not in members or members[part.path].size != part.size:
             refuse(f"{part.path} is missing, or has another size than {METADATA} says", where)
+    inputs = metadata.inputs.blobs if metadata.inputs else {}
+    for digest, size in inputs.items():
+        named.add(path := blob_path(digest))
+        if path not in members or members[path].size != size:
+            refuse(f"the input {digest} is missing, or has another size than {METADATA} says", where)
+    bases = metadata.inputs.bases if metadata.inputs else ()
+    if missing := {carried_name(digest) for digest in bases} - {image.name for image in images}:
+        refuse(f"the base image {min(missing)} is missing", where)
     if strange := set(members) - named:
-        refuse(f"{min(strange)} belongs to no image", where)
+        refuse(f"{min(strange)} is not named by anything", where)
 
 
 def _text(descriptor: int, member: Member, where: str) -> bytes:

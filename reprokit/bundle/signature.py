@@ -1,6 +1,6 @@
-"""A bundle signed with the user's ssh key, and that signature checked: `ssh-keygen -Y` of OpenSSH 8.1 and newer.
+"""Bundles signed with ssh keys, by `ssh-keygen -Y` of OpenSSH 8.1 and newer.
 
-What is signed are the digests of `index.json` and `reprokit.json`, through which every other byte of a bundle is named.
+The signature covers the digests of `index.json` and `reprokit.json`, which name every other byte of a bundle.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.bundle.model import INDEX, METADATA, digest_of
+from reprokit.bundle.model import METADATA
 from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.oci.model import INDEX, digest_of
 
 NAMESPACE = "reprokit-bundle"
 _LIMIT_S = 120  # a key on a token waits for a touch
@@ -19,7 +20,7 @@ _LIMIT_S = 120  # a key on a token waits for a touch
 
 @dataclass(frozen=True)
 class Signed:
-    """Whose key signed: its `fingerprint` as ssh-keygen prints it, and the `principal` where the key is known."""
+    """The signing key: its `fingerprint` as ssh-keygen prints it, and the `principal` of a known key."""
 
     fingerprint: str
     principal: str = ""
@@ -38,15 +39,15 @@ def sign(text: bytes, key: Path) -> bytes:
     answer = _ssh_keygen(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], text)
     if answer.returncode or not answer.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
         hint = "name an ssh key: a private one without a passphrase, or a public one that `ssh-add -l` lists"
-        raise UsageError(f"the key does not sign: {_last(answer.stderr)}", str(key), hint)
+        raise UsageError(f"the key cannot sign: {_last(answer.stderr)}", str(key), hint)
     return answer.stdout
 
 
 def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed:
-    """Who signed `text`. With `allowed`, a file as ssh-keygen(1) calls it allowed signers, or a public key.
+    """The signer of `text`. `allowed` is a file of allowed signers (ssh-keygen(1)), or a public key.
 
-    Without it only the signature is checked, and whose key it is remains for the user to judge. Raises WorkFailed where
-    the signature is not of this text or not of an allowed key, EngineError without ssh-keygen.
+    Without it any key is accepted, for the user to judge. Raises WorkFailed where the signature does not match the text
+    or an allowed key, EngineError without ssh-keygen.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signature"
@@ -55,7 +56,7 @@ def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed
         checked = _ssh_keygen(["-Y", "check-novalidate", *of_text], text)
         if checked.returncode:
             raise WorkFailed(
-                "the signature is not of this bundle", hint="ask who made the bundle for it again; do not load it"
+                "the signature does not match the bundle", hint="do not load it; ask its maker for a new copy"
             )
         fingerprint = _last(checked.stdout).rpartition(" ")[2]
         if allowed is None:
@@ -65,16 +66,16 @@ def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed
         principal = _last(found.stdout)
         known = ["-Y", "verify", *of_text, "-f", str(signers), "-I", principal]
         if found.returncode or not principal or _ssh_keygen(known, text).returncode:
-            raise WorkFailed(f"it is signed by {fingerprint}, a key that is not allowed", str(allowed))
+            raise WorkFailed(f"signed by {fingerprint}, which is not an allowed key", str(allowed))
         return Signed(fingerprint, principal)
 
 
 def _signers(allowed: Path, folder: Path) -> Path:
-    """A file of allowed signers; a public key alone is made one."""
+    """A file of allowed signers; a public key is converted to one."""
     try:
         text = allowed.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the allowed keys cannot be read: {error}", str(allowed)) from None
+        raise UsageError(f"cannot read the allowed keys: {error}", str(allowed)) from None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     signers = folder / "allowed"
     signers.write_text(
@@ -87,7 +88,7 @@ def _ssh_keygen(arguments: list[str], text: bytes) -> subprocess.CompletedProces
     try:
         return subprocess.run(["ssh-keygen", *arguments], input=text, capture_output=True, timeout=_LIMIT_S)
     except FileNotFoundError:
-        raise EngineError("there is no ssh-keygen", hint="install the OpenSSH client") from None
+        raise EngineError("ssh-keygen is not installed", hint="install the OpenSSH client") from None
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"ssh-keygen did not answer within {_LIMIT_S} s", hint="use a key without a passphrase"

@@ -1,7 +1,6 @@
-"""Every byte of a bundle hashed, on all cores, before anything of it is used.
+"""Every byte of a bundle is hashed, on all cores, before anything of it is used.
 
-A layer is hashed twice in one pass: its blob, and the tar that it unpacks to. The second is what its image's config
-names, and what an engine goes by.
+A layer is hashed twice in one pass: its blob, and the tar that it unpacks to, whose digest its image's config names.
 """
 
 from __future__ import annotations
@@ -17,42 +16,63 @@ from typing import Any
 
 import zstandard
 
-from reprokit.bundle.members import Member, refuse
-from reprokit.bundle.model import Layer, Part
+from reprokit.bundle.canonical_tar import Member, refuse
 from reprokit.bundle.read import Bundle
+from reprokit.errors import UsageError
+from reprokit.oci.model import Layer
 from reprokit.untrusted.limits import check_unpacked
 
-Watch = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 BLOCK = 1 << 20
-# zstd's own default for level 3 is 2 MiB; this bounds what a reader keeps.
+# zstd's own default for level 3 is 2 MiB; this bounds a reader's memory.
 _WINDOW = 1 << 23
+# Less than a socket takes at once (208 KiB on Linux): the engine reads one piece while the next is unpacked.
+_PIECE = 1 << 17
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A bundle whose every digest is right; `sizes` are those that the layers in it unpack to, by diff id."""
+class VerifiedBundle:
+    """A bundle whose digests are all right, as a `LayerSource`; `sizes` are its layers' unpacked sizes by diff ID."""
 
     bundle: Bundle
     sizes: dict[str, int]
 
+    def blocks(self, diff_id: str, plain: bool, count: Callable[[int], None]) -> Iterator[bytes]:
+        """Raises UsageError where the bundle has changed since it was verified."""
+        member = self.bundle.member(self.bundle.layers[diff_id].descriptor.digest)
+        raw = Raw(self.bundle, member, lambda block: count(len(block)))
+        size = self.sizes[diff_id] if plain else member.size
+        read = unpacked(raw).read if plain else raw.read
+        try:
+            while size > 0 and (block := read(min(_PIECE if plain else BLOCK, size))):
+                size -= len(block)
+                yield block
+            size = size or len(read(1))
+        except zstandard.ZstdError:
+            size = -1
+        if size:
+            raise UsageError("the bundle was changed while it was read", self.bundle.where, "repeat the command")
 
-def verify(bundle: Bundle, watch: Watch = lambda done, total: None) -> Checked:
-    """Hash everything; `watch` is told bytes of the bundle.
 
-    Raises UsageError naming what is damaged; a layer that unpacks to more than the metadata says is left there.
+def verify(bundle: Bundle, progress: Progress = lambda done, total: None) -> VerifiedBundle:
+    """Hash everything; `progress` gets bytes of the bundle.
+
+    Raises UsageError naming the damage. A layer that unpacks to more than the metadata allows is abandoned at once.
     """
     layers = [layer for layer in bundle.layers.values() if layer.blob]
-    parts = [(bundle.members[part.path], part.digest) for part in bundle.metadata.parts]
-    work = _Work(bundle, watch, sum(m.size for m, _ in parts) + sum(layer.blob.size for layer in layers if layer.blob))
+    extras = {bundle.members[part.path]: part.digest for part in bundle.metadata.parts}
+    if bundle.metadata.inputs:
+        extras |= {bundle.member(digest): digest for digest in bundle.metadata.inputs.blobs}
+    work = _Work(bundle, progress, sum(m.size for m in extras) + sum(layer.blob.size for layer in layers if layer.blob))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        # The largest first, so that none of them is left for the end.
+        # The largest first, so that none of them runs alone at the end.
         sizes = {
             layer.diff_id: pool.submit(work.layer, layer)
             for layer in sorted(layers, key=lambda layer: -layer.descriptor.size)
         }
         jobs: list[Future[Any]] = [
             *sizes.values(),
-            *(pool.submit(work.part, member, digest) for member, digest in parts),
+            *(pool.submit(work.extra, member, digest) for member, digest in extras.items()),
         ]
         try:
             wait(jobs, return_when=FIRST_EXCEPTION)
@@ -67,12 +87,12 @@ def verify(bundle: Bundle, watch: Watch = lambda done, total: None) -> Checked:
     for image, described in zip(bundle.images, bundle.metadata.images, strict=True):
         total = sum(layer.size if layer.blob is None else found[layer.diff_id] for layer in image.layers)
         if total != described.size:
-            refuse(f"{image.name}: its layers are {total} bytes, the metadata says {described.size}", bundle.where)
-    return Checked(bundle, found)
+            refuse(f"{image.name}: its layers have {total} bytes, but the metadata says {described.size}", bundle.where)
+    return VerifiedBundle(bundle, found)
 
 
 def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
-    """The uncompressed content of a blob; reading raises zstandard's error."""
+    """The uncompressed content of a blob; reading it raises zstandard's error."""
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     return unpacker.stream_reader(raw, read_size=BLOCK, read_across_frames=True)  # type: ignore[arg-type]
 
@@ -80,7 +100,7 @@ def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
 def blocks(raw: Raw) -> Iterator[bytes]:
     """The uncompressed content of a blob that may not have been verified.
 
-    Raises zstandard's error, UsageError where it is hardly anything but repetition.
+    Raises zstandard's error, UsageError where it unpacks to suspiciously much.
     """
     content, size = unpacked(raw), 0
     while block := content.read(BLOCK):
@@ -105,16 +125,16 @@ class Raw:
 
 
 class Unchanged(Raw):
-    """A part as a file, which may have been swapped in place since it was verified: its end then raises UsageError."""
+    """An extra as a file. Its end raises UsageError where the bundle was changed since it was verified."""
 
-    def __init__(self, bundle: Bundle, part: Part) -> None:
-        super().__init__(bundle, bundle.members[part.path], (digest := hashlib.sha256()).update)
-        self._path, self._expected, self._digest = part.path, part.digest, digest
+    def __init__(self, bundle: Bundle, path: str, digest: str) -> None:
+        super().__init__(bundle, bundle.members[path], (hashed := hashlib.sha256()).update)
+        self._path, self._expected, self._digest = path, digest, hashed
 
     def read(self, size: int) -> bytes:
         block = super().read(size)
         if not block and size and f"sha256:{self._digest.hexdigest()}" != self._expected:
-            refuse(f"{self._path} has changed since it was checked", self.where)
+            refuse(f"{self._path} was changed since it was verified", self.where)
         return block
 
     def finish(self) -> None:
@@ -124,13 +144,13 @@ class Unchanged(Raw):
 
 
 class _Stopped(Exception):
-    """Another thread has found damage, or the user has had enough."""
+    """Another thread has found damage, or the user has interrupted."""
 
 
 class _Work:
-    def __init__(self, bundle: Bundle, watch: Watch, total: int) -> None:
+    def __init__(self, bundle: Bundle, progress: Progress, total: int) -> None:
         self.bundle, self.stopped = bundle, False
-        self._watch, self._done, self._total, self._unpacked = watch, 0, total, 0
+        self._progress, self._done, self._total, self._unpacked = progress, 0, total, 0
         self._lock = threading.Lock()
 
     def layer(self, layer: Layer) -> int:
@@ -140,7 +160,7 @@ class _Work:
         bound, buffers = self.bundle.bounds[layer.diff_id], itertools.cycle((bytearray(BLOCK), bytearray(BLOCK)))
         what = f"the layer {layer.diff_id}"
         hashed: Future[None] | None = None
-        # One block is hashed while the next is unpacked: often a single layer is most of the image.
+        # One block is hashed while the next is unpacked: a single layer often is most of the image.
         with ThreadPoolExecutor(1) as hashing:
             try:
                 while count := content.readinto(buffer := next(buffers)):
@@ -149,7 +169,7 @@ class _Work:
                     hashed = hashing.submit(digest.update, memoryview(buffer)[:count])
                     size += count
                     if size > bound:
-                        room = f"the {bound} bytes that the metadata leaves it"
+                        room = f"the {bound} bytes that the metadata allows"
                         refuse(f"{what} unpacks to more than {room}", self._where)
                     with self._lock:
                         self._unpacked += count
@@ -160,7 +180,7 @@ class _Work:
         self._expect(what, digest, layer.diff_id)
         return size
 
-    def part(self, member: Member, expected: str) -> None:
+    def extra(self, member: Member, expected: str) -> None:
         raw = self._raw(member, digest := hashlib.sha256())
         while raw.read(BLOCK):
             pass
@@ -182,7 +202,7 @@ class _Work:
             raise _Stopped
         with self._lock:
             self._done += count
-            self._watch(self._done, self._total)
+            self._progress(self._done, self._total)
 
     @property
     def _where(self) -> str:

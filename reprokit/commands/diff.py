@@ -11,8 +11,8 @@ from reprokit import completion
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.bundle.model import Image
     from reprokit.bundle.read import Bundle
+    from reprokit.oci.model import Image
 
 
 def diff(
@@ -22,7 +22,7 @@ def diff(
 ) -> None:
     """Compare two bundles: layers, pins, packages, sizes.
 
-    Images are compared by name; where each has one, those. Exit code 1 where they differ.
+    Compares images of the same name, or the only image of each. Exit code 1 where they differ.
     """
     from reprokit.bundle.read import opened
 
@@ -64,10 +64,10 @@ def _print(found: dict[str, Any]) -> None:
         echo(f"  unpacked {size(before)} -> {size(after)}")
     for sign, layers in (("-", found["removed"]), ("+", found["added"])):
         for layer in layers:
-            amount = "left out" if layer["packed"] is None else size(layer["packed"])
+            amount = "excluded" if layer["packed"] is None else size(layer["packed"])
             echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
     for kind in ("pins", "settings", "packages"):
         for name, old, new in found[kind]:
             echo(f"  {kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
     if found["unknown"]:
-        echo(f"  packages of {found['unknown']} layers are not known: neither file has them")
+        echo(f"  packages of {found['unknown']} layers are unknown: both bundles exclude them")

@@ -18,9 +18,9 @@ def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", autocompletion=completion.bundles)],
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Show what a bundle holds: images, layers, pins, what it needs.
+    """Show a bundle: images, layers, pins, requirements, extras.
 
-    Its form is checked, its content is not hashed; `reprokit load` does that.
+    Checks its form. `reprokit load` also verifies its content.
     """
     from reprokit.bundle.load import signer
     from reprokit.bundle.read import opened
@@ -57,6 +57,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
         "images": images,
         "absent": list(metadata.absent),
         "parts": [part.model_dump() for part in metadata.parts],
+        "inputs": metadata.inputs.model_dump(exclude={"recipes"}) if metadata.inputs else None,
     }
 
 
@@ -80,8 +81,12 @@ def _print(found: dict[str, Any]) -> None:
         if needs:
             echo(f"  needs    {'; '.join(needs)}")
         for layer in image["layers"]:
-            amount = "left out" if layer["packed"] is None else size(layer["packed"])
+            amount = "excluded" if layer["packed"] is None else size(layer["packed"])
             echo(f"  {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:80]}".rstrip())
+    if inputs := found["inputs"]:
+        echo()
+        amounts = f"{len(inputs['files'])} files, {len(inputs['packs'])} repositories"
+        echo(f"inputs of {', '.join(inputs['targets'])}: {amounts}")
     for part in found["parts"]:
         echo()
         echo(f"{part['kind']} {part['name']}: {size(part['size'])}")

@@ -12,7 +12,7 @@ from reprokit import completion
 from reprokit.untrusted.text import console, dump
 
 if TYPE_CHECKING:
-    from reprokit.nodes.survey import Answer
+    from reprokit.nodes.survey import NodeAnswer
 
 _COLUMNS = ("NODE", "STATE", "ENGINE", "GPUS", "DRIVER", "FREE", "IMAGES")
 
@@ -20,15 +20,17 @@ _COLUMNS = ("NODE", "STATE", "ENGINE", "GPUS", "DRIVER", "FREE", "IMAGES")
 def nodes(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NODE...", help="Else all configured ones.", autocompletion=completion.nodes),
+        typer.Argument(metavar="NODE...", help="Default: all configured nodes.", autocompletion=completion.nodes),
     ] = None,
-    timeout: float = typer.Option(8, "--timeout", min=1, metavar="SECONDS", help="For the login, and for the answer."),
+    timeout: float = typer.Option(
+        8, "--timeout", min=1, metavar="SECONDS", help="Limit for the login, and for the answer."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """List the nodes: reachable or not, engine, GPUs, free space, images of recipes.
 
-    All are asked at once. Behind an image stands how it differs from the recipe and the lock here. Nodes that are down
-    are part of the answer and no failure; exit code 4 where none answers.
+    Asks all nodes at once. The note after an image says how it differs from the recipe and lock here. A node that is
+    down is no failure; exit code 4 where none answers.
     """
     from reprokit.commands._shown import status
     from reprokit.errors import SourceError, UsageError
@@ -51,7 +53,7 @@ def nodes(
         raise SourceError("no node answers", hint="the table says why")
 
 
-def _show(answers: Sequence[Answer]) -> None:
+def _show(answers: Sequence[NodeAnswer]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -62,7 +64,7 @@ def _show(answers: Sequence[Answer]) -> None:
     console(width=200).print(table)
 
 
-def _row(answer: Answer) -> tuple[str, ...]:
+def _row(answer: NodeAnswer) -> tuple[str, ...]:
     from reprokit.formatting import size
     from reprokit.nodes import survey
 

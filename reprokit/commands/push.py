@@ -13,14 +13,14 @@ def push(
 ) -> None:
     """Put the image of a recipe into a registry.
 
-    The engine pushes, with the credentials of `docker login`; layers that are there already are not sent again.
-    Prints the image's name by its digest, which `reprokit pull` takes on other machines.
+    The engine pushes, with the credentials of `docker login`, and skips layers that the registry has.
+    Prints the image's name with its digest, for `reprokit pull` on other machines.
     """
     from reprokit.commands._shown import progress, say
     from reprokit.engine import Engine
-    from reprokit.nodes import published, registry
+    from reprokit.nodes import image_reference, registry
 
-    wanted, target = published.of_recipe(image)
+    wanted, target = image_reference.of_recipe(image)
     engine = Engine.connect()
     with progress(f"pushing {wanted.named}") as watch:
         moved = registry.push(engine, wanted, target, say, watch)

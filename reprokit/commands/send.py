@@ -27,19 +27,21 @@ def send(
     ],
     to: Annotated[
         list[str] | None,
-        typer.Option("--to", metavar="NODE", help="A node, whatever it looks like.", autocompletion=completion.nodes),
+        typer.Option(
+            "--to", metavar="NODE", help="A node that no configuration names.", autocompletion=completion.nodes
+        ),
     ] = None,
     jump: str = typer.Option("", "-J", "--jump", metavar="HOST", help="Go through this host, as `ssh -J` does."),
-    replace: bool = typer.Option(False, "--replace", help="Move names that are those of other images there."),
+    replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images there."),
 ) -> None:
-    """Bring images to other machines through ssh: only the layers that each lacks."""
+    """Send images to other machines through ssh: only the layers that each lacks."""
     from reprokit import consent, paths
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.formatting import size
     from reprokit.nodes import send as sending
     from reprokit.nodes.choose import images_and_nodes
-    from reprokit.nodes.delivery import Taken
+    from reprokit.nodes.delivery import NameTaken
     from reprokit.nodes.display import display
 
     engine = Engine.connect()
@@ -52,7 +54,7 @@ def send(
         return {outcome.node: outcome for outcome in found}
 
     done = bring(nodes, replace)
-    taken = [node for node in nodes if isinstance(done[node.name].error, Taken)]
+    taken = [node for node in nodes if isinstance(done[node.name].error, NameTaken)]
     agreed = []
     for node in taken:
         with suppress(UsageError):

@@ -112,45 +112,56 @@ def gc(
 @store.command()
 def export(
     names: Annotated[list[str], typer.Argument(metavar="NAME[:VARIANT]...", autocompletion=completion.targets)],
-    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The archive, such as x.tar.zst.")],
+    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.")],
 ) -> None:
-    """Write all inputs of recipes, the base image too, as one archive.
+    """Write all inputs of recipes, the base image too, as a bundle without images.
 
-    For a node that reaches no network: `reprokit store import` takes it in there, and `reprokit build --offline`
-    builds from it.
+    For a node that has no network: `reprokit store import` reads it there, and `reprokit build --offline` builds.
     """
+    from reprokit.bundle.inputs import registry_bases
+    from reprokit.bundle.write import Extras, write
     from reprokit.engine import Engine
     from reprokit.formatting import size
-    from reprokit.supply.store import Store
-    from reprokit.supply.transfer.exporting import export as write
 
-    held = Store()
-    with held.in_use(say), progress(f"writing {out.name}") as watch:
-        manifest = write(names, out, held, Engine.connect, say, watch)
-    echo(f"{out}: {', '.join(manifest.targets)}: {len(manifest.entries)} entries, {size(out.stat().st_size)}")
+    engine = Engine.connect() if registry_bases(names) else None
+    with progress(f"writing {out.name}") as watch:
+        inputs = write(engine, [], out, extras=Extras(inputs=tuple(names)), say=say, progress=watch).inputs
+    assert inputs
+    count = 2 * len(inputs.recipes) + len(inputs.blobs) + len(inputs.bases)
+    echo(f"{out}: {', '.join(inputs.targets)}: {count} entries, {size(out.stat().st_size)}")
 
 
 @store.command("import")
 def import_(
-    archive: Annotated[Path, typer.Argument(metavar="FILE", help="What `reprokit store export` wrote.")],
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle of `reprokit store export`.")],
     recipes: Annotated[
-        Path | None, typer.Option("--recipes", metavar="DIR", help="Put the archive's recipes and locks there.")
+        Path | None, typer.Option("--recipes", metavar="DIR", help="Put the bundle's recipes and locks there.")
     ] = None,
 ) -> None:
-    """Take in what `reprokit store export` wrote, all of it checked first."""
+    """Import a bundle of `reprokit store export`. All of it is checked first."""
+    from contextlib import ExitStack
+
+    from reprokit.bundle.inputs_import import import_inputs
+    from reprokit.bundle.load import checked, load_bases
     from reprokit.engine import Engine
+    from reprokit.errors import UsageError
     from reprokit.supply.store import Store
-    from reprokit.supply.transfer.importing import take_in
 
     held = Store()
-    with held.in_use(say), progress(f"reading {archive.name}") as watch:
-        found = take_in(archive, held, Engine.connect, recipes, say, watch)
+    with ExitStack() as stack:
+        (bundle,) = checked([archive], stack, lambda path: progress(f"checking {path.name}"))
+        inputs = bundle.bundle.metadata.inputs
+        if inputs is None:
+            raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
+        with held.in_use(say):
+            found = import_inputs(bundle, inputs, held, recipes)
+        bases = load_bases(bundle, inputs, Engine.connect, say, lambda name: progress(f"loading {name}"))
     echo(
-        f"{', '.join(found.manifest.targets)}: new are {found.files} files, "
-        f"{found.repositories} repositories, {found.images} base images"
+        f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
+        f"{bases} new base images"
     )
-    if found.strange:
-        say(*found.strange, "hint: --recipes DIR puts the archive's recipes and locks into a folder")
+    if found.differing:
+        say(*found.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
 
 
 def _print_rows(rows: Sequence[Row]) -> None:

@@ -1,1 +1,1 @@
-"""Other machines: which there are, how they are reached, what they hold, and how images get there."""
+"""Other machines: their names, connections, images, and how images are sent there."""

@@ -1,4 +1,4 @@
-"""What a user writes to name a node."""
+"""The addresses of nodes, as users write them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ADDRESS = re.compile(r"(?:(?P<user>.+)@)?(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[
 
 @dataclass(frozen=True)
 class Node:
-    """A machine that ssh reaches. What is empty or 0 is left to the user's ssh configuration.
+    """A machine that ssh reaches. Empty fields and port 0 come from the user's ssh configuration.
 
-    `jump` is what `ssh -J` takes: hosts on the way there, with commas between them.
+    `jump` is the argument of `ssh -J`: hosts on the way, with commas between them.
     """
 
     name: str
@@ -29,17 +29,17 @@ class Node:
 
 
 def parse_node(text: str, name: str = "", jump: str = "") -> Node:
-    """`[user@]host[:port]`, IPv6 addresses in brackets; known as `name`, by default as it is written.
+    """Parse `[user@]host[:port]`, IPv6 addresses in brackets; `name` is by default the text.
 
     Raises UsageError.
     """
     found = _ADDRESS.fullmatch(text)
-    # What begins with a dash would be an option to ssh.
+    # ssh would read a leading dash as an option.
     if not found or text.startswith("-") or found["host"].startswith("-") or not text.isprintable():
-        raise UsageError(f"{text!r} is no address of a node", hint=_HINT)
+        raise UsageError(f"{text!r} is not an address of a node", hint=_HINT)
     port = int(found["port"] or 0)
     if port > 65535:
-        raise UsageError(f"{text!r}: there is no port {port}", hint=_HINT)
+        raise UsageError(f"{text!r}: no such port: {port}", hint=_HINT)
     for step in filter(None, jump.split(",")):
         parse_node(step)
     return Node(name or text, found["host"].strip("[]"), found["user"] or "", port, jump)
@@ -64,10 +64,10 @@ def _valid(written: dict[str, _Written]) -> dict[str, _Written]:
     return written
 
 
-# `nodes:` of the user's configuration: name and address, `{address: ..., jump: ...}`, or nothing where ssh knows it.
+# `nodes:` of the user's configuration: a name with an address, `{address: ..., jump: ...}`, or nothing, as ssh has it.
 WrittenNodes = Annotated[dict[str, Annotated[_Written, BeforeValidator(_as_written)]], AfterValidator(_valid)]
 
 
 def nodes_of(written: WrittenNodes) -> tuple[Node, ...]:
-    """What `nodes:` of the configuration means. Raises UsageError."""
+    """The nodes of `nodes:` in the configuration. Raises UsageError."""
     return tuple(parse_node(each.address or name, name, each.jump) for name, each in written.items())

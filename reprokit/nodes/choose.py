@@ -1,4 +1,4 @@
-"""Which of a command's words are images and which are nodes."""
+"""Which words of a command are images, and which are nodes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from reprokit.recipe.spelling import nearest
 def images_and_nodes(
     words: Sequence[str], to: Iterable[str], jump: str, has_image: Callable[[str], bool]
 ) -> tuple[list[str], list[Node]]:
-    """The names of images on the engine, and the nodes; `to` are nodes whatever they look like.
+    """The names of images on the engine, and the nodes; every word of `to` is a node.
 
-    A word is a node where it has an @ or where the user's configuration, or that of ssh, names it; an image where it is
-    a recipe or the engine has one of that name. Raises UsageError where it is neither or both, or one of them lacks.
+    A word is a node if it has an @, or if the configuration of reprokit or ssh names it; an image if a recipe or an
+    image has this name. Raises UsageError if it is neither or both, or if no image or no node is named.
     """
     known = config.known_names()
     images: list[str] = []
@@ -27,7 +27,7 @@ def images_and_nodes(
         is_node = word in known or ("@" in word and not image)
         if image and is_node:
             raise UsageError(
-                f"{word!r} is the image {image} and a node, too",
+                f"{word!r} is both the image {image} and a node",
                 hint=f"as a node: --to {word}; as an image: {image}",
             )
         if is_node:
@@ -37,8 +37,8 @@ def images_and_nodes(
         else:
             close = nearest(word, [*find.recipe_names(), *known])
             raise UsageError(
-                f"{word!r} is no recipe, no image of the engine and no known node{close}",
-                hint=f"a host that no configuration names: --to {word}; `reprokit list` shows the recipes",
+                f"{word!r} is neither a recipe, an image of the engine nor a known node{close}",
+                hint=f"for a host that no configuration names: --to {word}; `reprokit list` shows the recipes",
             )
     for found, what in ((images, "image"), (nodes, "node")):
         if not found:
@@ -47,7 +47,7 @@ def images_and_nodes(
 
 
 def _image(word: str, has_image: Callable[[str], bool]) -> str:
-    """The image's name on the engine, "" where the word means none."""
+    """The image's name on the engine, "" where the word is not an image."""
     if word.partition(":")[0] in find.recipe_names():
         return f"reprokit/{find.target(word).label}"
     address = "@" in word and "@sha256:" not in word

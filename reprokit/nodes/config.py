@@ -1,4 +1,4 @@
-"""The nodes that the user has named: in reprokit's configuration and in ssh's."""
+"""The nodes in the user's configuration, reprokit's and ssh's."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _MOST_INCLUDES = 16  # ssh's own limit
 
 
 def configured() -> list[Node]:
-    """The nodes of `nodes:` in the user's configuration, in the order written there. Raises UsageError."""
+    """The nodes of `nodes:` in the user's configuration, in its order. Raises UsageError."""
     return list(config.load().nodes)
 
 
 def ssh_names() -> list[str]:
-    """Hosts that the user's ssh configuration names, patterns left out. What cannot be read names none."""
+    """Hosts of the user's ssh configuration without patterns; none where it cannot be read."""
     folder = Path.home() / ".ssh"
     return list(dict.fromkeys(_hosts(folder / "config", folder, _MOST_INCLUDES)))
 
 
 def known_names() -> list[str]:
-    """All names by which a node can be called without its address."""
+    """All names of nodes that need no address."""
     return list(dict.fromkeys([*(node.name for node in configured()), *ssh_names()]))
 
 
 def find(text: str, jump: str = "") -> Node:
-    """A configured node by its name, else an address or a name that ssh knows. Raises UsageError.
+    """A configured node by its name, else an address or a host of ssh. Raises UsageError.
 
-    `jump` comes before what is configured for the node.
+    `jump` overrides the configured one.
     """
     for node in configured():
         if node.name == text:

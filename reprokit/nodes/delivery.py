@@ -1,4 +1,4 @@
-"""Images brought to one node: what it lacks is sent, gone on with when the connection breaks, and loaded there."""
+"""Images sent to one node: the missing layers are sent, resumed after a broken connection, and loaded there."""
 
 from __future__ import annotations
 
@@ -11,68 +11,73 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from reprokit.bundle.model import Image
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.host.disk import ENGINE_HINT, require_space
 from reprokit.nodes.address import Node
-from reprokit.nodes.archive import Form, compose, form_for, id_there, load_script
-from reprokit.nodes.incoming import Incoming, forget, prepare
 from reprokit.nodes.inventory import Inventory, inventory
+from reprokit.nodes.packing import Packing
+from reprokit.nodes.remote_load import compose, load_script
+from reprokit.nodes.remote_staging import RemoteStaging, forget, prepare
 from reprokit.nodes.spool import Spooled
-from reprokit.nodes.ssh import Connection, Lost, last_line
-from reprokit.nodes.supply import Local, Supply
+from reprokit.nodes.ssh import Lost, SshConnection, last_line
+from reprokit.oci.model import Image
+from reprokit.oci.read import EngineImage
+from reprokit.oci.store import Form
 from reprokit.untrusted.documents import parsed, understood
 
-_PAUSES_S = (1, 2, 4, 8, 16)  # before each new attempt that follows one which brought nothing
-_PACKED_TOO = 1.5  # an archive of compressed layers is about half of what is in it
+_PAUSES_S = (1, 2, 4, 8, 16)  # before attempts that follow one without progress
+_WITH_ARCHIVE = 1.5  # an archive of compressed layers has about half of their uncompressed size
 
 
 @dataclass
-class Progress:
-    """One node's line: what is done now, the bytes of layers that are there and that are to be there, those sent now.
+class NodeProgress:
+    """One node's line: the current work, bytes of layers present and expected there, and bytes sent so far.
 
-    `whole` tells that `total` are all: until everything is packed, it is only those that are.
+    `complete` is false while layers are still packed: `total` then counts only the packed ones.
     """
 
     node: str
     doing: str = "connecting"
     done: int = 0
     total: int = 0
-    whole: bool = True
+    complete: bool = True
     sent: int = 0
 
 
-class Taken(UsageError):
-    """The node has other images of these names."""
+class NameTaken(UsageError):
+    """The node has other images with these names."""
 
 
 class Delivery:
-    """The way of all images to one node. `run` it in a thread; `progress` is for others to read.
+    """Sends all images to one node. `run` it in a thread; other threads may read `progress`.
 
-    `loaded` are the IDs that the images have there, in their order, where they were loaded.
+    `loaded` are the images' IDs on the node, in order, once they are loaded.
     """
 
     def __init__(
-        self, node: Node, supply: Supply, folder: Path, sender: str, replace: bool, changed: Callable[[], None]
+        self, node: Node, packing: Packing, folder: Path, sender: str, replace: bool, changed: Callable[[], None]
     ) -> None:
-        self.node, self.progress, self._replace = node, Progress(node.name), replace
-        self._supply, self._folder, self._sender, self._changed = supply, folder, sender, changed
+        self.node, self.progress, self._replace = node, NodeProgress(node.name), replace
+        self._packing, self._folder, self._sender, self._changed = packing, folder, sender, changed
         self.loaded: list[str] = []
         self._stop = threading.Event()
-        self._connection: Connection | None = None
+        self._connection: SshConnection | None = None
         self._asked = False
 
     def run(self) -> bool:
-        """Returns False where the node had everything. Raises SourceError, EngineError, Taken, or Stopped."""
+        """Send the images. Returns False if the node had all of them.
+
+        Raises SourceError, EngineError, NameTaken, or PackingStopped.
+        """
         try:
             with self._only_one():
                 return self._attempts()
         finally:
             if not self._asked:
-                self._supply.leave()
+                self._packing.leave()
 
     def stop(self) -> None:
-        """End it from another thread; what has arrived stays, for the next time."""
+        """Stop it from another thread; the bytes that have arrived stay for the next attempt."""
         self._stop.set()
         if self._connection:
             self._connection.close()
@@ -82,56 +87,55 @@ class Delivery:
         while True:
             before = self.progress.sent
             try:
-                self._connection = Connection(self.node)
+                self._connection = SshConnection(self.node)
                 with self._connection as connection:
                     return self._once(connection)
             except Lost as error:
                 if self.progress.sent > before:
                     pauses = list(_PAUSES_S)
-                # A node that never answered is off.
+                # A node that never answered is down.
                 if not self._asked or not pauses or self._stop.is_set():
                     raise
-                self._say(f"again, for {error.message}")
+                self._say(f"retrying: {error.message}")
                 if self._stop.wait(pauses.pop(0)):
                     raise
 
-    def _once(self, connection: Connection) -> bool:
+    def _once(self, connection: SshConnection) -> bool:
         self._say("asking")
         there = inventory(connection)
-        if not self._replace and (other := _others(there, self._supply.wanted)):
-            raise Taken(
-                f"there are other images called {', '.join(other)}", self.node.name, "--replace moves the names"
+        if not self._replace and (other := _others(there, self._packing.images)):
+            raise NameTaken(
+                f"other images have the names {', '.join(other)}", self.node.name, "to move the names: --replace"
             )
-        missing = _missing(self._supply.wanted, there)
-        if not missing and all(_has(there, image) for image in self._supply.wanted):
-            forget(connection, self._sender, [layer for image in self._supply.wanted for layer in image.layers])
+        missing = _missing(self._packing.images, there)
+        if not missing and all(_has(there, image) for image in self._packing.images):
+            forget(connection, self._sender, [layer for image in self._packing.images for layer in image.layers])
             return self._asked
-        form = form_for(there)
-        incoming = prepare(connection, self._sender)
-        sizes = {i: n for image in self._supply.wanted for i, n in zip(image.layers, image.sizes, strict=False)}
-        self._need_space(there, form, sum(sizes.get(diff_id, 0) for diff_id in missing))
+        form = there.form
+        staging = prepare(connection, self._sender)
+        self._require_space(there, form, sum(self._packing.sizes.get(diff_id, 0) for diff_id in missing))
         if not self._asked:
             self._asked = True
-            self._supply.need(missing)
+            self._packing.need(missing)
         blobs: dict[str, Spooled] = {}
         self._say("waiting for layers" if missing else "loading")
         for diff_id in missing:
-            spooled = self._supply.blob(diff_id)
-            blobs[diff_id] = self._supply.spool.gzipped(diff_id) if form is Form.GZIP else spooled
-            rest = [self._supply.spool.find(other) for other in missing[len(blobs) :]]
-            self._put(incoming, list(blobs.values()), rest)
-        images = [_with_blobs(image, blobs, there) for image in self._supply.images()]
+            spooled = self._packing.blob(diff_id)
+            blobs[diff_id] = self._packing.spool.gzipped(diff_id) if form is Form.GZIP else spooled
+            rest = [self._packing.spool.find(other) for other in missing[len(blobs) :]]
+            self._put(staging, list(blobs.values()), rest)
+        images = [_with_blobs(image, blobs, there) for image in self._packing.packed_images()]
         layers = {layer.diff_id: layer.size for image in images for layer in image.layers}
-        self._need_space(there, form, sum(layers[diff_id] for diff_id in blobs))
-        self._load(connection, incoming, images, blobs, form)
+        self._require_space(there, form, sum(layers[diff_id] for diff_id in blobs))
+        self._load(connection, staging, images, blobs, form)
         return True
 
-    def _put(self, incoming: Incoming, blobs: Sequence[Spooled], rest: Sequence[Spooled | None]) -> None:
-        """Send the last of `blobs`; `rest` are those that follow, None while they are not packed."""
+    def _put(self, staging: RemoteStaging, blobs: Sequence[Spooled], rest: Sequence[Spooled | None]) -> None:
+        """Send the last of `blobs`; `rest` are the next ones, None while they are not packed."""
         *before, blob = blobs
-        base, last = sum(each.blob.size for each in before), incoming.there(blob)
+        base, last = sum(each.blob.size for each in before), staging.there(blob)
         self.progress.total = base + blob.blob.size + sum(each.blob.size for each in rest if each)
-        self.progress.whole = all(rest)
+        self.progress.complete = all(rest)
 
         def watch(done: int) -> None:
             nonlocal last
@@ -139,19 +143,19 @@ class Delivery:
             last, self.progress.done = done, base + done
             self._say("sending")
 
-        incoming.put(blob, watch)
+        staging.put(blob, watch)
 
     def _load(
         self,
-        connection: Connection,
-        incoming: Incoming,
+        connection: SshConnection,
+        staging: RemoteStaging,
         images: Sequence[Image],
         blobs: dict[str, Spooled],
         form: Form,
     ) -> None:
         self._say("loading")
         head, command = compose(images, blobs, form)
-        script = load_script(incoming.folder, command, images, list(blobs.values()), form)
+        script = load_script(staging.folder, command, images, list(blobs.values()), form)
         answer = connection.run(script, head, limit_s=None)
         if answer.returncode:
             why = last_line(answer.stderr.encode())
@@ -160,19 +164,19 @@ class Delivery:
             ids = [parsed(line) for line in answer.stdout.splitlines()[-len(images) :]]
             each = list(zip(images, ids, strict=True))
         for image, loaded in each:
-            if loaded != id_there(image, form):
-                raise EngineError(f"the node has another {image.name} after loading it", self.node.name)
+            if loaded != form.id_of(image):
+                raise EngineError(f"the node loaded another image as {image.name}", self.node.name)
         self.loaded = ids
 
-    def _need_space(self, there: Inventory, form: Form, unpacked: int) -> None:
-        """Raises EngineError where the engine's root folder is too small for layers and, meanwhile, their archive."""
-        needed = int(unpacked * (2 if form is Form.UNPACKED else _PACKED_TOO))
+    def _require_space(self, there: Inventory, form: Form, unpacked: int) -> None:
+        """Raises EngineError where the engine's root folder lacks space for the layers and their archive."""
+        needed = unpacked * (2 if form is Form.PLAIN else _WITH_ARCHIVE)
         if there.free is not None:
-            require_space(needed, f"the engine's folder on {self.node.name}", there.free, ENGINE_HINT)
+            require_space(int(needed), f"the engine's folder on {self.node.name}", there.free, ENGINE_HINT)
 
     @contextmanager
     def _only_one(self) -> Iterator[None]:
-        """Of the processes of this home only one sends to the node at a time; the next then finds everything there."""
+        """Lock the node among the processes of this home; the next one then finds everything present."""
         key = f"{self.node.user}@{self.node.host}:{self.node.port} {self.node.jump}"
         lock = FileLock(self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock")
         while True:
@@ -190,30 +194,31 @@ class Delivery:
         self._changed()
 
 
-def _missing(images: Sequence[Local], there: Inventory) -> list[str]:
-    """The layers that have to come, each once, in the order of the images.
+def _missing(images: Sequence[EngineImage], there: Inventory) -> list[str]:
+    """The layers that the node lacks, each once, in the order of the images.
 
-    In a graph-driver store a layer counts only upon those below it, in containerd's only by a known blob.
+    In a graph-driver store a layer counts only on top of those below it, in containerd's only by a known blob.
     """
     found: dict[str, None] = {}
+    chains = there.chains
     for image in images:
-        rest = image.layers if there.containerd else image.layers[there.held(image.layers) :]
+        rest = image.layers if there.containerd else image.layers[chains.present(image.layers) :]
         found.update(dict.fromkeys(layer for layer in rest if layer not in there.blobs))
     return list(found)
 
 
 def _with_blobs(image: Image, blobs: Mapping[str, Spooled], there: Inventory) -> Image:
-    """The image with the blobs by which the node knows its layers, or will."""
+    """The image with the blobs that the node's store has or gets."""
     known = {**there.blobs, **{diff_id: spooled.blob for diff_id, spooled in blobs.items()}}
     return replace(image, layers=tuple(replace(layer, blob=known.get(layer.diff_id)) for layer in image.layers))
 
 
-def _has(there: Inventory, image: Local) -> bool:
+def _has(there: Inventory, image: EngineImage) -> bool:
     return any(image.name in held.tags and image.id in (held.id, held.config) for held in there.images)
 
 
-def _others(there: Inventory, images: Sequence[Local]) -> list[str]:
-    """Names that are those of other images on the node."""
+def _others(there: Inventory, images: Sequence[EngineImage]) -> list[str]:
+    """Names that belong to other images on the node."""
     taken = {tag for held in there.images for tag in held.tags}
     return [image.name for image in images if image.name in taken and not _has(there, image)]
 

@@ -1,4 +1,4 @@
-"""Several nodes as their user sees them: a line each on a terminal, what changes elsewhere."""
+"""The progress of several nodes: a line each on a terminal, changes only elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Protocol
 
 from reprokit.formatting import Meter, clock, size
-from reprokit.nodes.delivery import Progress
+from reprokit.nodes.delivery import NodeProgress
 from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
@@ -18,71 +18,71 @@ _EVERY_S = 5.0
 HERE = "here"
 
 
-class Display(Protocol):
-    """Use as a context manager. `watch` and `packing` are what `send` calls."""
+class NodesDisplay(Protocol):
+    """A context manager; `send` calls `watch` and `packing`."""
 
-    def __enter__(self) -> Display: ...
+    def __enter__(self) -> NodesDisplay: ...
     def __exit__(self, *_: object) -> None: ...
-    def watch(self, nodes: Sequence[Progress]) -> None: ...
+    def watch(self, nodes: Sequence[NodeProgress]) -> None: ...
     def packing(self, done: int, total: int) -> None: ...
 
 
-def display(stream: IO[str]) -> Display:
-    """The display that fits the stream."""
-    return Live(stream) if stream.isatty() else Plain(stream)
+def display(stream: IO[str]) -> NodesDisplay:
+    """The display for a terminal or for another stream."""
+    return LiveNodes(stream) if stream.isatty() else PlainNodes(stream)
 
 
-class Plain:
-    """A line whenever a node begins something else, and every few seconds of the same."""
+class PlainNodes:
+    """Prints a line when a node changes its work, and every few seconds otherwise."""
 
     def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
         self.stream, self.every_s = stream, every_s
-        self._told: dict[str, tuple[str, float]] = {}
+        self._printed: dict[str, tuple[str, float]] = {}
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Plain:
+    def __enter__(self) -> PlainNodes:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
-    def watch(self, nodes: Sequence[Progress]) -> None:
+    def watch(self, nodes: Sequence[NodeProgress]) -> None:
         for node in list(nodes):
-            self._tell(node.node, node.doing, _line(node))
+            self._print(node.node, node.doing, _line(node))
 
     def packing(self, done: int, total: int) -> None:
-        self._tell(HERE, "packing", f"packing, {size(done)} of {size(total)}")
+        self._print(HERE, "packing", f"packing, {size(done)} of {size(total)}")
 
-    def _tell(self, name: str, doing: str, line: str) -> None:
+    def _print(self, name: str, doing: str, line: str) -> None:
         now = time.monotonic()
         with self._lock:
-            before, when = self._told.get(name, ("", 0.0))
+            before, when = self._printed.get(name, ("", 0.0))
             if doing == before and now - when < self.every_s:
                 return
-            self._told[name] = (doing, now)
+            self._printed[name] = (doing, now)
             echo(f"{name}: {line}", file=self.stream)
 
 
-class Live:
-    """A line each, drawn again and again."""
+class LiveNodes:
+    """One line a node, redrawn."""
 
     def __init__(self, stream: IO[str]) -> None:
-        from rich.live import Live as RichLive
+        from rich.live import Live
 
         self._console = console(stream)
-        self._nodes: Sequence[Progress] = ()
+        self._nodes: Sequence[NodeProgress] = ()
         self._packed = ""
         self._meters: dict[str, Meter] = {}
-        self._live = RichLive(console=self._console, get_renderable=self._render, refresh_per_second=4, transient=True)
+        self._live = Live(console=self._console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> Live:
+    def __enter__(self) -> LiveNodes:
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def watch(self, nodes: Sequence[Progress]) -> None:
+    def watch(self, nodes: Sequence[NodeProgress]) -> None:
         self._nodes = nodes
 
     def packing(self, done: int, total: int) -> None:
@@ -100,11 +100,11 @@ class Live:
         return Text("\n".join(line[: self._console.width] for line in lines), no_wrap=True)
 
 
-def _line(node: Progress, rate: float = 0) -> str:
+def _line(node: NodeProgress, rate: float = 0) -> str:
     if node.doing != "sending":
         return node.doing
-    packed = f"sending, {size(node.done)} of {size(node.total)}{'' if node.whole else ' so far'}"
+    packed = f"sending, {size(node.done)} of {size(node.total)}{'' if node.complete else ' so far'}"
     if rate < 1:
         return packed
-    left = f", {clock((node.total - node.done) / rate)} left" if node.whole else ""
+    left = f", {clock((node.total - node.done) / rate)} left" if node.complete else ""
     return f"{packed}, {size(rate)}/s{left}"

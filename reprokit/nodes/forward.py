@@ -1,4 +1,4 @@
-"""A node's engine, used from here: its socket is led here through ssh, and nothing of reprokit's runs there."""
+"""A node's engine, used from here through ssh forwarding; nothing of reprokit runs on the node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reprokit.errors import EngineError
 from reprokit.nodes.config import find
 from reprokit.nodes.inventory import no_engine
 from reprokit.nodes.remote import Remote
-from reprokit.nodes.ssh import Connection, last_line
+from reprokit.nodes.ssh import SshConnection, last_line
 
 _FORWARD_S = 20
 
@@ -22,14 +22,14 @@ _FORWARD_S = 20
 @contextmanager
 def engine_of(node: str) -> Iterator[Engine]:
     """The engine of a node, by its name or address. Raises SourceError where it cannot be reached, EngineError."""
-    with Connection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
+    with SshConnection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
         remote = Remote(connection)
         socket = Path(folder) / "d"
-        _lead(connection, remote.seen.docker, socket)
+        _forward(connection, remote.seen.docker, socket)
         try:
             engine = Engine.behind(str(socket), remote)
         except EngineError:
-            # Through ssh all that is seen is that nobody answers; the node's own client says why.
+            # ssh shows only that nothing answers; the node's own client gives the reason.
             answer = connection.run("docker version >/dev/null")
             if not answer.returncode:
                 raise
@@ -39,16 +39,16 @@ def engine_of(node: str) -> Iterator[Engine]:
         except EngineError:
             if not connection.broken:
                 raise
-            raise connection.lost("the connection broke; what was started there may go on") from None
+            raise connection.lost("the connection broke; commands on the node may continue") from None
 
 
-def _lead(connection: Connection, address: str, socket: Path) -> None:
+def _forward(connection: SshConnection, address: str, socket: Path) -> None:
     found = re.fullmatch(r"unix://(?P<path>/.+)|tcp://(?P<host>[^/]+:\d+)/?", address)
     if found is None:
         raise EngineError(
-            f"ssh cannot lead an engine here that is at {address}",
+            f"ssh cannot forward an engine at {address}",
             connection.node.name,
-            "set DOCKER_HOST there",
+            "set DOCKER_HOST on the node",
         )
     ssh, *rest = connection.control
     command = [ssh, "-O", "forward", "-L", f"{socket}:{found['path'] or found['host']}", *rest]
@@ -58,7 +58,7 @@ def _lead(connection: Connection, address: str, socket: Path) -> None:
         raise connection.lost(f"no answer within {_FORWARD_S} s") from None
     if done.returncode:
         raise EngineError(
-            f"ssh cannot lead the node's engine here: {last_line(done.stderr)}",
+            f"ssh cannot forward the node's engine: {last_line(done.stderr)}",
             connection.node.name,
             "does its sshd allow forwarding (AllowTcpForwarding, AllowStreamLocalForwarding)?",
         )

@@ -1,20 +1,22 @@
-"""What a node's engine holds: asked in one command, kept as data that `--inventory FILE` reads again."""
+"""The images of a node's engine: one command, whose output `--inventory FILE` can read, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from reprokit.bundle.model import Descriptor
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError
-from reprokit.nodes.ssh import Connection, last_line
+from reprokit.nodes.ssh import SshConnection, last_line
+from reprokit.oci.model import Descriptor
+from reprokit.oci.store import Form, LayerChains, is_containerd
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import LAYERS
 
 _BEGIN = "reprokit: inventory"
+_ZSTD_SINCE = 23  # moby's archive.DecompressStream reads zstd since then, gzip in all versions
 _IMAGE = (
     '{"id":{{json .Id}},"tags":{{json .RepoTags}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
     '"labels":{{with .Config}}{{json .Labels}}{{else}}null{{end}}}'
@@ -40,14 +42,14 @@ done
 """
 
 
-class _Model(BaseModel):
+class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Held(_Model):
-    """An image: its id, names, the diff ids of its layers from the base on, bytes, and reprokit's own labels.
+class NodeImage(_Frozen):
+    """An image: ID, names, diff IDs of its layers from the base up, bytes, and reprokit's own labels.
 
-    `config` is the digest of its config where that is not the id: in a containerd store, for an image that was sent.
+    `config` is the digest of its config if that is not the ID: for a sent image in a containerd store.
     """
 
     id: str
@@ -58,12 +60,11 @@ class Held(_Model):
     labels: dict[str, str]
 
 
-class Inventory(_Model):
-    """An engine: its version, whether containerd keeps its images, its storage driver, its images.
+class Inventory(_Frozen):
+    """An engine: version, whether containerd keeps its images, storage driver, images.
 
-    `free` are the bytes that are free at its root folder, None where that is not to be seen from the login; `zstd` is
-    whether there is a program of this name. `blobs` are those that a containerd store is known to keep, by diff id;
-    for other stores there are none.
+    `free` are the free bytes at its root folder, None where the login cannot see it; `zstd` is whether the program
+    exists. `blobs` are the known blobs of a containerd store, by diff ID; empty for other stores.
     """
 
     version: str
@@ -72,40 +73,39 @@ class Inventory(_Model):
     storage: str
     free: int | None
     zstd: bool
-    images: tuple[Held, ...]
+    images: tuple[NodeImage, ...]
     blobs: dict[str, Descriptor] = {}
 
-    def held(self, layers: Sequence[str]) -> int:
-        """How many of an image's layers, counted from its base, the engine has one upon the other."""
-        return max((_common(layers, image.layers) for image in self.images), default=0)
+    @property
+    def chains(self) -> LayerChains:
+        return LayerChains((image.layers, image.id) for image in self.images)
 
     @property
-    def layers(self) -> frozenset[str]:
-        """The diff ids of all layers."""
-        return frozenset(layer for image in self.images for layer in image.layers)
+    def form(self) -> Form:
+        """The archive that the engine loads. Without a zstd there, an old engine gets layers in gzip."""
+        if self.containerd:
+            return Form.LAYOUT
+        major = self.version.split(".")[0]
+        if major.isdigit() and int(major) >= _ZSTD_SINCE:
+            return Form.ZSTD
+        return Form.PLAIN if self.zstd else Form.GZIP
 
-    @property
-    def major(self) -> int:
-        """The engine's major version, 0 where it says none."""
-        first = self.version.split(".")[0]
-        return int(first) if first.isdigit() else 0
 
-
-def inventory(connection: Connection, limit_s: float = 60) -> Inventory:
-    """Ask a node. Raises SourceError where it is lost, EngineError where no engine answers there."""
+def inventory(connection: SshConnection, limit_s: float = 60) -> Inventory:
+    """Ask a node. Raises SourceError where the connection breaks, EngineError where no engine answers."""
     answer = connection.run(SCRIPT, limit_s=limit_s)
     if answer.returncode:
         raise no_engine(connection, answer.stderr)
     try:
         return parse(answer.stdout)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise EngineError(f"the node's answer makes no sense: {error}", connection.node.name) from None
+        raise EngineError(f"the node's answer is not valid: {error}", connection.node.name) from None
 
 
 def parse(output: str) -> Inventory:
-    """What the script printed. Raises ValueError, LookupError, TypeError or AttributeError."""
+    """Parse the script's output. Raises ValueError, LookupError, TypeError or AttributeError."""
     lines = output.partition(f"{_BEGIN}\n")[2].splitlines()
-    # docker prints an empty line where no image that it is asked for is there any more.
+    # docker prints an empty line if all the images have been removed meanwhile.
     engine, status, storage, free, zstd, *held = map(_read, filter(None, lines))
     manifests = {line["manifest"]: line["content"] for line in held if line and "manifest" in line}
     LAYERS.check(max((len(line.get("layers") or ()) for line in held if line), default=0), "layers in an image")
@@ -113,8 +113,7 @@ def parse(output: str) -> Inventory:
     return Inventory(
         version=engine["Version"],
         architecture=engine.get("Arch") or "",
-        # Since Engine 23 such a store says so; podman's are read by their own names.
-        containerd=any("io.containerd.snapshotter" in str(value) for _, value in status or ()),
+        containerd=is_containerd(status),
         storage=storage,
         free=None if free is None else free * 1024,
         zstd=zstd,
@@ -127,15 +126,15 @@ def _read(line: str) -> Any:
     try:
         return parsed(line)
     except ValueError:
-        if line.startswith('{"manifest"'):  # damaged, and no more than a hint
+        if line.startswith('{"manifest"'):  # damaged, but only a hint
             return None
         raise
 
 
-def _images(lines: Iterable[Any], manifests: Mapping[str, Any]) -> Iterator[Held]:
+def _images(lines: Iterable[Any], manifests: Mapping[str, Any]) -> Iterator[NodeImage]:
     for line in lines:
         labels = {key: value for key, value in (line["labels"] or {}).items() if key.startswith(f"{LABEL}.")}
-        yield Held(
+        yield NodeImage(
             id=line["id"],
             config=manifests[line["id"]]["config"]["digest"] if line["id"] in manifests else "",
             tags=tuple(line["tags"] or ()),
@@ -145,23 +144,18 @@ def _images(lines: Iterable[Any], manifests: Mapping[str, Any]) -> Iterator[Held
         )
 
 
-def _blobs(images: Iterable[Held], manifests: Mapping[str, Any]) -> Iterator[tuple[str, Descriptor]]:
-    """Containerd stores go by the manifest: one of an image that is there names blobs that are there."""
+def _blobs(images: Iterable[NodeImage], manifests: Mapping[str, Any]) -> Iterator[tuple[str, Descriptor]]:
+    """The blobs that the manifests of present images name; containerd stores identify images by manifest."""
     for image in images:
         named = manifests[image.id]["layers"] if image.id in manifests else ()
         for diff_id, blob in zip(image.layers, named, strict=False):
             yield diff_id, Descriptor(blob["mediaType"], blob["digest"], blob["size"])
 
 
-def no_engine(connection: Connection, said: str) -> EngineError:
-    """Why a node's engine is not to be used, from what its `docker` said."""
+def no_engine(connection: SshConnection, said: str) -> EngineError:
+    """The error of a node's engine, from the output of its `docker`."""
     why, name = last_line(said.encode()), connection.node.name
     if "permission denied" in why.lower():
-        hint = 'there: sudo usermod -aG docker "$USER", then log in again'
-        return EngineError("this login may not talk to the node's Docker Engine", name, hint)
+        hint = 'on the node: sudo usermod -aG docker "$USER", then log in again'
+        return EngineError("this login may not use the node's Docker Engine", name, hint)
     return EngineError(f"no Docker Engine answers there: {why}", name, "install and start one on the node")
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((count for count, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

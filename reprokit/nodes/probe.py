@@ -1,4 +1,4 @@
-"""What a node is like for containers: asked by one script that needs a POSIX shell and coreutils alone."""
+"""Facts about a node, collected by one script for a POSIX shell and coreutils."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from reprokit.host.gpu import DEVICE_FILES, QUERY, GpuDevice, gpus_of
 from reprokit.host.mounts import own_container
 from reprokit.host.user import Caller
 
-# One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, where no signal may
-# reach it: it is not waited for. Old ones know no compute_cap, and print why in place of an answer.
+# One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, out of reach of
+# signals, so the script does not wait for it. Old versions do not know compute_cap and print an error instead.
 _SMI_TENTHS = 60
 SCRIPT = rf"""
 say() {{ while IFS= read -r line; do printf 'reprokit:%s %s\n' "$1" "$line"; done; }}
@@ -45,18 +45,18 @@ elif grep -q '"currentContext"' "${{DOCKER_CONFIG:-$HOME/.docker}}/config.json" 
 fi
 true
 """
-# Afterwards, for `Seen.nested`.
+# Runs after the script, for `NodeFacts.nested`.
 RUNNING = "docker ps -q --no-trunc 2>/dev/null | say running\n"
 _SOCKET = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True)
-class Seen:
+class NodeFacts:
     """A login on a node and its machine.
 
-    `cache` is the folder of the user's caches, `memory` in bytes, `listening` are TCP ports; `running` are the ids of
-    the engine's running containers, `mountinfo` what of it tells of a container that the login is in. `hung`: the
-    driver does not answer.
+    `cache` is the user's cache folder, `memory` in bytes, `listening` are TCP ports, `running` the IDs of the engine's
+    running containers, `mountinfo` the lines that identify a container around the login. `hung`: the driver does not
+    answer.
     """
 
     caller: Caller
@@ -73,12 +73,12 @@ class Seen:
 
     @property
     def nested(self) -> bool:
-        """Whether the login is in a container of the engine that it talks to: paths are another machine's then."""
+        """Whether the login is in a container of its own engine, whose paths are then another machine's."""
         return own_container(self.mountinfo) in self.running
 
 
-def parse(output: str) -> Seen:
-    """What the script printed, among whatever login scripts print. Raises ValueError where it makes no sense."""
+def parse(output: str) -> NodeFacts:
+    """Parse the script's output, which may be mixed with that of login scripts. Raises ValueError."""
     facts: dict[str, list[str]] = {}
     for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
         facts.setdefault(name, []).append(value)
@@ -86,14 +86,14 @@ def parse(output: str) -> Seen:
     def first(name: str, default: str | None = None) -> str:
         found = facts.get(name) or ([] if default is None else [default])
         if not found:
-            raise ValueError(f"the node does not say its {name}")
+            raise ValueError(f"the node's answer has no {name}")
         return found[0]
 
     caller = Caller(
         int(first("uid")), int(first("gid")), tuple(int(g) for g in first("groups", "").split()), first("user", "")
     )
     memory = re.search(r"(\d+) kB", first("memory", ""))
-    return Seen(
+    return NodeFacts(
         caller=caller,
         cache=first("cache"),
         memory=int(memory[1]) * 1024 if memory else None,
@@ -109,7 +109,7 @@ def parse(output: str) -> Seen:
 
 
 def _ports(lines: Iterable[str]) -> Iterable[int]:
-    """Of lines of /proc/net/tcp, which names ports in hexadecimal after the address."""
+    """The ports in lines of /proc/net/tcp, in hexadecimal after the address."""
     for line in lines:
         if found := re.match(r"\s*\d+: [0-9A-F]+:([0-9A-F]{4}) ", line):
             yield int(found[1], 16)

@@ -1,4 +1,4 @@
-"""A node as the host of containers that are run from here."""
+"""A node as the host of containers that are started from here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from reprokit.host.gpu import GpuDevice, GpuSupport, devices_of, support
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
 from reprokit.host.workspace import Say
-from reprokit.nodes import carry
-from reprokit.nodes.probe import SCRIPT, Seen, parse
-from reprokit.nodes.ssh import Connection
+from reprokit.nodes import workspace_copy
+from reprokit.nodes.probe import SCRIPT, NodeFacts, parse
+from reprokit.nodes.ssh import SshConnection
 from reprokit.recipe.find import Target
 
 _CDI_FILES = """
@@ -29,15 +29,15 @@ true
 
 
 class Remote:
-    """A node behind a connection; it is asked once, and then when something is to be made there."""
+    """A node behind a connection. Its facts are collected once."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SshConnection) -> None:
         self.connection = connection
         self.name = connection.node.name
 
     @cached_property
-    def seen(self) -> Seen:
-        """Raises EngineError where the node's answer makes no sense, SourceError where it is lost."""
+    def seen(self) -> NodeFacts:
+        """Raises EngineError where the node's answer is not valid, SourceError where the connection breaks."""
         try:
             return parse(self.connection.run(SCRIPT).stdout)
         except ValueError as error:
@@ -51,7 +51,7 @@ class Remote:
 
     def gpu_support(self, info: Mapping[str, Any]) -> GpuSupport:
         folders = [str(folder) for folder in info.get("CDISpecDirs") or ()]
-        # Engines that list their devices need no look at the files.
+        # Engines that list their devices need no search of the files.
         known = info.get("DiscoveredDevices") is not None or not folders
         return support(info, () if known else self._cdi_devices(folders))
 
@@ -74,18 +74,20 @@ class Remote:
 
     def require_source(self, mount: BindMount) -> None:
         if not mount.source.startswith("/"):
-            raise UsageError(f"-v {mount.source}: folders of {self.name} are named from / on")
+            raise UsageError(f"-v {mount.source}: folders of {self.name} need absolute paths")
         real = self.connection.run(f"readlink -e {shlex.quote(mount.source)}")
         if real.returncode:
             raise UsageError(
-                f"nothing to mount at {mount.target}: there is no {mount.source} on {self.name}",
-                hint=f"make it there: mkdir -p {mount.source}",
+                f"nothing to mount at {mount.target}: {self.name} has no {mount.source}",
+                hint=f"make it on the node: mkdir -p {mount.source}",
             )
         if (path := real.stdout.rstrip("\n")) != mount.source.rstrip("/"):
-            raise UsageError(f"{mount.source} of {self.name} is behind a link", hint=f"mount {path} itself")
+            raise UsageError(
+                f"{mount.source} of {self.name} is reached through a link", hint=f"mount its real path: {path}"
+            )
 
     def workspace(self, target: Target, say: Say) -> str:
-        return carry.workspace(self.connection, self.seen.cache, target, say)
+        return workspace_copy.workspace(self.connection, self.seen.cache, target, say)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo

@@ -1,10 +1,9 @@
-"""Layers on their way to nodes: compressed once, kept until they have arrived everywhere."""
+"""Layers for nodes: compressed once, kept until all nodes have them."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import tempfile
@@ -19,10 +18,10 @@ from typing import IO
 
 import zstandard
 
-from reprokit.bundle.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer
 from reprokit.errors import SourceError
+from reprokit.oci.compress import Hashed
+from reprokit.oci.model import GZIP_LAYER_TYPE, ZSTD_LAYER_TYPE, Descriptor, Image, Layer, hex_of
 
-GZIP_LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 _WEEK_S = 7 * 86400
 _BLOCK = 1 << 20
 _GZIP_LEVEL = 1  # a third faster than the next, and 4 % larger
@@ -37,14 +36,14 @@ class Spooled:
 
     @property
     def name(self) -> str:
-        """`DIFF.DIGEST`, both in hex: what it is called at a node, too."""
+        """`DIFF.DIGEST`, both in hex; nodes use it, too."""
         return self.path.stem
 
 
 class Spool:
-    """A folder of blobs and of images' configs; a `Sink` for `collect`. A full disk raises SourceError.
+    """A folder of blobs and of images' configs; a `BlobSink`. A full disk raises SourceError.
 
-    Use as a context manager: what others use at the same time stays, and what nobody fetched in a week goes.
+    Entering it removes blobs that are a week old, unless another process uses the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,39 +65,39 @@ class Spool:
         self._lock.close()
 
     def clear(self) -> None:
-        """Remove everything, unless another process works with it."""
+        """Remove everything, unless another process uses the folder."""
         if self._alone():
             self._remove(float("inf"))
             fcntl.flock(self._lock, fcntl.LOCK_SH)
 
-    def held(self, diff_id: str) -> Descriptor | None:
+    def present(self, diff_id: str) -> Descriptor | None:
         found = self.find(diff_id)
         return found.blob if found else None
 
-    def begin(self) -> _Blob:
-        return _Blob(self)
+    def begin(self) -> _SpooledBlob:
+        return _SpooledBlob(self)
 
     def find(self, diff_id: str, kind: str = "zst") -> Spooled | None:
         """The blob of a layer: `zst`, or `gz` where `gzipped` made one."""
-        for path in self.folder.glob(f"{_hex(diff_id)}.*.{kind}"):
+        for path in self.folder.glob(f"{hex_of(diff_id)}.*.{kind}"):
             digest = f"sha256:{path.name.split('.')[1]}"
             return Spooled(path, Descriptor(_TYPES[kind], digest, path.stat().st_size))
         return None
 
     def wait(self, diff_id: str, patience_s: float) -> Spooled | None:
-        """The blob of a layer once it is there, None where it does not come in this time."""
+        """Wait for the blob of a layer; None after `patience_s` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: self.find(diff_id), patience_s) or None
 
     def gzipped(self, diff_id: str) -> Spooled:
-        """A blob that is there, compressed with gzip instead; equal layers give equal blobs."""
+        """A present blob compressed with gzip instead; equal layers give equal blobs."""
         with self._packing:
             found = self.find(diff_id, "gz")
             source = self.find(diff_id)
             if found or source is None:
                 assert found
                 return found
-            blob = _Blob(self, "gz")
+            blob = _SpooledBlob(self, "gz")
             try:
                 packer = zlib.compressobj(_GZIP_LEVEL, wbits=31)
                 with source.path.open("rb") as file:
@@ -111,16 +110,16 @@ class Spool:
                 raise
 
     def remember(self, key: str, image: Image) -> None:
-        """Keep an image's config; `key` is the engine's id of it."""
+        """Keep an image's config; `key` is the engine's ID."""
         record = {"config": image.config.decode(), "layers": [[layer.diff_id, layer.size] for layer in image.layers]}
         with tempfile.NamedTemporaryFile("w", dir=self.folder, prefix=".", delete=False, encoding="utf-8") as file:
             json.dump(record, file)
-        Path(file.name).replace(self.folder / f"{_hex(key)}.json")
+        Path(file.name).replace(self.folder / f"{hex_of(key)}.json")
 
     def image(self, key: str, name: str) -> Image | None:
-        """An image that was remembered, under this name; its layers tell no blobs."""
+        """A remembered image under this name; its layers have no blobs."""
         try:
-            record = json.loads((self.folder / f"{_hex(key)}.json").read_text(encoding="utf-8"))
+            record = json.loads((self.folder / f"{hex_of(key)}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         layers = tuple(Layer(diff_id, size, None) for diff_id, size in record["layers"])
@@ -146,44 +145,43 @@ class Spool:
         return (path for path in self.folder.iterdir() if path.name != ".lock" and path.is_file())
 
 
-class _Blob:
-    """A blob that is being written beside the others."""
+class _SpooledBlob:
+    """A blob that is being written."""
 
     def __init__(self, spool: Spool, kind: str = "zst") -> None:
         self._spool, self._kind = spool, kind
-        self._digest, self._size = hashlib.sha256(), 0
+        self._hashed = Hashed()
         self._file: IO[bytes] = tempfile.NamedTemporaryFile(dir=spool.folder, prefix=".", delete=False)  # noqa: SIM115
 
     def write(self, data: bytes) -> None:
-        with self._told():
+        with self._reported():
             self._file.write(data)
-        if self._kind != "zst":  # whoever calls `keep` has hashed it
-            self._digest.update(data)
-            self._size += len(data)
+        if self._kind != "zst":  # the caller of `keep` has hashed it
+            self._hashed.update(data)
 
     def keep(self, diff_id: str, blob: Descriptor) -> None:
-        with self._told():
+        with self._reported():
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-        path = self._spool.folder / f"{_hex(diff_id)}.{_hex(blob.digest)}.{self._kind}"
+        path = self._spool.folder / f"{hex_of(diff_id)}.{hex_of(blob.digest)}.{self._kind}"
         Path(self._file.name).replace(path)
         self._spool.notify()
 
     def finish(self, diff_id: str) -> Spooled:
-        blob = Descriptor(_TYPES[self._kind], f"sha256:{self._digest.hexdigest()}", self._size)
+        blob = Descriptor(_TYPES[self._kind], self._hashed.digest, self._hashed.size)
         self.keep(diff_id, blob)
         found = self._spool.find(diff_id, self._kind)
         assert found
         return found
 
     def drop(self) -> None:
-        with contextlib.suppress(OSError):  # what is not written yet may not fit
+        with contextlib.suppress(OSError):  # buffered bytes may not fit
             self._file.close()
         Path(self._file.name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reported(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -192,7 +190,3 @@ class _Blob:
 
 
 _TYPES = {"zst": ZSTD_LAYER_TYPE, "gz": GZIP_LAYER_TYPE}
-
-
-def _hex(digest: str) -> str:
-    return digest.removeprefix("sha256:")

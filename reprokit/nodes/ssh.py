@@ -1,7 +1,7 @@
-"""Commands on a node, through the system's own ssh and the user's own configuration of it.
+"""Commands on a node, through the system's ssh and the user's configuration.
 
-One connection a node: a master that every command goes through. It lives as long as the pipe that this process holds,
-so that it ends by itself where this process is killed. Nothing ever asks: what would need a password fails.
+Every command uses one master connection a node. The master reads from a pipe of this process, so it ends when the
+process is killed. ssh never prompts: a login that needs a password fails.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from reprokit.untrusted.limits import NODE_ANSWER, NODE_LOGIN
 CONNECT_S = 10
 _LOOK_S = 0.2
 _PREFIX = "reprokit-ssh-"
-_CERTAINLY_S = 120  # after which nobody is still logging in
-LOST = 255  # ssh's own exit code: everything but the remote command failed
+_CERTAINLY_S = 120  # no login takes longer
+LOST = 255  # ssh's exit code for failures that are not the remote command's
 _READY = b"reprokit: connected"
-# ssh adds 17 characters to the socket's path while it makes it, and the kernel takes 107.
+# ssh adds 17 characters to the socket's path while it makes the socket; the kernel's limit is 107.
 _LONGEST_FOLDER = 60
 _OPTIONS = {
     "BatchMode": "yes",
@@ -42,25 +42,25 @@ _OPTIONS = {
     "RequestTTY": "no",
     "LogLevel": "ERROR",
 }
-# Engines outside of what a shell that nobody logs in to searches.
+# Engines may be outside the PATH of a non-login shell.
 _PATH = "PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/snap/bin; export PATH\n"
 _HINTS = (
-    ("host key verification failed", "log in once with `ssh` and see that the host's key is right"),
-    ("permission denied", "reprokit never asks for passwords: let `ssh` log in by key (ssh-copy-id, ssh-agent)"),
-    ("could not resolve", "is the name right? `ssh -G NAME` shows what ssh makes of it"),
-    ("", "is it on, and does `ssh` reach it?"),
+    ("host key verification failed", "log in once with `ssh` and confirm the host's key"),
+    ("permission denied", "reprokit never asks for passwords: set up a key (ssh-copy-id, ssh-agent)"),
+    ("could not resolve", "check the name: `ssh -G NAME` shows how ssh resolves it"),
+    ("", "check that the node is up: `ssh NODE`"),
 )
-_FLOOD = "log in with `ssh` and see what it prints; a node's answers are not trusted"
+_FLOOD = "log in with `ssh` and look at its output; a node's answers are not trusted"
 
 
 class Lost(SourceError):
-    """A node could not be reached, or the connection to it broke: another attempt may go better."""
+    """A node could not be reached, or the connection broke; another attempt may succeed."""
 
 
-class Connection:
-    """A connection to a node, made by entering it. Methods may be called from several threads, `close` at any time.
+class SshConnection:
+    """A connection to a node, as a context manager. Threads may share it; `close` is allowed at any time.
 
-    Entering raises Lost naming the node where it cannot be reached within `patience_s` seconds.
+    Entering raises Lost where the node cannot be reached within `patience_s` seconds.
     """
 
     def __init__(self, node: Node, patience_s: float = 2 * CONNECT_S) -> None:
@@ -69,7 +69,7 @@ class Connection:
         self._folder = ""
         self._closed = False
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> SshConnection:
         folder = tempfile.gettempdir()
         folder = folder if len(folder) < _LONGEST_FOLDER else "/tmp"
         _tidy(Path(folder))
@@ -89,7 +89,7 @@ class Connection:
 
     @property
     def control(self) -> list[str]:
-        """What makes an `ssh` of the caller's go through this connection; the destination is the last word."""
+        """The words of an `ssh` through this connection; the destination is the last one."""
         return ["ssh", "-S", str(Path(self._folder) / "c"), *_arguments(self.node)]
 
     def command(self, script: str) -> list[str]:
@@ -97,7 +97,7 @@ class Connection:
         return [*self.control, _line(_PATH + script)]
 
     def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
-        """Run a script to its end. Its exit code is for the caller to look at; texts are decoded leniently.
+        """Run a script to its end. The caller checks its exit code; undecodable bytes are replaced.
 
         Raises Lost where the connection breaks or `limit_s` seconds pass, and as `answer` does.
         """
@@ -110,14 +110,14 @@ class Connection:
     def answer(
         self, process: subprocess.Popen[bytes], stdin: bytes = b"", limit_s: float | None = None
     ) -> tuple[bytes, bytes]:
-        """What a process of `popen` writes until it ends, at most `NODE_ANSWER` bytes of each stream.
+        """The output of a process of `popen`, at most `NODE_ANSWER` bytes of each stream.
 
-        Raises SourceError where there is more, Lost where `limit_s` seconds pass; the process is ended then.
+        Raises SourceError where there is more, Lost after `limit_s` seconds; the process is killed then.
         """
         try:
             return _exchanged(process, stdin, limit_s)
         except _Flood:
-            raise SourceError(f"it answers with more than {NODE_ANSWER >> 20} MiB", self.node.name, _FLOOD) from None
+            raise SourceError(f"its answer is longer than {NODE_ANSWER >> 20} MiB", self.node.name, _FLOOD) from None
         except subprocess.TimeoutExpired:
             raise self.lost(f"no answer within {limit_s:g} s") from None
         finally:
@@ -130,7 +130,7 @@ class Connection:
                         stream.close()
 
     def popen(self, script: str) -> subprocess.Popen[bytes]:
-        """Start a script with pipes for its three streams. An exit code of 255 means that the connection broke."""
+        """Start a script with pipes for its three streams. Exit code 255 means that the connection broke."""
         return _start(self.command(script), subprocess.PIPE)
 
     def lost(self, why: str) -> Lost:
@@ -141,7 +141,7 @@ class Connection:
 
     @property
     def broken(self) -> bool:
-        """Whether the connection has ended by itself; a moment is allowed for ssh to see it."""
+        """Whether the connection broke; ssh gets a second to notice."""
         if self._master is None:
             return False
         try:
@@ -169,16 +169,16 @@ class Connection:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start_master(self) -> subprocess.Popen[bytes]:
-        # The remote command holds the connection until our end of its input is closed.
+        # The remote command keeps the connection open until this end of its input is closed.
         hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
         options = ["-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes"]
         ssh, *rest = self.control
         return _start([ssh, *options, *rest, hold], subprocess.PIPE)
 
     def _wait(self, master: subprocess.Popen[bytes]) -> None:
-        """Until the master is ready. What login scripts print before that is passed over.
+        """Wait until the master is ready, ignoring the output of login scripts.
 
-        What comes later stays unread: ssh holds the node back when its pipes are full.
+        Later output stays unread: ssh blocks the node when its pipes are full.
         """
         deadline = time.monotonic() + self._patience_s
         out, err = cast(IO[bytes], master.stdout), cast(IO[bytes], master.stderr)
@@ -200,9 +200,7 @@ class Connection:
                     if _READY in said[out]:
                         return
                     if len(said[stream]) > NODE_LOGIN:
-                        raise SourceError(
-                            f"it prints more than {NODE_LOGIN >> 10} KiB at the login", self.node.name, _FLOOD
-                        )
+                        raise SourceError(f"its login prints more than {NODE_LOGIN >> 10} KiB", self.node.name, _FLOOD)
         raise self.lost(last_line(said[err]) or last_line(said[out]))
 
 
@@ -211,7 +209,7 @@ class _Flood(Exception):
 
 
 def _exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | None) -> tuple[bytes, bytes]:
-    """As `Popen.communicate`, which has no bound on what it keeps."""
+    """As `Popen.communicate`, with a bound on the output."""
     deadline = None if limit_s is None else time.monotonic() + limit_s
     out, err = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stderr)
     kept, left = {out: bytearray(), err: bytearray()}, memoryview(stdin)
@@ -249,7 +247,7 @@ def _exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | 
 
 
 def _tidy(folder: Path) -> None:
-    """Remove the folders of killed processes. Their masters took the sockets with them; one in use is not empty."""
+    """Remove the folders of killed processes, which are empty; those in use have a socket."""
     for left in folder.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if left.stat().st_mtime < time.time() - _CERTAINLY_S:
@@ -257,8 +255,8 @@ def _tidy(folder: Path) -> None:
 
 
 def _start(command: list[str], stderr: object) -> subprocess.Popen[bytes]:
-    # Without a terminal the ssh of a jump host, which does not hear of BatchMode, cannot ask either; and Ctrl-C comes
-    # to this process alone, which ends its connections in order.
+    # In a session of its own, the ssh of a jump host, which ignores BatchMode, cannot prompt either. Ctrl-C reaches
+    # only this process, which closes its connections in order.
     environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     environment.pop("SSH_ASKPASS", None)
     pipe = subprocess.PIPE
@@ -267,7 +265,7 @@ def _start(command: list[str], stderr: object) -> subprocess.Popen[bytes]:
             command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment, start_new_session=True
         )
     except FileNotFoundError:
-        raise EngineError("there is no ssh on this machine", hint="install the OpenSSH client") from None
+        raise EngineError("ssh is not installed", hint="install the OpenSSH client") from None
 
 
 def _arguments(node: Node) -> list[str]:
@@ -282,12 +280,12 @@ def _arguments(node: Node) -> list[str]:
 
 
 def _line(script: str) -> str:
-    """One line that has sh run a script, whatever the user's login shell: csh and fish differ inside quotes."""
+    """A line that runs a script in sh under any login shell; csh and fish have other quoting."""
     spelled = re.sub(r"[\\'!%\n\t]", lambda found: f"\\0{ord(found[0]):03o}", script)
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{spelled}'"
 
 
 def last_line(output: bytes) -> str:
-    """The last line that says something."""
+    """The last line that is not blank."""
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     return next((line for line in reversed(lines) if line), "")

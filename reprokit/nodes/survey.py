@@ -1,4 +1,4 @@
-"""What `reprokit nodes` tells of each node: asked of all at once, in one script each, in bounded time."""
+"""The facts of `reprokit nodes`, collected from all nodes at once, by one script each, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reprokit.host.gpu import GpuDevice
 from reprokit.image.freshness import Freshness, freshness
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.address import Node
-from reprokit.nodes.inventory import Held, Inventory
-from reprokit.nodes.probe import Seen
-from reprokit.nodes.ssh import Connection, last_line
+from reprokit.nodes.inventory import Inventory, NodeImage
+from reprokit.nodes.probe import NodeFacts
+from reprokit.nodes.ssh import SshConnection, last_line
 from reprokit.recipe.find import recipe_names
 from reprokit.recipe.find import target as find_target
 
@@ -24,68 +24,68 @@ _AT_ONCE = 32
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A node's; what it did not tell is None, and `error` says why."""
+class NodeAnswer:
+    """The answer of a node. Unknown parts are None, and `error` says why."""
 
     node: Node
-    seen: Seen | None = None
+    seen: NodeFacts | None = None
     inventory: Inventory | None = None
     error: str = ""
 
 
-def survey(nodes: Sequence[Node], limit_s: float) -> Iterator[Answer]:
+def survey(nodes: Sequence[Node], limit_s: float) -> Iterator[NodeAnswer]:
     """Every node's answer, in the order of `nodes`, after twice `limit_s` seconds at most."""
-    connections = [Connection(node, limit_s) for node in nodes]
+    connections = [SshConnection(node, limit_s) for node in nodes]
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes) or 1)) as pool:
         try:
             yield from pool.map(lambda connection: ask(connection, limit_s), connections)
         except BaseException:
-            # The threads end with their connections, so that Ctrl-C need not wait for nodes that are down.
+            # Closing the connections ends the threads, so that Ctrl-C does not wait for nodes that are down.
             pool.shutdown(wait=False, cancel_futures=True)
             for connection in connections:
                 connection.close()
             raise
 
 
-def ask(connection: Connection, limit_s: float) -> Answer:
-    """One node's answer; it is connected to, and has `limit_s` seconds for the script."""
+def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
+    """Connect to a node and run the script; each has `limit_s` seconds."""
     node = connection.node
     try:
         with connection:
             done = connection.run(f"({probe.SCRIPT}{probe.RUNNING})\n{inventory.SCRIPT}", limit_s=limit_s)
     except SourceError as error:
-        return Answer(node, error=error.message)
+        return NodeAnswer(node, error=error.message)
     except EngineError as error:  # no ssh here
-        return Answer(node, error=error.message)
+        return NodeAnswer(node, error=error.message)
     try:
         seen = probe.parse(done.stdout)
     except ValueError as error:
-        return Answer(node, error=str(error))
+        return NodeAnswer(node, error=str(error))
     if done.returncode:
-        return Answer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
+        return NodeAnswer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
     try:
-        return Answer(node, seen, inventory.parse(done.stdout), "nvidia-smi does not answer" if seen.hung else "")
+        return NodeAnswer(node, seen, inventory.parse(done.stdout), "nvidia-smi does not answer" if seen.hung else "")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        return Answer(node, seen, error=f"the engine's answer makes no sense: {error}")
+        return NodeAnswer(node, seen, error=f"the engine's answer is not valid: {error}")
 
 
 @dataclass(frozen=True)
-class Image:
-    """A recipe's image on a node. `standing` is how it stands to the recipe and lock here, "" where there is none."""
+class RecipeImage:
+    """A recipe's image on a node. `standing` compares it with the recipe and lock here, "" where there is none."""
 
     label: str
     id: str
     standing: Freshness | str
 
 
-def images(held: Sequence[Held]) -> list[Image]:
-    """Those that reprokit built, by name."""
+def images(held: Sequence[NodeImage]) -> list[RecipeImage]:
+    """The images that reprokit built, by name."""
     known = _standings()
     found = []
     for image in held:
         label = f"{image.labels.get(f'{LABEL}.recipe')}:{image.labels.get(f'{LABEL}.variant')}"
         if f"reprokit/{label}" in image.tags:
-            found.append(Image(label, image.id, known(label, image.labels.get(f"{LABEL}.inputs", ""))))
+            found.append(RecipeImage(label, image.id, known(label, image.labels.get(f"{LABEL}.inputs", ""))))
     return sorted(found, key=lambda image: image.label)
 
 
@@ -97,14 +97,14 @@ def _standings() -> Callable[[str, str], Freshness | str]:
         try:
             target = find_target(label) if label.partition(":")[0] in names else None
             return freshness(target, {f"{LABEL}.inputs": inputs}) if target else ""
-        except ReprokitError:  # a recipe that cannot be read, or has no such variant
+        except ReprokitError:  # an unreadable recipe, or one without this variant
             return ""
 
     return known
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
-    """Sizes in bytes; null is what the node did not tell."""
+def as_json(answer: NodeAnswer) -> dict[str, Any]:
+    """The answer as JSON: sizes in bytes, null for unknown values."""
     seen, engine = answer.seen, answer.inventory
     return {
         "name": answer.node.name,
@@ -123,5 +123,5 @@ def as_json(answer: Answer) -> dict[str, Any]:
 
 
 def driver(gpus: Sequence[GpuDevice]) -> str:
-    """The NVIDIA driver's version, which is one for all cards."""
+    """The NVIDIA driver's version, the same for all cards."""
     return next((gpu.driver for gpu in gpus if gpu.driver), "")

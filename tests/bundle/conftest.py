@@ -10,8 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.bundle.inputs_import import Imported
 from reprokit.engine import Engine
-from tests.support.images import Images, noise
+from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.store import Store
+from tests.support.images import Images
+from tests.support.stores import CONTENTS, a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
 
 
 @pytest.fixture(scope="session")
@@ -23,15 +27,13 @@ def images(engine: Engine) -> Iterator[Images]:
 
 @pytest.fixture(scope="session")
 def base(images: Images) -> str:
-    return images.base("base", {"bin/a": noise(3 << 20, 1)}, ["ENV PATH=/bin:/opt/x", "WORKDIR /w", "USER 7"])
+    return images.common_base()
 
 
 @pytest.fixture(scope="session")
 def two(images: Images, base: str) -> tuple[str, str]:
     """Two images of a common base, each with layers of its own."""
-    left = images.on(base, "left", [{"l/one": noise(1 << 20, 20)}, {"l/two": noise(1 << 20, 300)}])
-    right = images.on(base, "right", [{"r/one": noise(2 << 20, 50)}], "LABEL x=y")
-    return left, right
+    return images.two_on(base)
 
 
 @pytest.fixture
@@ -59,3 +61,33 @@ def reprokit(home: Path, tmp_path: Path) -> Callable[..., str]:
         return done.stdout + done.stderr
 
     return run
+
+
+@pytest.fixture
+def recipe(store: Store, recipes: Path, commit: Commit) -> Path:
+    """The recipe `x` with files, a commit and data, all of which are in the store."""
+    for content in (*CONTENTS, b"data"):
+        put(store, content)
+    files = [plain(content, f"f{number}.bin") for number, content in enumerate(CONTENTS)]
+    return write_recipe(recipes, with_trees(a_lock("x", files, [commit], data=[plain(b"data", "d.bin")]), store))
+
+
+@pytest.fixture
+def archive(store: Store, recipe: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "x.rkit"
+    export_inputs(["x"], path, store)
+    return path
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Store:
+    """Another machine's store."""
+    return Store(tmp_path / "node")
+
+
+@pytest.fixture
+def bring(archive: Path, node: Store) -> Callable[..., Imported]:
+    def take(path: Path = archive, **options: object) -> Imported:
+        return import_from(path, node, **options)  # type: ignore[arg-type]
+
+    return take

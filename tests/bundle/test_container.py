@@ -82,7 +82,7 @@ def test_it_keeps_its_configuration_and_the_layers_below(engine: Engine, base: s
     assert config["config"]["Labels"] == {"mine": "1"}
     assert "secret-host" not in json.dumps(config)
     assert {name: content for name, content in layers[-1].items() if name in FILES} == {"opt/tool": FILES["opt/tool"]}
-    assert "left out: 3 files of package caches and --exclude, 600 kB" in said.stderr
+    assert "excluded: 3 files of package caches and --exclude, 600 kB" in said.stderr
     assert "5 kB  /opt/tool" in said.stderr
     assert Metadata.model_validate_json(contents(out)[METADATA]).images[0].name == f"container/{name}:latest"
     assert not _snapshot(engine, name)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.bundle.load import checked
-from reprokit.bundle.model import DOCKER_MANIFEST, INDEX, METADATA, OCI_LAYOUT
+from reprokit.bundle.model import METADATA
 from reprokit.errors import UsageError
+from reprokit.oci.model import DOCKER_MANIFEST, INDEX, OCI_LAYOUT
 from tests.support.damage import ALL, spoilt
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar

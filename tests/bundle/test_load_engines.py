@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle.collect import collect
-from reprokit.bundle.model import digest_of
-from reprokit.bundle.partial import PartialTar
-from reprokit.bundle.target import Form, Target
+from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.engine import Engine
+from reprokit.oci.model import digest_of
+from reprokit.oci.read import engine_image, read_images
+from reprokit.oci.store import Form, ImageStore
 from tests.support.engines import NewDocker, Podman
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
@@ -75,10 +75,10 @@ def layers(engine: Engine, name: str) -> int:
 
 
 def test_each_kind_gets_what_it_takes(served, there):
-    expected = {"docker": Form.PLAIN, "new docker": Form.PACKED, "containerd": Form.LAYOUT, "podman": Form.PLAIN_LAYOUT}
-    form = Target.of(there).form
+    expected = {"docker": Form.PLAIN, "new docker": Form.ZSTD, "containerd": Form.LAYOUT, "podman": Form.PLAIN_LAYOUT}
+    form = ImageStore.of(there).form
     # The machine's own engine may be a new one.
-    assert form is expected[served.kind] or (served.kind == "docker" and form is Form.PACKED)
+    assert form is expected[served.kind] or (served.kind == "docker" and form is Form.ZSTD)
 
 
 def test_images_come_with_their_names_and_configuration(there, load, tmp_path):
@@ -87,19 +87,19 @@ def test_images_come_with_their_names_and_configuration(there, load, tmp_path):
     assert layers(there, X) == 3 and layers(there, Y) == 4
     config = there.image(X)["Config"]
     assert config["Env"] == ["PATH=/bin"] and config["Labels"]["some"] == "label"
-    assert f"{X} is here already" in load(bundle)
+    assert f"{X} is present already" in load(bundle)
 
 
 def test_what_was_left_out_is_taken_from_the_engine(there, load, tmp_path):
     base = Made.of({X: [A, B]}).write(tmp_path / "base.rkit")
     delta = Made.of({Y: [A, B, C]}, absent=[A, B]).write(tmp_path / "delta.rkit")
     said = load(delta, code=2)
-    assert "2 of its 3 layers were left out" in said and there.image(Y) is None
+    assert "the bundle excludes 2 of its 3 layers" in said and there.image(Y) is None
     load(base)
     load(delta)
     assert layers(there, Y) == 3
     # It can be taken out again whole, by its compressed blobs where the engine goes by those.
-    (image,) = collect(there, [Y], PartialTar(io.BytesIO()))
+    (image,) = read_images(there, [engine_image(there, Y)], ResumableTar(io.BytesIO()))
     assert [layer.diff_id for layer in image.layers] == [digest_of(layer) for layer in (A, B, C)]
     there.remove_image(X, force=True)
     there.remove_image(Y, force=True)
@@ -116,14 +116,14 @@ def test_what_an_engine_has_of_an_interrupted_load_is_used_and_goes(there, load,
     """As if the first step had ended: its layers are there, under no name."""
     from contextlib import ExitStack, nullcontext
 
-    from reprokit.bundle import giving
     from reprokit.bundle.load import checked
+    from reprokit.oci import loader
 
-    monkeypatch.setattr(giving, "STEP", 200_000)
+    monkeypatch.setattr(loader, "STEP", 200_000)
     path = Made.of({X: [A, B, C]}).write(tmp_path / "x.rkit")
     with ExitStack() as stack:
         (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
-        begun = giving.Giving(file, file.bundle.images[0], Target.of(there), lambda done, total: None)
+        begun = loader.Giving(file, file.bundle.images[0], ImageStore.of(there), lambda done, total: None)
         begun._start(begun._blocks(0, 1, None)).result()
     assert there.image(X) is None and len(there.images(["reprokit.loading"])) == 1
     load(path)

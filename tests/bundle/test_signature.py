@@ -34,11 +34,11 @@ def test_a_signature_says_whose_key_it_is(keys, tmp_path):
 
 def test_another_text_another_key_and_nonsense_are_refused(keys):
     signed = signature.sign(TEXT, keys[0])
-    with pytest.raises(WorkFailed, match="not of this bundle"):
+    with pytest.raises(WorkFailed, match="does not match the bundle"):
         signature.verify(signature.statement(b"{}", b'{"a": 2}'), signed)
-    with pytest.raises(WorkFailed, match="not allowed"):
+    with pytest.raises(WorkFailed, match="not an allowed key"):
         signature.verify(TEXT, signed, keys[1].with_suffix(".pub"))
-    with pytest.raises(WorkFailed, match="not of this bundle"):
+    with pytest.raises(WorkFailed, match="does not match the bundle"):
         signature.verify(TEXT, b"nonsense")
 
 

@@ -63,30 +63,30 @@ def test_gc_keeps_what_is_named_or_young(call, held):
 
 def test_export_and_import_carry_everything_to_another_node(call, held, tmp_path, monkeypatch):
     put(held, b"missing")
-    result = call("store", "export", "mine", "-o", "mine.tar.zst")
-    assert result.exit_code == 0 and result.stdout.startswith("mine.tar.zst: mine:cpu: 4 entries, ")
+    result = call("store", "export", "mine", "-o", "mine.rkit")
+    assert result.exit_code == 0 and result.stdout.startswith("mine.rkit: mine:cpu: 4 entries, ")
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "node"))
     (tmp_path / "node").mkdir()
     monkeypatch.chdir(tmp_path / "node")
-    result = call("store", "import", "../mine.tar.zst", "--recipes", "recipes")
-    assert result.stdout == "mine:cpu: new are 2 files, 0 repositories, 0 base images\n"
+    result = call("store", "import", "../mine.rkit", "--recipes", "recipes")
+    assert result.stdout == "mine:cpu: 2 new files, 0 new repositories, 0 new base images\n"
     assert call("store", "ls", "mine").stderr == "files: 2, 12 B\n"
     assert call("store", "gc", "--all").stdout == "freed: 0, 0 B\n"
 
 
 def test_import_says_which_recipes_are_not_here(call, held, tmp_path):
     put(held, b"missing")
-    call("store", "export", "mine", "-o", "mine.tar.zst")
+    call("store", "export", "mine", "-o", "mine.rkit")
     for path in (tmp_path / "recipes").iterdir():
         path.unlink()
-    result = call("store", "import", "mine.tar.zst")
+    result = call("store", "import", "mine.rkit")
     assert result.exit_code == 0
     assert (
         result.stderr
-        == "mine is no recipe here\nhint: --recipes DIR puts the archive's recipes and locks into a folder\n"
+        == "mine is no recipe here\nhint: --recipes DIR puts the bundle's recipes and locks into a folder\n"
     )
 
 
 def test_export_of_what_is_not_fetched(call, held):
-    error = call("store", "export", "mine", "-o", "mine.tar.zst").exception
+    error = call("store", "export", "mine", "-o", "mine.rkit").exception
     assert isinstance(error, SourceError) and "b.bin" in error.message

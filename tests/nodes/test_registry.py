@@ -23,14 +23,14 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle.giving import BEGUN
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.freshness import wanted_inputs
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
-from reprokit.nodes.peek import peek
-from reprokit.nodes.published import parse
+from reprokit.nodes.image_reference import parse
+from reprokit.nodes.registry_client import peek
+from reprokit.oci.loader import LOADING
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
@@ -112,20 +112,20 @@ def test_there_and_back(engine: Engine, name: str, call: Call):
         pushed = call("push", f"{there}:cpu")
         assert pushed.returncode == 0, pushed.stderr
         assert re.fullmatch(rf"{re.escape(there)}@sha256:[0-9a-f]{{64}}\n", pushed.stdout)
-        assert "1 layer sent, 0 already there" in pushed.stderr
+        assert "1 layer sent, 0 already present" in pushed.stderr
         assert engine.image(f"{there}:cpu") is None  # the registry's name does not stay on the engine
         again = call("push", f"{there}:cpu")
-        assert again.stdout == pushed.stdout and "0 layers sent, 1 already there" in again.stderr
+        assert again.stdout == pushed.stdout and "0 layers sent, 1 already present" in again.stderr
 
         forget(engine, f"reprokit/{name}:cpu")
         pulled = call("pull", f"{there}:cpu")
         assert pulled.returncode == 0, pulled.stderr
-        assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is here")
+        assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is present")
         assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
 
         asked = len(registry.asked)
         warm = call("pull", pushed.stdout.strip())
-        assert warm.returncode == 0 and "it was already" in warm.stdout
+        assert warm.returncode == 0 and "it was before" in warm.stdout
         assert len(registry.asked) == asked  # by digest a warm reader asks nobody
 
 
@@ -167,7 +167,7 @@ def test_a_killed_pull_goes_on_from_the_layers_that_are_whole(engine: Engine, na
     for event in engine.build(context, tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
         assert "error" not in event, event
     made = (engine.image(f"reprokit/{name}:cpu") or {})["Id"]
-    anchors = [f"{BEGUN}={made}"]
+    anchors = [f"{LOADING}={made}"]
     with Registry(engine) as registry:
         digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
         forget(engine, f"reprokit/{name}:cpu")
@@ -178,7 +178,7 @@ def test_a_killed_pull_goes_on_from_the_layers_that_are_whole(engine: Engine, na
         time.sleep(1)  # the engine drops what nothing holds
         done = call("pull", digest)
         assert done.returncode == 0, done.stderr
-        there = re.search(r"(\d) layers? pulled, (\d) already there", done.stdout)
+        there = re.search(r"(\d) layers? pulled, (\d) already present", done.stdout)
         assert there and int(there[2]) >= 1 and int(there[1]) + int(there[2]) == count, done.stdout
         assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
         assert engine.images(anchors) == []
@@ -309,7 +309,7 @@ def lock(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "words"),
-    [({"variant": "gpu"}, "has {name}:gpu under this name"), ({"recipe": ""}, "no image of reprokit's")],
+    [({"variant": "gpu"}, "another image, {name}:gpu, under this name"), ({"recipe": ""}, "not an image of reprokit")],
 )
 def test_another_image_under_the_name_is_refused(engine: Engine, name: str, call: Call, labels: dict, words: str):
     make(engine, name, owner=name, **labels)
@@ -366,7 +366,7 @@ def test_no_registry_there(engine: Engine, name: str, verb: str, call: Call):
     done = call(verb, there)
     assert done.returncode == 4, done
     error, hint = done.stderr.splitlines()[-2:]
-    assert "refused" in error and hint.startswith("hint: the engine asks: can it reach 127.0.0.1:")
+    assert "refused" in error and hint.startswith("hint: check that the engine can reach 127.0.0.1:")
 
 
 def test_nothing_of_that_name(engine: Engine, name: str, call: Call):

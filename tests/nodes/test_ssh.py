@@ -15,7 +15,7 @@ import pytest
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
 from reprokit.nodes.inventory import SCRIPT, Inventory, inventory, parse
-from reprokit.nodes.ssh import Connection
+from reprokit.nodes.ssh import SshConnection
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -23,7 +23,7 @@ AWKWARD = 'it\'s "100%" a\\tb !x $HOME `id` ü\n  second line\t*'
 
 
 def test_a_script_is_run_as_it_is(nodes):
-    with Connection(find(nodes["node1"].login)) as connection:
+    with SshConnection(find(nodes["node1"].login)) as connection:
         script = f"cat <<'END'\n{AWKWARD}\nEND\ncat; echo wrong >&2; exit 7"
         answer = connection.run(script, b"and input\n")
     assert (answer.stdout, answer.stderr, answer.returncode) == (f"{AWKWARD}\nand input\n", "wrong\n", 7)
@@ -32,13 +32,13 @@ def test_a_script_is_run_as_it_is(nodes):
 @pytest.mark.skipif(not shutil.which("csh"), reason="csh is not installed")
 def test_another_login_shell_hands_a_script_on(nodes):
     """The line that ssh gives to a login shell, read by one that quotes unlike sh."""
-    with Connection(find(nodes["node1"].login)) as connection:
+    with SshConnection(find(nodes["node1"].login)) as connection:
         line = connection.command(f"cat <<'END'\n{AWKWARD}\nEND\n")[-1]
     assert subprocess.run(["csh", "-c", line], capture_output=True, text=True, check=True).stdout == f"{AWKWARD}\n"
 
 
 def test_behind_a_jump_host(nodes):
-    with Connection(find(nodes["hidden"].login, jump=nodes["gate"].login)) as connection:
+    with SshConnection(find(nodes["hidden"].login, jump=nodes["gate"].login)) as connection:
         assert inventory(connection).storage
 
 
@@ -48,7 +48,7 @@ def test_names_of_the_ssh_configuration_reach_a_node(nodes):
     hidden, gate = nodes["hidden"].address, nodes["gate"].login
     file.write_text(f"{before}Host far\n  HostName {hidden}\n  User root\n  ProxyJump {gate}\n  RemoteCommand id\n")
     try:
-        with Connection(find("far")) as connection:
+        with SshConnection(find("far")) as connection:
             assert connection.run("echo here").stdout == "here\n"
     finally:
         file.write_text(before)
@@ -61,7 +61,7 @@ def test_unreachable_nodes_say_why(nodes):
         (f"{nodes['node1'].login}:23", "refused"),
         ("root@nowhere.invalid", "resolve"),
     ]:
-        with pytest.raises(SourceError, match=said) as error, Connection(find(text)):
+        with pytest.raises(SourceError, match=said) as error, SshConnection(find(text)):
             pass
         assert error.value.where == text
         assert error.value.hint
@@ -70,7 +70,7 @@ def test_unreachable_nodes_say_why(nodes):
 def test_a_node_that_is_down_is_not_waited_for(nodes):
     """ssh itself would wait for minutes, for as long as the kernel sends again."""
     start = time.monotonic()
-    with pytest.raises(SourceError), Connection(find(nodes.down)):
+    with pytest.raises(SourceError), SshConnection(find(nodes.down)):
         pass
     assert time.monotonic() - start < 60
 
@@ -78,20 +78,23 @@ def test_a_node_that_is_down_is_not_waited_for(nodes):
 def test_an_unknown_host_key_is_refused(nodes):
     (nodes.folder / "known_hosts").rename(nodes.folder / "aside")
     try:
-        with pytest.raises(SourceError, match="Host key verification failed"), Connection(find(nodes["node1"].login)):
+        with (
+            pytest.raises(SourceError, match="Host key verification failed"),
+            SshConnection(find(nodes["node1"].login)),
+        ):
             pass
     finally:
         (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
 
 
 def test_a_node_without_an_engine_says_so(nodes):
-    with Connection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):
+    with SshConnection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):
         inventory(connection)
 
 
 def test_an_inventory_can_be_kept(nodes):
     nodes["node1"].engine().import_image(iter([b"\0" * 10240]), "kept", "1", ["LABEL reprokit.recipe=r other=x"])
-    with Connection(find(nodes["node1"].login)) as connection:
+    with SshConnection(find(nodes["node1"].login)) as connection:
         found = inventory(connection)
     assert Inventory.model_validate_json(found.model_dump_json()) == found
     image = next(i for i in found.images if "kept:1" in i.tags)
@@ -105,8 +108,8 @@ def test_an_inventory_can_be_kept(nodes):
 def test_nothing_stays_of_a_killed_process(nodes):
     machine = nodes["node3"]
     program = (
-        "import time\nfrom reprokit.nodes.config import find\nfrom reprokit.nodes.ssh import Connection\n"
-        f"c = Connection(find({machine.login!r})).__enter__()\nc.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
+        "import time\nfrom reprokit.nodes.config import find\nfrom reprokit.nodes.ssh import SshConnection\n"
+        f"c = SshConnection(find({machine.login!r})).__enter__()\nc.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program])
     try:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, nullcontext
 
 import pytest
 
-from reprokit.bundle import brought
+from reprokit.bundle import workspaces
 from reprokit.bundle.load import checked
 from reprokit.errors import UsageError
 from reprokit.untrusted.limits import WORKSPACE_ENTRIES
@@ -33,7 +33,7 @@ def unpack(path, monkeypatch, tmp_path, yes: bool = False) -> list[str]:
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    with ExitStack() as stack, brought.workspaces(opened(stack, path), yes, said.append) as put:
+    with ExitStack() as stack, workspaces.workspaces(opened(stack, path), yes, said.append) as put:
         said += put()
     return said
 
@@ -71,7 +71,7 @@ def test_no_link_leads_out_through_other_links(tmp_path, monkeypatch, links):
         except (OSError, RuntimeError):  # a loop leads nowhere
             continue
     assert "data" not in links_of(folder)
-    assert any("'data'" in line and "left out" in line for line in said)
+    assert any("'data'" in line and "is excluded" in line for line in said)
     # Links that stay inside are there, and lead where they should.
     assert (folder / "a/back").read_bytes() == (folder / "kept").read_bytes() == b"inside"
 
@@ -128,7 +128,7 @@ def test_more_bytes_than_the_limit_need_yes(tmp_path, monkeypatch):
 
 
 def test_with_yes_a_large_workspace_is_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(brought, "WORKSPACE_ENTRIES", 1)
+    monkeypatch.setattr(workspaces, "WORKSPACE_ENTRIES", 1)
     path = workspace(made(), [(entry("a"), b"a"), (entry("b"), b"b")]).write(tmp_path / "x.rkit")
     with pytest.raises(UsageError, match="more than 1 files"):
         unpack(path, monkeypatch, tmp_path)
@@ -152,9 +152,9 @@ def test_a_workspace_that_is_swapped_after_the_check_is_not_taken(tmp_path, monk
             with path.open("r+b") as file:
                 file.seek(member.offset)
                 file.write(evil)
-            with pytest.raises(UsageError, match="has changed since it was checked"):
-                stack.enter_context(brought.workspaces(bundle, False, print))
+            with pytest.raises(UsageError, match="was changed since it was verified"):
+                stack.enter_context(workspaces.workspaces(bundle, False, print))
             assert not [*(tmp_path / "home/workspaces").glob("*")]
         else:
-            stack.enter_context(brought.workspaces(bundle, False, print))()
+            stack.enter_context(workspaces.workspaces(bundle, False, print))()
             assert (tmp_path / "home/workspaces/brought-w/f").read_bytes() == b"good"

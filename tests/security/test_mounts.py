@@ -18,7 +18,7 @@ from reprokit.container.settings import ContainerSettings, RunOptions, to_label
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
-from reprokit.nodes import carry
+from reprokit.nodes import workspace_copy
 from reprokit.recipe.find import load_recipe, recipe_names, target
 from tests.support.papers import Paper, paper
 
@@ -178,12 +178,12 @@ def test_folders_of_a_recipe_are_made_through_no_link_on_a_node(stranger, outsid
     cache = stranger.place / "cache"
     workspace = cache / "reprokit" / "workspaces" / stranger.name
     workspace.mkdir(parents=True)
-    assert carry.workspace(Node(), str(cache), made, print) == str(workspace)
+    assert workspace_copy.workspace(Node(), str(cache), made, print) == str(workspace)
     assert (workspace / "data/sub/deep").is_dir() and (workspace / "more/x").is_dir()
     subprocess.run(["rm", "-r", str(workspace / link)], check=True)
     (workspace / link).symlink_to(outside)
     with pytest.raises(EngineError, match="a link is in the way"):
-        carry.workspace(Node(), str(cache), made, print)
+        workspace_copy.workspace(Node(), str(cache), made, print)
     assert list(outside.iterdir()) == []
 
 

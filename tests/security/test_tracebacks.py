@@ -17,7 +17,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.platform import platform_of
-from reprokit.nodes import incoming, inventory
+from reprokit.nodes import inventory, remote_staging
 from reprokit.nodes.remote import Remote
 from reprokit.recipe.load import load_text
 from reprokit.supply.fetch.answers import Refusal
@@ -214,10 +214,10 @@ def test_what_a_node_answers() -> None:
         return Connection(output)
 
     ready = "reprokit: incoming\n/x\n{}\n"
-    assert incoming.prepare(asked(ready.format("1\n5 a.part")), "s").files == {"a.part": 5}
+    assert remote_staging.prepare(asked(ready.format("1\n5 a.part")), "s").files == {"a.part": 5}
     for free in ("", "\u00b2", "1\nx", "1\nx a.part", "9" * 5000):
-        with pytest.raises(SourceError, match=r"makes no sense|takes no files"):
-            incoming.prepare(asked(ready.format(free)), "s")
+        with pytest.raises(SourceError, match=r"makes no sense|cannot store files"):
+            remote_staging.prepare(asked(ready.format(free)), "s")
     for line in ("[" * 100_000, '{"manifest": {}}', '{"id": 1, "labels": 1}', "1e999", '{"x": 1}'):
         with pytest.raises(ReprokitError):
             inventory.inventory(asked(f"reprokit: inventory\n{line}\n"))

@@ -150,10 +150,10 @@ def test_an_image_is_unverified_until_a_key_or_the_user_says_otherwise(engine, n
         return row["state"]
 
     user = User(tmp_path / "1")
-    assert "plain.rkit is not signed: nothing shows who made it" in user("load", plain)
+    assert "plain.rkit is not signed: its maker is unknown" in user("load", plain)
     assert state(user) == "unverified"
     assert "is not signed" not in user("load", plain)
-    assert "a key that --signed-by has not named" in user("load", path) and state(user) == "unverified"
+    assert "which --signed-by does not name" in user("load", path) and state(user) == "unverified"
     user("load", path, "--signed-by", f"{key}.pub")
     assert state(user) == "trusted"
     assert f"{full} is unverified" in user("trust", "revoke", full) and state(user) == "unverified"
@@ -188,7 +188,7 @@ def test_a_bundle_that_is_swapped_for_a_signed_one_is_not_taken_for_it(tmp_path,
     with ExitStack() as stack:
         (found,) = checked([path], stack, swap)
         if swapped:
-            with pytest.raises(WorkFailed, match="a key that is not allowed"):
+            with pytest.raises(WorkFailed, match="not an allowed key"):
                 signer(found.bundle, key.with_suffix(".pub"))
         else:
             assert signer(found.bundle, key.with_suffix(".pub")).startswith("SHA256:")

@@ -38,26 +38,32 @@ OTHERS = {
     ],
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
-        *("filelocks.py", "nodes/anchor.py", "nodes/incoming.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
-        "config/*",
-        "supply/*",
+        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
+        *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
     ],
     "named on the command line, or new at the user's wish": [
-        *("bench/plots.py", "bench/printed.py", "bundle/formats/*", "bundle/leave.py", "bundle/partial.py"),
-        *("bundle/read.py", "bundle/request.py", "bundle/signature.py", "bundle/write.py", "commands/*"),
-        *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/subjects.py"),
+        *("bench/plots.py", "bench/printed.py", "bundle/formats/*", "bundle/delta.py", "bundle/resumable_tar.py"),
+        *(
+            "bundle/read.py",
+            "bundle/export.py",
+            "bundle/partial_file.py",
+            "bundle/signature.py",
+            "bundle/write.py",
+            "commands/*",
+        ),
+        *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/selection.py"),
     ],
     "the system's, or the user's settings": [
-        *("bundle/early.py", "cli.py", "completion.py", "config/*"),
+        *("cli.py", "completion.py", "config/*"),
         *("host/disk.py", "host/gpu.py", "host/machine.py", "host/mounts.py", "nodes/config.py"),
     ],
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": [
         *(
             "bench/inputs.py",
-            "bundle/brought.py",
+            "bundle/workspaces.py",
             "host/workspace.py",
-            "nodes/carry.py",
+            "nodes/workspace_copy.py",
         ),
     ],
 }

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import zstandard
 
-from reprokit.supply.transfer.manifest import END
+from reprokit.oci.layout import END
 from reprokit.untrusted import limits
 from tests.support.made import Made
 
 RLE = 128 << 10  # what a block of zstd holds at most, in four bytes
 GIB = 1 << 30
 UNPACK = """
-from reprokit.bundle import brought, read
-with read.opened(Path(sys.argv[1])) as bundle, brought.workspaces(bundle, True, print):
+from reprokit.bundle import read, workspaces
+with read.opened(Path(sys.argv[1])) as bundle, workspaces.workspaces(bundle, True, print):
     pass
 """
 

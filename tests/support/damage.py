@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import zstandard
 
-from reprokit.bundle.model import (
+from reprokit.bundle.model import METADATA
+from reprokit.oci.layout import header
+from reprokit.oci.model import (
     DOCKER_MANIFEST,
     INDEX,
-    METADATA,
     OCI_LAYOUT,
     ZSTD_LAYER_TYPE,
     Descriptor,
@@ -20,7 +21,6 @@ from reprokit.bundle.model import (
     blob_path,
     digest_of,
 )
-from reprokit.bundle.partial import header
 from tests.support.made import END, Made, tar
 
 Damage = Callable[[Made, random.Random], bytes]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from reprokit.bundle.model import BLOBS, blob_path
+from reprokit.oci.model import BLOBS, blob_path
 
 
 def whole(path: Path) -> None:

@@ -53,6 +53,15 @@ class Images:
             assert "error" not in event, event
         return self._made(name)
 
+    def common_base(self) -> str:
+        """An image with settings of its own."""
+        return self.base("base", {"bin/a": noise(3 << 20, 1)}, ["ENV PATH=/bin:/opt/x", "WORKDIR /w", "USER 7"])
+
+    def two_on(self, base: str) -> tuple[str, str]:
+        """Two images of a common base, each with layers of its own."""
+        left = self.on(base, "left", [{"l/one": noise(1 << 20, 20)}, {"l/two": noise(1 << 20, 300)}])
+        return left, self.on(base, "right", [{"r/one": noise(2 << 20, 50)}], "LABEL x=y")
+
     def _made(self, name: str) -> str:
         full = f"{self.prefix}-{name}:1"
         self.names.append(full)

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from reprokit.bundle.giving import BEGUN
+from reprokit.oci.loader import LOADING
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_for
 NAME = "reprokit/killed:1"
 LAYERS = 5
 # Steps of a layer each; real ones are of 128 MiB.
-_MAIN = "from reprokit.bundle import giving; giving.STEP = 1 << 20; from reprokit.cli import main; main()"
+_MAIN = "from reprokit.oci import loader; loader.STEP = 1 << 20; from reprokit.cli import main; main()"
 
 
 def bundle(path: Path, size: int) -> Made:
@@ -89,7 +89,7 @@ class Killing:
         if named:
             self._check_whole()
             self.seen["whole all the same"] += 1
-        begun = {image["Id"] for image in api.images([BEGUN])}
+        begun = {image["Id"] for image in api.images([LOADING])}
         self.seen["went on"] += bool(begun)
         # Without a name there is nothing but whole images and what says of itself that it is begun.
         whole = self.made.images[0].id
@@ -98,7 +98,7 @@ class Killing:
         said = again.communicate(timeout=120)[1]
         assert again.returncode == 0, said
         self._check_whole()
-        assert not api.images([BEGUN])
+        assert not api.images([LOADING])
 
     def _settled(self) -> None:
         """An engine finishes what it has got whole."""

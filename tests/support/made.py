@@ -12,9 +12,9 @@ from typing import Any
 
 import zstandard
 
-from reprokit.bundle import layout
-from reprokit.bundle.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
-from reprokit.bundle.partial import header
+from reprokit.bundle.model import small_files
+from reprokit.oci.layout import header
+from reprokit.oci.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
 from tests.support.names import WORKER
 
 END = bytes(2 * tarfile.BLOCKSIZE)
@@ -89,7 +89,7 @@ class Made:
     def files(self) -> dict[str, bytes]:
         return {
             **self.blobs,
-            **dict(layout.small_files(self.images, json.dumps(self.metadata).encode())),
+            **dict(small_files(self.images, json.dumps(self.metadata).encode())),
         }
 
     def write(self, path: Path) -> Path:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
+from typing import Any
 
+from reprokit.bundle.inputs_import import Imported, import_inputs
+from reprokit.bundle.load import checked
+from reprokit.bundle.model import BundledInputs
+from reprokit.bundle.write import Extras, write
 from reprokit.config import Configuration
+from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.kinds.git.store import Commit, tree_of
@@ -88,6 +95,25 @@ def overwrite(path: Path, offset: int, content: bytes) -> None:
 
 
 CONTENTS = [b"", b"small", bytes(range(256)) * 9000]  # the last spans several blocks of the reader
+
+
+def export_inputs(
+    names: Sequence[str], target: Path, store: Store, engine: Engine | None = None, **options: Any
+) -> BundledInputs:
+    """As `reprokit store export`."""
+    inputs = write(engine, [], target, extras=Extras(inputs=tuple(names), store=store), **options).inputs
+    assert inputs
+    return inputs
+
+
+def import_from(path: Path, store: Store, recipes: Path | None = None) -> Imported:
+    """As `reprokit store import`, without the base images."""
+    with ExitStack() as stack:
+        (bundle,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        inputs = bundle.bundle.metadata.inputs
+        assert inputs
+        with store.in_use():
+            return import_inputs(bundle, inputs, store, recipes)
 
 
 def no_engine() -> object:

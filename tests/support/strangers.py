@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from reprokit import cli
 from reprokit.bundle import signature
-from reprokit.bundle.model import INDEX, METADATA, SIGNATURE, digest_of
+from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.errors import ReprokitError
+from reprokit.oci.model import INDEX, digest_of
 from tests.support.made import Made, tar
 
 

@@ -1,4 +1,4 @@
-"""The forms in which images leave: a bundle, and what other tools read."""
+"""The export formats: bundles, and the formats of other tools."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from reprokit.bundle.collect import Wanted, Watch
 from reprokit.bundle.formats import docker, folder, squashfs
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.write import Changed, Extras, Say, write
 from reprokit.engine import Engine
+from reprokit.oci.read import EngineImage, Progress
 
 
 class Format(Protocol):
-    """Writes images to `target`, whole or not at all, as `bundle.write.write` does; returns what it wrote."""
+    """Writes images to `target`, completely or not at all, as `bundle.write.write` does; returns the metadata."""
 
     def __call__(
         self,
         engine: Engine,
-        wanted: Sequence[Wanted],
+        images: Sequence[EngineImage],
         target: Path,
         without: frozenset[str],
         extras: Extras,
         changed: Changed | None,
         say: Say,
-        watch: Watch,
+        progress: Progress,
     ) -> Metadata: ...
 
 

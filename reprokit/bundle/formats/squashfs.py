@@ -1,6 +1,6 @@
-"""An image's whole file system as one squashfs, as enroot makes and Pyxis mounts it on Slurm.
+"""An image's file system as one squashfs, as enroot makes and Pyxis mounts it on Slurm.
 
-What the image's configuration says stands in it as enroot reads it: ENV in `/etc/environment`, WORKDIR, ENTRYPOINT and
+The image's configuration is stored in the files that enroot reads: ENV in `/etc/environment`, WORKDIR, ENTRYPOINT and
 CMD in `/etc/rc`, volumes in `/etc/fstab`. Source: enroot `src/docker.sh` (docker::configure, docker::daemon::import).
 """
 
@@ -18,17 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reprokit.bundle.collect import Wanted, Watch
-from reprokit.bundle.model import Image, Metadata
-from reprokit.bundle.sift import Sifted, sift
+from reprokit.bundle.layer_filter import FilterReport, filter_layer
+from reprokit.bundle.model import Metadata
+from reprokit.bundle.partial_file import partial_of
 from reprokit.bundle.write import LEAST_RATIO, Changed, Extras, Say, described, unwritable
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
 from reprokit.host.disk import require_space
-from reprokit.supply.transfer.claim import partial_of
+from reprokit.oci.model import Image
+from reprokit.oci.read import EngineImage, Progress
 
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
-_LEFT_OUT = (*_OURS, "/dev/*", "/.dockerenv")
+_EXCLUDED = (*_OURS, "/dev/*", "/.dockerenv")
 _SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet")
 _END = 2 * tarfile.BLOCKSIZE
 _LABEL = f"{LABEL}.export"
@@ -37,16 +38,16 @@ _DAY_S = 86400
 
 def write(
     engine: Engine,
-    wanted: Sequence[Wanted],
+    images: Sequence[EngineImage],
     target: Path,
     without: frozenset[str],
     extras: Extras,
     changed: Changed | None,
     say: Say,
-    watch: Watch,
+    progress: Progress,
 ) -> Metadata:
     """See `Format`. Raises EngineError where sqfstar is missing or fails."""
-    (one,) = wanted
+    (one,) = images
     described_by_engine = (engine.image(one.name) or {}).get("Config") or {}
     image = Image(one.name, json.dumps({"config": described_by_engine}).encode(), ())
     if changed:
@@ -58,7 +59,7 @@ def write(
         partial.unlink(missing_ok=True)
         require_space(one.size // LEAST_RATIO, partial.parent)
         with _file_system(engine, one.name) as blocks:
-            whole = _watched(blocks, one.size, watch)
+            whole = _watched(blocks, one.size, progress)
             for edit in changed.edits.values() if changed else ():
                 whole = edit(whole)
             _squash(_configured(whole, config, say), partial)
@@ -67,7 +68,7 @@ def write(
         raise unwritable(error, target) from None
     finally:
         partial.unlink(missing_ok=True)
-    metadata = described([image], wanted, say)
+    metadata = described([image], images, say)
     return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
 
 
@@ -75,7 +76,7 @@ def write(
 def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
     """The image's files as a tar, through a container that is never started."""
     for left in engine.containers([_LABEL]):
-        if time.time() - left["Created"] > _DAY_S:  # of a process that was killed
+        if time.time() - left["Created"] > _DAY_S:  # left by a killed process
             engine.remove(left["Id"], force=True)
     name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
     body = {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True, "Labels": {_LABEL: "squashfs"}}
@@ -86,19 +87,19 @@ def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
         engine.remove(name, force=True)
 
 
-def _watched(blocks: Iterator[bytes], total: int, watch: Watch) -> Iterator[bytes]:
+def _watched(blocks: Iterator[bytes], total: int, progress: Progress) -> Iterator[bytes]:
     done = 0
     for block in blocks:
         yield block
         done += len(block)
-        watch(done, max(done, total))
+        progress(done, max(done, total))
 
 
 def _configured(blocks: Iterator[bytes], config: Mapping[str, Any], say: Say) -> Iterator[bytes]:
-    """The tar with enroot's files in place of the image's own of these names."""
-    sifted = sift(blocks, _LEFT_OUT, lambda path: b"", Sifted())
-    before = next(sifted, b"")
-    for block in sifted:
+    """The tar with enroot's files instead of the image's own."""
+    filtered = filter_layer(blocks, _EXCLUDED, lambda path: b"", FilterReport())
+    before = next(filtered, b"")
+    for block in filtered:
         yield before
         before = block
     assert len(before) == _END  # the end comes as one block
@@ -113,7 +114,7 @@ def _files(config: Mapping[str, Any], say: Say) -> Iterator[tuple[str, bytes]]:
     env = config.get("Env") or []
     lines = [entry for entry in env if "\n" not in entry]
     if len(lines) < len(env):
-        say("variables of several lines are left out: /etc/environment cannot hold them")
+        say("variables with line breaks are excluded: /etc/environment cannot hold them")
     volumes = sorted(config.get("Volumes") or {})
     fstab = [f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev" for path in volumes]
     yield "/etc/environment", _text(lines)
@@ -146,7 +147,7 @@ def _squash(blocks: Iterator[bytes], target: Path) -> None:
     try:
         process = subprocess.Popen([*_SQFSTAR, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError:
-        raise EngineError("there is no sqfstar", hint="install squashfs-tools 4.5 or newer") from None
+        raise EngineError("sqfstar is not installed", hint="install squashfs-tools 4.5 or newer") from None
     assert process.stdin and process.stderr
     try:
         with contextlib.suppress(BrokenPipeError), process.stdin as stdin:

@@ -42,7 +42,7 @@ def new(tmp_path):
 
 def test_inspect_shows_what_a_user_asks_of_a_bundle(reprokit, new, old):
     shown = reprokit("inspect", new)
-    assert "reprokit/x:1" in shown and "cuda=12.1" in shown and "left out" in shown and "not signed" in shown
+    assert "reprokit/x:1" in shown and "cuda=12.1" in shown and "excluded" in shown and "not signed" in shown
     assert "driver 520.61.05 or newer" in reprokit("inspect", old)
     told = json.loads(reprokit("inspect", new, "--json"))
     assert [layer["packed"] is None for layer in told["images"][0]["layers"]] == [True, False]
@@ -68,7 +68,7 @@ def test_a_bundle_is_the_same_as_itself(reprokit, old):
 
 def test_what_is_no_bundle_is_named(reprokit, tmp_path):
     (tmp_path / "x").write_bytes(b"x" * 5000)
-    assert "no bundle" in reprokit("inspect", tmp_path / "x", code=2)
+    assert "not a bundle" in reprokit("inspect", tmp_path / "x", code=2)
     assert "cannot be read" in reprokit("diff", tmp_path / "y", tmp_path / "x", code=2)
 
 
@@ -92,3 +92,19 @@ def test_the_shell_offers_bundles_and_folders(tmp_path, monkeypatch):
     assert completion.bundles("deep/") == ["deep/e.rkit"]
     assert completion.bundles(f"{tmp_path}/b") == [f"{tmp_path}/b.rkit"]
     assert completion.bundles("nowhere/") == []
+
+
+def test_a_layer_of_a_block_shows_the_block_and_not_its_boilerplate():
+    expect = 'expect() { case "$3" in "$2"*) ;; *) echo "reprokit: block git: expected $1 $2" >&2; exit 1 ;; esac; };'
+    sources = 'sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb $REPROKIT_APT ./" > /tmp/locked.list; };'
+    commands = [
+        f"|1 REPROKIT_APT= /bin/sh -c set -eu;     {expect}     mkdir -p /opt/x; expect commit a b",
+        f"RUN /bin/sh -c set -eu; \\\n    {expect} \\\n    {sources} apt-get $sources update; # buildkit",
+        "/bin/sh -c echo set -eu",
+    ]
+    config = json.dumps({"history": [{"created_by": command} for command in commands]}).encode()
+    assert instructions(config, 3) == [
+        "block git: mkdir -p /opt/x; expect commit a b",
+        "block git: apt-get $sources update; # buildkit",
+        "echo set -eu",
+    ]

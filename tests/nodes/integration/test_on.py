@@ -85,7 +85,7 @@ def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: P
     assert (done.returncode, done.stdout) == (7, "typed\nmine\n"), done.stderr
     workspace = f"/root/.cache/reprokit/workspaces/{name}"
     assert f"copying the workspace {tmp_path}/workspaces/{name} (5 B) to {node.login}" in done.stderr
-    assert f"the workspace is {node.login}:{workspace} from now on" in done.stderr
+    assert f"the workspace on the node is {node.login}:{workspace}; changes there" in done.stderr
     assert "wrong\n" in done.stderr
     home = node.home / workspace.removeprefix("/root/")
     assert (home / "data" / "in" / "made").read_text() == "new\n"
@@ -179,7 +179,7 @@ def test_mounts_are_folders_of_the_node(nodes: Cluster, name: str, call: Call):
     done = call(*on(node, name, "--network", "none", "-v", "/root/data set:/d:ro", "--", "cat", "/d/x"))
     assert (done.returncode, done.stdout) == (0, "there\n"), done.stderr
     missing = call(*on(node, name, "-v", "/root/none:/e", "--", "true"))
-    assert missing.returncode == 2 and f"there is no /root/none on {node.login}" in missing.stderr
+    assert missing.returncode == 2 and f"{node.login} has no /root/none" in missing.stderr
     relative = call(*on(node, name, "-v", "data:/e", "--", "true"))
     assert relative.returncode == 2 and "named from / on" in relative.stderr
 

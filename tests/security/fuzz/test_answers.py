@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.errors import ReprokitError
-from reprokit.nodes import incoming, inventory, peek, published
+from reprokit.nodes import image_reference, inventory, registry_client, remote_staging
 from reprokit.nodes.address import Node
 from reprokit.nodes.remote import Remote
 from reprokit.supply import locked_input
@@ -84,8 +84,9 @@ def registry(watch: Watch) -> Iterator[Callable[[Any, Any, str], None]]:
             manifest["config"]["digest"] = f"sha256:{sha256(text)}"
         raw = json.dumps(manifest).encode()
         digest = f"sha256:{sha256(raw)}"
-        patch.setattr(peek, "Client", lambda settings: Registry(challenge, {"/manifests/": raw, "/blobs/": text}))
-        peek.peek(Engine(), published.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
+        files = {"/manifests/": raw, "/blobs/": text}
+        patch.setattr(registry_client, "Client", lambda settings: Registry(challenge, files))
+        registry_client.peek(Engine(), image_reference.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         yield peeked
@@ -179,7 +180,7 @@ def ask_node(output: str) -> None:
     connection: Any = Connection(output)
     for question in (
         lambda: inventory.inventory(connection),
-        lambda: incoming.prepare(connection, "s"),
+        lambda: remote_staging.prepare(connection, "s"),
         lambda: Remote(connection).gpus(),
         lambda: Remote(connection).disk_free_bytes("/"),
         lambda: Remote(connection).gpu_support({"CDISpecDirs": ["/etc/cdi"]}),

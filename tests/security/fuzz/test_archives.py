@@ -1,9 +1,8 @@
-"""Archives of the store and Debian packages that were spoilt."""
+"""Inputs in bundles and Debian packages that were spoilt."""
 
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -16,83 +15,51 @@ from hypothesis import strategies as st
 from reprokit.supply.kinds.apt import deb
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.importing import take_in
-from reprokit.supply.transfer.manifest import END, header, padding
 from tests.support import stores
 from tests.support.fuzzing import Watch, fuzzed, spoilt, trees
 from tests.support.images import tar_of
-from tests.support.made import sha256
-from tests.support.stores import a_lock, no_engine, plain
-
-DIGEST = "sha256:" + "1" * 64
-
-
-def archive_of(manifest: Any, contents: tuple[bytes, ...], damage: Callable[[bytes], bytes] = lambda raw: raw) -> bytes:
-    text = json.dumps(manifest).encode()
-    parts = [header("manifest.json", len(text)), text, padding(len(text))]
-    for path, content in zip(PATHS, contents, strict=True):
-        parts += [header(path, len(content)), content, padding(len(content))]
-    return zstandard.ZstdCompressor(level=1).compress(damage(b"".join([*parts, END])))
-
+from tests.support.made import Made, sha256, tar
+from tests.support.stores import a_lock, import_from, plain
 
 FILE = plain(b"content", "f.bin")
-TEXTS = (stores.RECIPE.format(name="x").encode(), lock_file.text_of(a_lock("x", [FILE])).encode())
-BASE = tar_of(
-    {
-        "manifest.json": b'[{"RepoTags": ["reprokit/own/base:sha256-%s"]}]' % (b"1" * 64),
-        "repositories": b"{}",
-        "index.json": b'{"manifests": []}',
-    }
-)
-CONTENTS = (*TEXTS, b"content", BASE)
-PATHS = (
-    "recipes/x.yaml",
-    "recipes/x.lock.yaml",
-    f"sha256/{sha256(b'content')[:2]}/{sha256(b'content')}",
-    f"images/sha256-{'1' * 64}.tar",
-)
+BASE = Made.of({f"reprokit/own/base:sha256-{'1' * 64}": [tar_of({"a": b"1"})]})
+INPUTS: dict[str, Any] = {
+    "targets": ["x:cpu"],
+    "recipes": [
+        {"name": "x", "recipe": stores.RECIPE.format(name="x"), "lock": lock_file.text_of(a_lock("x", [FILE]))}
+    ],
+    "files": [{"sha256": FILE.sha256, "size": FILE.size}],
+    "packs": [],
+    "bases": ["sha256:" + "1" * 64],
+}
 
 
-def _sized(content: bytes) -> dict[str, Any]:
-    return {"sha256": sha256(content), "size": len(content)}
+def bundle_of(inputs: Any, content: bytes = b"content") -> bytes:
+    made = Made(list(BASE.images), dict(BASE.blobs), {**BASE.metadata, "inputs": inputs})
+    return tar({f"blobs/sha256/{sha256(content)}": content, **made.files})
 
 
-def manifest_of(contents: tuple[bytes, ...] = CONTENTS) -> dict[str, Any]:
-    recipe, lock, file, image = map(_sized, contents)
-    return {
-        "format": 1,
-        "reprokit": "0.1",
-        "targets": ["x:cpu"],
-        "texts": [{**recipe, "recipe": "x", "lock": False}, {**lock, "recipe": "x", "lock": True}],
-        "files": [file],
-        "repositories": [],
-        "images": [{**image, "digest": DIGEST, "layers": [DIGEST]}],
-    }
-
-
-def _with(number: int, content: bytes) -> bytes:
-    contents = (*CONTENTS[:number], content, *CONTENTS[number + 1 :])
-    return archive_of(manifest_of(contents), contents)
-
-
-ARCHIVES = st.one_of(
-    trees(manifest_of()).map(lambda manifest: archive_of(manifest, CONTENTS)),
-    spoilt(archive_of(manifest_of(), CONTENTS)),
-    spoilt(b"".join([header("manifest.json", 3), b"{}", padding(3)])).map(zstandard.ZstdCompressor(level=1).compress),
-    spoilt(CONTENTS[1]).map(lambda content: _with(1, content)),
-    spoilt(BASE).map(lambda content: _with(3, content)),
+BUNDLES = st.one_of(
+    trees(INPUTS).map(bundle_of),
+    spoilt(bundle_of(INPUTS)),
+    spoilt(INPUTS["recipes"][0]["lock"].encode()).map(
+        lambda lock: bundle_of(
+            {**INPUTS, "recipes": [{**INPUTS["recipes"][0], "lock": lock.decode("utf-8", "replace")}]}
+        )
+    ),
+    spoilt(b"content").map(lambda content: bundle_of(INPUTS, content)),
 )
 
 
-def read_archive(folder: Path, content: bytes) -> None:
-    (folder / "x.tar.zst").write_bytes(content)
-    take_in(folder / "x.tar.zst", Store(folder / "node"), no_engine)  # type: ignore[arg-type]
+def read_bundle(folder: Path, content: bytes) -> None:
+    (folder / "x.rkit").write_bytes(content)
+    import_from(folder / "x.rkit", Store(folder / "node"))
 
 
 @fuzzed
-@given(ARCHIVES)
-def test_store_archive(watch: Watch, folder: Path, content: bytes) -> None:
-    watch(lambda: read_archive(folder, content))
+@given(BUNDLES)
+def test_inputs_in_a_bundle(watch: Watch, folder: Path, content: bytes) -> None:
+    watch(lambda: read_bundle(folder, content))
 
 
 def deb_of(name: str, packed_control: bytes) -> bytes:
@@ -131,6 +98,6 @@ def test_deb_control(watch: Watch, folder: Path, content: bytes) -> None:
 
 
 def test_those_that_are_not_spoilt(folder: Path) -> None:
-    read_archive(folder, archive_of(manifest_of(), CONTENTS))
+    read_bundle(folder, bundle_of(INPUTS))
     for form, pack in PACKINGS.items():
         assert read_deb(folder / "x.deb", deb_of("control.tar" + form, pack(CONTROL))) == "Package: a\nVersion: 1"

@@ -11,12 +11,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.bundle import layers, packages, sift
-from reprokit.bundle.brought import workspaces
-from reprokit.bundle.model import Image, digest_of
+from reprokit.bundle import layer_filter, layers, packages
 from reprokit.bundle.read import opened
-from reprokit.bundle.saved import Saved
 from reprokit.bundle.verify import verify
+from reprokit.bundle.workspaces import workspaces
+from reprokit.oci.docker_archive import ArchiveReader
+from reprokit.oci.model import Image, digest_of
 from tests.support.damage import spoilt as damaged
 from tests.support.fuzzing import Watch, fuzzed, spoilt, trees
 from tests.support.images import tar_of
@@ -96,9 +96,9 @@ SAVED = (
 
 
 def read_saved(content: bytes) -> None:
-    saved = Saved([content[at : at + 5000] for at in range(0, len(content), 5000)])
+    saved = ArchiveReader([content[at : at + 5000] for at in range(0, len(content), 5000)])
     for layer in saved.layers():
-        for _ in sift.sift(layer.blocks, ["*/x*"], lambda path: b"", sift.Sifted()):
+        for _ in layer_filter.filter_layer(layer.blocks, ["*/x*"], lambda path: b"", layer_filter.FilterReport()):
             pass
     saved.images()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle.model import Image, digest_of
+from reprokit.oci.model import Image, digest_of
 from reprokit.untrusted import limits
 from tests.support.bombs import GIB, TARS, UNPACK, a_bundle, frame, refused
 from tests.support.made import Made, tar

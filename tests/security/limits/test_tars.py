@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from reprokit.bundle.model import digest_of
+from reprokit.oci.model import digest_of
 from reprokit.untrusted import limits
 from tests.support.bombs import END, TARS, UNPACK, a_bundle, empty, entry, refused
 from tests.support.made import Made

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reprokit.image.locking import data_of
 
 from reprokit.config import Configuration
 from reprokit.errors import SourceError, UsageError
+from reprokit.image.lock.resolve import data_of
 from reprokit.recipe.model import Recipe
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import fetch_all

@@ -17,23 +17,18 @@ import pytest
 
 from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.exporting import export
-from reprokit.supply.transfer.importing import take_in
 from reprokit.supply.upkeep.collect import free, plan
 from reprokit.supply.upkeep.verify import verify
-from tests.support.stores import a_lock, no_engine, plain, put, with_trees, write_recipe
+from tests.support.stores import a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
 
 CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
 # Forks a process for each line that it reads, which does its work over and over.
 SERVER = """
 import os, shutil, sys
 from pathlib import Path
-from reprokit.engine import Engine
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import free, plan
-from reprokit.supply.transfer.exporting import export
-from reprokit.supply.transfer.importing import take_in
-from tests.support.stores import put
+from tests.support.stores import export_inputs, import_from, put
 
 def collect(store):
     with store.alone():
@@ -109,36 +104,34 @@ def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_p
 
 @pytest.mark.kills(20)
 def test_killed_while_it_exports(store: Store, recipe: Path, tmp_path: Path, kills: int):
-    target = tmp_path / "x.tar.zst"
+    target = tmp_path / "x.rkit"
     exporting = f"""
         store = Store(Path({str(store.root)!r}))
-        with store.in_use():
-            export(["x"], Path({str(target)!r}), store, Engine.connect)
+        export_inputs(["x"], Path({str(target)!r}), store)
     """
-    export(["x"], target, store, no_engine)
+    export_inputs(["x"], target, store)
     whole = target.read_bytes()
     for _ in killed(exporting, tmp_path, kills):
         assert target.read_bytes() == whole
-        export(["x"], target, store, no_engine)
-        assert not list(tmp_path.glob(".x.tar.zst*"))
+        export_inputs(["x"], target, store)
+        assert not list(tmp_path.glob(".x.rkit*"))
     collect(store)
     assert verify(store).bad == () and not list((store.root / "tmp").iterdir())
 
 
 @pytest.mark.kills(20)
 def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp_path: Path, kills: int):
-    archive, node = tmp_path / "x.tar.zst", Store(tmp_path / "node")
-    export(["x"], archive, store, no_engine)
+    archive, node = tmp_path / "x.rkit", Store(tmp_path / "node")
+    export_inputs(["x"], archive, store)
     for path in recipe.parent.iterdir():
         path.unlink()  # so that nothing names what was imported, and it can be freed for the next round
     importing = f"""
         node = Store(Path({str(node.root)!r}))
-        with node.in_use():
-            take_in(Path({str(archive)!r}), node, Engine.connect)
+        import_from(Path({str(archive)!r}), node)
         collect(node)
     """
     for _ in killed(importing, tmp_path, kills):
         assert verify(node).bad == ()
-        take_in(archive, node, no_engine)
+        import_from(archive, node)
         assert len(list((node.root / "sha256").glob("*/*"))) == len(CONTENTS) and folder_of(commit, node).is_dir()
         assert verify(node).bad == ()

@@ -1,0 +1,42 @@
+"""The file beside a target that becomes the target when it is complete; one process writes it at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+# O_NONBLOCK: opening a planted pipe would block.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def partial_of(target: Path) -> Path:
+    """The file that is written before it becomes `target`."""
+    return target.with_name(f".{target.name}.partial")
+
+
+def claimed(partial: Path, say: Callable[[str], None]) -> IO[bytes]:
+    """Open and lock the partial file, which a killed process may have begun.
+
+    Raises OSError, also where it is a link, which could lead to any file of the user's.
+    """
+    while True:
+        file = os.fdopen(os.open(partial, _FLAGS, 0o666), "r+b")
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            file.close()
+            raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps a child of a killed process that has not died yet
+            say("another export writes this file; waiting for it to end")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if partial.lstat().st_ino == found.st_ino:
+                return file
+        file.close()  # it was renamed to the target meanwhile

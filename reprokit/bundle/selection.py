@@ -1,0 +1,71 @@
+"""The images that a user names: recipes' images by `NAME[:VARIANT]`, and any other image of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from reprokit.bundle.model import ImageMetadata
+from reprokit.engine import LABEL, Engine
+from reprokit.errors import ReprokitError, UsageError
+from reprokit.image.labels import image_name
+from reprokit.oci.model import Image
+from reprokit.oci.read import EngineImage, engine_image
+from reprokit.recipe.find import recipe_file, recipe_files, target
+from reprokit.supply.lock import file as lock_file
+
+Say = Callable[[str], None]
+
+
+def resolve(engine: Engine, names: Sequence[str]) -> list[EngineImage]:
+    """Each image once, in the order of `names`. Raises UsageError with the command that builds a missing one."""
+    found = {each.name: each for each in (_one(engine, name) for name in names)}
+    return list(found.values())
+
+
+def _one(engine: Engine, name: str) -> EngineImage:
+    if name.partition(":")[0] in recipe_files():
+        chosen = target(name)
+        if engine.image(image_name(chosen)) is None:
+            raise UsageError(f"{chosen.label} has not been built", hint=f"reprokit build {chosen.label}")
+        return engine_image(engine, image_name(chosen))
+    if "/" not in name and engine.image(name) is None:
+        recipe_file(name.partition(":")[0])  # its error lists the recipes
+    return engine_image(engine, name)
+
+
+def describe(image: Image, labels: Mapping[str, str], say: Say) -> ImageMetadata:
+    """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
+    recipe, variant, lock = (labels.get(f"{LABEL}.{key}", "") for key in ("recipe", "variant", "lock"))
+    recipe_text, lock_text = _texts(recipe, variant, lock, say) if recipe else ("", "")
+    return ImageMetadata.of_labels(
+        image.name,
+        image.id,
+        sum(layer.size for layer in image.layers),
+        labels,
+        packed=sum(layer.blob.size for layer in image.layers if layer.blob),
+        recipe_text=recipe_text,
+        lock_text=lock_text,
+    )
+
+
+def _texts(recipe: str, variant: str, locked: str, say: Say) -> tuple[str, str]:
+    """The recipe and its lock. A lock that has changed since the build is excluded."""
+    path = recipe_files().get(recipe)
+    if path is None:
+        say(f"the recipe {recipe} is not here: the bundle will not have its text")
+        return "", ""
+    lock = lock_file.lock_path(path)
+    try:
+        now = lock_file.read(lock).variants.get(variant)
+    except (FileNotFoundError, ReprokitError):
+        return _text(path), ""
+    if now is None or now.hash != locked:
+        if locked:
+            say(f"the lock of {recipe} has changed since {recipe}:{variant} was built: the bundle will not have it")
+        return _text(path), ""
+    return _text(path), _text(lock)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")

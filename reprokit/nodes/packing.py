@@ -1,0 +1,107 @@
+"""The layers that nodes lack, read from the local engine and compressed once for all nodes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.image.labels import kind_of_name
+from reprokit.nodes.spool import Spool, Spooled
+from reprokit.oci.model import Image
+from reprokit.oci.read import EngineImage, Progress, engine_image, read_images
+
+_LOOK_EVERY_S = 0.5
+
+
+class PackingStopped(Exception):
+    """Packing failed or was interrupted."""
+
+
+def image_to_send(engine: Engine, name: str) -> EngineImage:
+    """Raises UsageError where the engine has no such image, or where its name is reserved."""
+    found = engine_image(engine, name)
+    if kind_of_name(found.name) == "reserved":
+        raise UsageError("this name is reserved for reprokit's own images", name, "give it another with `docker tag`")
+    return found
+
+
+def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
+    """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
+    sizes = [step["Size"] for step in reversed(engine.history(image.name)) if step.get("Size")]
+    # Fewer sizes than layers: one is empty, and the history does not show which.
+    return dict(zip(image.layers, sizes, strict=True)) if len(sizes) == len(image.layers) else {}
+
+
+class Packing:
+    """Layers of images, packed once for all nodes; `sizes` are their approximate uncompressed bytes by diff ID.
+
+    `askers` threads call `need` or `leave` once each; then `pack` runs.
+    """
+
+    def __init__(self, engine: Engine, images: Sequence[EngineImage], spool: Spool, askers: int) -> None:
+        self.spool, self.images = spool, tuple(images)
+        self.sizes = {key: size for image in images for key, size in layer_sizes(engine, image).items()}
+        self._engine, self._waiting = engine, askers
+        self._needed: set[str] = set()
+        self._askers = 0
+        self._changed = threading.Condition()
+        self._ended = False
+        self._packed: list[Image] | None = None
+
+    def need(self, layers: Collection[str]) -> None:
+        """Register the layers that a node lacks."""
+        with self._changed:
+            self._needed.update(layers)
+            self._askers += 1
+            self._waiting -= 1
+            self._changed.notify_all()
+
+    def leave(self) -> None:
+        """Register that a node needs nothing, or has failed."""
+        with self._changed:
+            self._waiting -= 1
+            self._changed.notify_all()
+
+    def pack(self, progress: Progress) -> None:
+        """Wait for all nodes, then pack the layers that they need. Raises as `read_images`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting <= 0)
+        try:
+            if not self._askers:
+                return
+            images = [self.spool.image(each.id, each.name) for each in self.images]
+            if all(images) and all(map(self.spool.find, self._needed)):
+                self._packed = [image for image in images if image]
+                return
+            without = frozenset(layer for each in self.images for layer in each.layers) - self._needed
+            self._packed = read_images(self._engine, self.images, self.spool, without, progress)
+            for each, image in zip(self.images, self._packed, strict=True):
+                self.spool.remember(each.id, image)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End packing: waiting for a missing layer then raises PackingStopped."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        self.spool.notify()
+
+    def blob(self, diff_id: str) -> Spooled:
+        """Wait for a registered layer. Raises PackingStopped."""
+        while True:
+            ended = self._ended
+            if found := self.spool.wait(diff_id, 0 if ended else _LOOK_EVERY_S):
+                return found
+            if ended:
+                raise PackingStopped
+
+    def packed_images(self) -> list[Image]:
+        """Wait for all layers; the images with their configs. Raises PackingStopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended)
+        if self._packed is None:
+            raise PackingStopped
+        return self._packed

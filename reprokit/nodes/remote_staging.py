@@ -1,0 +1,166 @@
+"""The staging directory in a node's cache, where blobs arrive before the engine loads them.
+
+Each sender has a directory of its own, so that two senders of one image do not collide. Blobs of a broken connection
+are resumed, after a leftover process that may still write to them has been killed. Needs POSIX sh and coreutils.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import secrets
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit.errors import SourceError
+from reprokit.host.disk import too_small
+from reprokit.nodes.spool import Spooled
+from reprokit.nodes.ssh import LOST, Lost, SshConnection, last_line
+from reprokit.untrusted.documents import understood
+
+_READY = "reprokit: incoming"
+_MOVED, _DAMAGED = 75, 65
+_BLOCK = 1 << 20
+_PREPARE = f"""
+umask 077
+base=${{XDG_CACHE_HOME:-$HOME/.cache}}/reprokit/incoming
+mkdir -p "$base/$sender" && touch "$base/$sender" && cd -P "$base" || exit 1
+touch -d "@$(($(date +%s) - 604800))" .week
+for each in */* */; do
+  if [ "$each" -ot .week ]; then rm -f "$each" 2>/dev/null || rmdir "$each" 2>/dev/null; fi
+done
+cd "$sender" || exit 1
+for file in *.pid; do
+  [ -f "$file" ] || continue
+  read -r pid < "$file"
+  part=$PWD/${{file%.pid}}.part
+  while [ -n "$pid" ] && [ "$(readlink "/proc/$pid/fd/1")" = "$part" ]; do kill -9 "$pid"; sleep 0.05; done
+  rm -f "$file"
+done
+echo '{_READY}'
+pwd
+df -P -k . | {{ read -r _; read -r _ _ _ free _; echo "$free"; }}
+for file in *.part *.blob; do
+  [ ! -f "$file" ] || echo "$(wc -c < "$file") $file"
+done
+"""
+_APPEND = f"""
+cd "$folder" || exit 1
+[ -f "$name.part" ] || : > "$name.part" || exit 1
+[ "$(wc -c < "$name.part")" -eq "$offset" ] || exit {_MOVED}
+export name
+sh -c 'echo $$ > "$name.pid"; exec cat >> "$name.part"' || exit 1
+rm -f "$name.pid"
+[ "$(wc -c < "$name.part")" -eq "$size" ] || exit {_MOVED}
+if [ "$offset" -gt 0 ] && [ "$(sha256sum < "$name.part")" != "${{name#*.}}  -" ]; then
+  rm -f "$name.part"
+  exit {_DAMAGED}
+fi
+mv "$name.part" "$name.blob"
+"""
+
+_FORGET = """
+cd "${XDG_CACHE_HOME:-$HOME/.cache}/reprokit/incoming/$sender" 2>/dev/null || exit 0
+rm -f head-*.part
+for layer in $layers; do rm -f "$layer".*; done
+cd .. && rmdir "$sender" 2>/dev/null
+exit 0
+"""
+
+
+@dataclass
+class RemoteStaging:
+    """A sender's directory on a node: its path, the free bytes, and the size of each file by name."""
+
+    connection: SshConnection
+    folder: str
+    free: int
+    files: dict[str, int] = field(default_factory=dict)
+
+    def there(self, blob: Spooled) -> int:
+        """The number of bytes of a blob that have arrived."""
+        whole = f"{blob.name}.blob" in self.files
+        return blob.blob.size if whole else min(self.files.get(f"{blob.name}.part", 0), blob.blob.size)
+
+    def put(self, blob: Spooled, progress: Callable[[int], None]) -> None:
+        """Send the missing bytes of a blob. `progress` gets the bytes present.
+
+        A new blob needs no check here: ssh protects the transfer, and the engine verifies the layer. Raises Lost where
+        another attempt may succeed, else SourceError.
+        """
+        start, size = self.there(blob), blob.blob.size
+        progress(start)
+        if f"{blob.name}.blob" in self.files:
+            return
+        if size - start > self.free:
+            raise too_small(size - start, self.free, self.connection.node.name, "free space there")
+        values = {"folder": self.folder, "name": blob.name, "offset": str(start), "size": str(size)}
+        process = self.connection.popen(_with(values, _APPEND))
+        assert process.stdin
+        try:
+            with blob.path.open("rb") as file, contextlib.suppress(BrokenPipeError):
+                file.seek(start)
+                done = start
+                while block := file.read(_BLOCK):
+                    process.stdin.write(block)
+                    process.stdin.flush()
+                    done += len(block)
+                    progress(done)
+            _, err = self.connection.answer(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if process.returncode == 0:
+            self.free -= size - start
+            self.files[f"{blob.name}.blob"] = size
+            return
+        words, name = last_line(err), self.connection.node.name
+        if process.returncode == _DAMAGED:
+            raise Lost("an earlier part of a layer was damaged and has been removed", name)
+        if process.returncode in (LOST, _MOVED):
+            raise self.connection.lost(words)
+        if "No space left" in words:
+            raise too_small(size - start, self.free, name, "free space there")
+        raise SourceError(f"the node could not write a layer: {words}", name)
+
+
+def prepare(connection: SshConnection, sender: str) -> RemoteStaging:
+    """The sender's staging directory; leftover writers have been killed. Raises SourceError."""
+    answer = connection.run(_with({"sender": sender}, _PREPARE))
+    lines = answer.stdout.partition(f"{_READY}\n")[2].splitlines()
+    if answer.returncode or len(lines) < 2:
+        raise SourceError(
+            f"the node cannot store files: {last_line(answer.stderr.encode())}",
+            connection.node.name,
+            "make ${XDG_CACHE_HOME:-~/.cache} on the node writable for its user",
+        )
+    folder, free, *files = lines
+    with understood("the node's answer", connection.node.name):
+        sizes = [line.split(" ", 1) for line in files]
+        return RemoteStaging(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
+
+
+def forget(connection: SshConnection, sender: str, layers: Iterable[str]) -> None:
+    """Remove the blobs of these layers (diff IDs), which are no longer needed. Raises Lost."""
+    names = " ".join(diff_id.removeprefix("sha256:") for diff_id in layers)
+    connection.run(_with({"sender": sender, "layers": names}, _FORGET))
+
+
+def sender_id(folder: Path) -> str:
+    """The random name of this sender on nodes, made at its first use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "sender").open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        known = file.read()
+        if not known:
+            known = secrets.token_hex(8)
+            file.write(known)
+    return known
+
+
+def _with(variables: dict[str, str], script: str) -> str:
+    return "".join(f"{key}={shlex.quote(value)}\n" for key, value in variables.items()) + script

@@ -1,0 +1,109 @@
+"""A recipe's workspace on a node: copied once from here, then the node's own."""
+
+from __future__ import annotations
+
+import shlex
+import tarfile
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, cast
+
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.formatting import size
+from reprokit.host.workspace import BUILD_OUTPUT, Say, prepare
+from reprokit.nodes.ssh import SshConnection, last_line
+from reprokit.recipe.find import Target
+from reprokit.untrusted.files import pack
+
+# Unpacked beside its place and renamed, so that a broken copy never becomes a workspace. Leftovers are removed after a
+# day; of two concurrent copies the first one stays.
+_FILL = """
+set -eu
+parent={parent} name={name}
+mkdir -p "$parent"
+find "$parent" -maxdepth 1 -name ".$name.??????" -mmin +1440 -exec rm -rf {{}} +
+copy=$(mktemp -d "$parent/.$name.XXXXXX")
+trap 'rm -rf "$copy"' EXIT
+trap 'exit 1' HUP INT TERM
+tar -xf - -C "$copy"
+[ -e "$copy/.reprokit-whole" ]
+rm "$copy/.reprokit-whole"
+chmod 755 "$copy"
+mv -T "$copy" "$parent/$name" 2>/dev/null || [ -d "$parent/$name" ]
+"""
+# Prints the workspace's real path and makes the recipe's folders in it. Each folder is entered before the next one is
+# made, so that a link that a container plants meanwhile leads nowhere.
+_FOLDERS = """
+set -eu
+cd {root}
+root=$(pwd -P)
+printf 'reprokit:%s\\n' "$root"
+for folder in {folders}; do
+  cd "$root"
+  here=$root
+  IFS=/
+  for part in $folder; do
+    [ -n "$part" ] && [ "$part" != . ] || continue
+    [ -d "./$part" ] || mkdir "./$part" 2>/dev/null || break
+    here=$here/$part
+    cd -P "./$part"
+    [ "$(pwd -P)" = "$here" ] || {{ echo "a link is in the way: $folder" >&2; exit 1; }}
+  done
+done
+"""
+
+
+def workspace(connection: SshConnection, cache: str, target: Target, say: Say) -> str:
+    """As `host.workspace.prepare`, below the node's own caches; returns the real path.
+
+    Raises EngineError where it cannot be made, SourceError.
+    """
+    parent = f"{cache}/reprokit/workspaces"
+    root = f"{parent}/{target.workspace}"
+    node = connection.node.name
+    if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
+        _fill(connection, parent, target, say)
+        say(f"the workspace on the node is {node}:{root}; changes there are not copied back")
+    folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
+    done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
+    path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
+    if done.returncode or not path:
+        raise EngineError(f"cannot make the workspace: {last_line(done.stderr.encode())}", f"{node}:{root}")
+    return path
+
+
+def _fill(connection: SshConnection, parent: str, target: Target, say: Say) -> None:
+    folder = prepare(target, say)
+    count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
+    say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
+    script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))
+    process = connection.popen(script)
+    try:
+        try:
+            _write_tar(cast(IO[bytes], process.stdin), folder)
+        except BrokenPipeError:  # the node reports the reason
+            pass
+        except OSError as error:
+            raise UsageError(f"cannot read the workspace: {error.strerror}", str(error.filename or folder)) from None
+        process.stdin = None
+        _, errors = connection.answer(process)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    if process.returncode:
+        raise _failed(connection, process.returncode, errors, parent)
+
+
+def _failed(connection: SshConnection, code: int, errors: bytes, parent: str) -> ReprokitError:
+    why = last_line(errors)
+    if code == 255:
+        return connection.lost(why)
+    return EngineError(f"cannot copy the workspace: {why}", f"{connection.node.name}:{parent}")
+
+
+def _write_tar(stream: IO[bytes], folder: Path) -> None:
+    """The folder's content, and at its end a file that says that it is complete."""
+    with stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT))
+        tar.addfile(tarfile.TarInfo(".reprokit-whole"))

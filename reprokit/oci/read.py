@@ -1,0 +1,154 @@
+"""Images read from an engine in one pass; every requested layer becomes a compressed blob in a sink."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, UsageError
+from reprokit.oci.compress import Compressed, Write, compress
+from reprokit.oci.docker_archive import ArchivedImage, ArchivedLayer, ArchiveReader, LayerPaths
+from reprokit.oci.model import Descriptor, Image, Layer
+from reprokit.oci.store import layers_of
+
+Progress = Callable[[int, int], None]
+Compress = Callable[[Iterator[bytes], Write], Compressed]
+Edit = Callable[[Iterator[bytes]], Iterator[bytes]]
+
+
+class BlobWriter(Protocol):
+    """A blob that is being written: after the last `write` either `keep` or `drop` is called."""
+
+    def write(self, data: bytes) -> None: ...
+    def keep(self, diff_id: str, blob: Descriptor) -> None: ...
+    def drop(self) -> None: ...
+
+
+class BlobSink(Protocol):
+    """Takes blobs, one at a time. `present` is the blob of a layer that the sink has already."""
+
+    def present(self, diff_id: str) -> Descriptor | None: ...
+    def begin(self) -> BlobWriter: ...
+
+
+@dataclass(frozen=True)
+class EngineImage:
+    """An image as the engine describes it: `size` in bytes, `layers` are diff IDs from the base up."""
+
+    name: str
+    id: str
+    size: int
+    layers: tuple[str, ...]
+    labels: Mapping[str, str]
+
+
+def engine_image(engine: Engine, reference: str) -> EngineImage:
+    """Raises UsageError where the engine has no such image, or the image has no name to be loaded under."""
+    found = engine.image(reference)
+    if found is None:
+        raise UsageError("the engine has no image of this name", reference, "`reprokit build` makes a recipe's image")
+    tags = found.get("RepoTags") or []
+    asked = reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"
+    named = [tag for tag in tags if _short(tag) == _short(asked)] or tags
+    if not named:
+        raise UsageError("the image has no name to load it under", reference, "give it one with `docker tag`")
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    return EngineImage(_short(named[0]), found["Id"], found.get("Size", 0), layers_of(found), labels)
+
+
+def read_images(
+    engine: Engine,
+    images: Sequence[EngineImage],
+    sink: BlobSink,
+    without: frozenset[str] = frozenset(),
+    progress: Progress = lambda done, total: None,
+    packing: Compress = compress,
+    edits: Mapping[str, Edit] | None = None,
+) -> list[Image]:
+    """The images in their order, out of one `save`; layers whose diff IDs are in `without` are excluded.
+
+    `progress` gets uncompressed bytes, done and estimated. `edits` change layers, named by their diff IDs in the
+    engine. Raises EngineError where the engine gives less than it describes; whatever the sink raises.
+    """
+    paths = LayerPaths([each.layers for each in images])
+    total = sum({each.id: each.size for each in images}.values())
+    pass_ = _Pass(sink, without, progress, total, packing, edits or {})
+    with contextlib.closing(engine.save_all([each.name for each in images])) as blocks:
+        archive = ArchiveReader(blocks)
+        for layer in archive.layers():
+            pass_.add(layer, paths.diff_id(layer.path, archive.texts))
+        archived = archive.images()
+    if unknown := pass_.edits.keys() - pass_.original.values():
+        raise EngineError(f"the engine's archive does not name the layer {', '.join(unknown)}")
+    return [_image(each, archived, pass_) for each in images]
+
+
+@dataclass
+class _Pass:
+    """`layers` are those that were read, by path; `original` their diff IDs in the engine."""
+
+    sink: BlobSink
+    without: frozenset[str]
+    progress: Progress
+    total: int
+    packing: Compress
+    edits: Mapping[str, Edit]
+    done: int = 0
+    layers: dict[str, Layer] = field(default_factory=dict)
+    original: dict[str, str] = field(default_factory=dict)
+
+    def add(self, layer: ArchivedLayer, predicted: str | None) -> None:
+        blocks = self._counted(layer.blocks)
+        if edit := self.edits.get(predicted or ""):
+            packed = self._pack(edit(blocks))
+            self.original[layer.path] = predicted or ""
+        elif predicted and (predicted in self.without or self.sink.present(predicted)):
+            # A present blob has been compared with this digest before, and an excluded layer needs no check.
+            packed = Compressed(predicted, sum(map(len, blocks)), self.sink.present(predicted))
+        else:
+            packed = self._pack(blocks)
+        blob = None if packed.diff_id in self.without else packed.blob
+        self.layers[layer.path] = Layer(packed.diff_id, packed.size, blob)
+        self.original.setdefault(layer.path, packed.diff_id)
+
+    def _pack(self, blocks: Iterator[bytes]) -> Compressed:
+        """Write the layer to the sink where it is new there."""
+        blob = self.sink.begin()
+        try:
+            packed = self.packing(blocks, blob.write)
+        except BaseException:
+            blob.drop()
+            raise
+        present = self.sink.present(packed.diff_id)
+        if present or packed.diff_id in self.without:
+            blob.drop()
+            return Compressed(packed.diff_id, packed.size, present)
+        assert packed.blob
+        blob.keep(packed.diff_id, packed.blob)
+        return packed
+
+    def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        for block in blocks:
+            yield block
+            self.done += len(block)
+            self.progress(self.done, max(self.total, self.done))
+
+
+def _image(wanted: EngineImage, archived: Sequence[ArchivedImage], pass_: _Pass) -> Image:
+    for image in archived:
+        layers = tuple(pass_.original[path] for path in image.layers)
+        if layers == wanted.layers and wanted.name in map(_short, image.names):
+            return Image(wanted.name, image.config, tuple(pass_.layers[path] for path in image.layers))
+    raise EngineError(
+        "the engine's archive lacks the image that the engine describes", wanted.name, "build the image again"
+    )
+
+
+def _short(name: str) -> str:
+    """Engines write the same name in several lengths."""
+    for prefix in ("docker.io/", "library/", "localhost/"):
+        name = name.removeprefix(prefix)
+    return name

@@ -1,0 +1,121 @@
+"""An engine's image store: the archive that it loads, the layers that it has, its free space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from reprokit.engine import Engine
+from reprokit.host.disk import ENGINE_HINT, require_space
+from reprokit.oci.layout import manifest_of
+from reprokit.oci.model import Image, digest_of
+
+Chain = tuple[str, ...]
+_FIRST_WITH_ZSTD = (1, 42)  # Engine 23; 20.10 ends such an archive with "unexpected EOF"
+
+
+class Form(Enum):
+    """The archive that an engine loads.
+
+    PLAIN: Docker's archive with uncompressed layers. GZIP, ZSTD: the same with compressed ones; Docker knows zstd since
+    Engine 23. LAYOUT: an OCI layout, whose blobs containerd stores keep. PLAIN_LAYOUT: the same with uncompressed
+    layers, for podman, which could not save an image with zstd layers again (tried: 4.3). Layers that the engine has on
+    top of the same layers need no content, except with LAYOUT, where the blob itself must be present.
+    """
+
+    PLAIN = "plain"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+    LAYOUT = "layout"
+    PLAIN_LAYOUT = "plain layout"
+
+    @property
+    def plain(self) -> bool:
+        """Whether layers are uncompressed."""
+        return self in (Form.PLAIN, Form.PLAIN_LAYOUT)
+
+    @property
+    def layout(self) -> bool:
+        return self in (Form.LAYOUT, Form.PLAIN_LAYOUT)
+
+    def id_of(self, image: Image) -> str:
+        """The ID that the engine gives the image: containerd stores use the manifest's digest."""
+        return digest_of(manifest_of(image)) if self is Form.LAYOUT else image.id
+
+
+def is_containerd(driver_status: Iterable[Any] | None) -> bool:
+    """Whether containerd keeps the images, by `DriverStatus` of the engine's info (Engine 23 and newer)."""
+    return any("io.containerd.snapshotter" in str(value) for pair in driver_status or () for value in pair)
+
+
+def form_of(info: Mapping[str, Any], version: Mapping[str, Any]) -> Form:
+    """The form for an engine with these answers of its API."""
+    if any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ()):
+        return Form.PLAIN_LAYOUT
+    if is_containerd(info.get("DriverStatus")):
+        return Form.LAYOUT
+    try:
+        api = tuple(int(part) for part in str(version.get("ApiVersion", "")).split("."))
+    except ValueError:
+        api = ()
+    return Form.ZSTD if api >= _FIRST_WITH_ZSTD else Form.PLAIN
+
+
+class LayerChains:
+    """The layers that a store has: it knows a layer only on top of the same layers."""
+
+    def __init__(self, images: Iterable[tuple[Chain, str]] = ()) -> None:
+        self._images: dict[Chain, str] = {}
+        for layers, image_id in images:
+            self.add(layers, image_id)
+
+    def add(self, layers: Chain, image_id: str = "") -> None:
+        """The layers of an image, from the base up."""
+        self._images |= {layers[:n]: image_id for n in range(1, len(layers) + 1)}
+
+    def present(self, layers: Chain) -> int:
+        """The number of an image's layers, from the base up, that the store has."""
+        return max((n for n in range(1, len(layers) + 1) if layers[:n] in self._images), default=0)
+
+    def image_with(self, layers: Chain) -> str:
+        """The ID of an image that begins with these layers, which are present."""
+        return self._images[layers]
+
+
+def layers_of(described: Mapping[str, Any] | None) -> Chain:
+    """The diff IDs of an image as the engine describes it."""
+    return tuple(((described or {}).get("RootFS") or {}).get("Layers") or ())
+
+
+@dataclass
+class ImageStore:
+    """The images of an engine."""
+
+    engine: Engine
+    form: Form
+    chains: LayerChains
+
+    @classmethod
+    def of(cls, engine: Engine) -> ImageStore:
+        """Raises EngineError."""
+        return cls(engine, form_of(engine.info(), engine.version()), LayerChains(_images(engine)))
+
+    def refresh(self) -> None:
+        """Ask the engine again for its layers."""
+        self.chains = LayerChains(_images(self.engine))
+
+    def require_space(self, needed: int) -> None:
+        """Raises EngineError where the engine's root folder is visible here and lacks `needed` bytes."""
+        root = Path(str(self.engine.info().get("DockerRootDir") or ""))
+        if self.engine.url.startswith("unix://") and root.is_absolute() and root.is_dir():
+            require_space(needed, root, hint=ENGINE_HINT)
+
+
+def _images(engine: Engine) -> Iterable[tuple[Chain, str]]:
+    for listed in engine.images([], steps=True):
+        # Another process may have removed it since.
+        if described := engine.image(listed["Id"]):
+            yield layers_of(described), listed["Id"]

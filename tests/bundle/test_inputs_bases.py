@@ -1,0 +1,113 @@
+"""Base images that came from a registry, carried to an engine that reaches none."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext, suppress
+from pathlib import Path
+
+import pytest
+
+from reprokit.bundle.load import check_names, checked, load_bases
+from reprokit.bundle.read import opened
+from reprokit.bundle.write import Extras, write
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, SourceError, UsageError
+from reprokit.image.base.locked import locked_base
+from reprokit.image.base.resolve import carried_name
+from reprokit.oci.read import engine_image
+from reprokit.supply.lock.model import Base, Lock
+from reprokit.supply.store import Store
+from tests.support.images import tar_of
+from tests.support.made import Made
+from tests.support.registry import Registry
+from tests.support.stores import a_lock, export_inputs, no_engine, write_recipe
+
+DIGEST = f"sha256:{'1' * 64}"
+
+
+@pytest.fixture
+def registry(engine: Engine) -> Iterator[Registry]:
+    layer = tar_of({"etc/reprokit-store": uuid.uuid4().bytes})
+    with Registry(engine, "store-base", layer) as registry:
+        yield registry
+        for name in (f"{registry.host}/store-base:1", f"{registry.host}/store-base@{registry.digest}"):
+            with suppress(EngineError):
+                engine.remove_image(name, force=True)
+        with suppress(EngineError):
+            engine.remove_image(carried_name(registry.digest), force=True)
+
+
+@pytest.fixture
+def lock(registry: Registry, recipes: Path) -> Lock:
+    base = Base(reference=f"{registry.host}/store-base:1", digest=registry.digest)
+    lock = a_lock("x")
+    lock = lock.model_copy(update={"variants": {"cpu": lock.variants["cpu"].model_copy(update={"base": base})}})
+    write_recipe(recipes, lock)
+    return lock
+
+
+def forget(engine: Engine, base: Base) -> None:
+    plain = base.reference.rpartition(":")[0]
+    for name in (base.reference, f"{plain}@{base.digest}"):
+        with suppress(EngineError):
+            engine.remove_image(name, force=True)
+    assert engine.image(base.reference) is None
+
+
+def imported(path: Path, connect: Callable[[], Engine], say: Callable[[str], None] = print) -> int:
+    """The number of base images that `reprokit store import` loads."""
+    with ExitStack() as stack:
+        (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        inputs = file.bundle.metadata.inputs
+        assert inputs
+        return load_bases(file, inputs, connect, say, lambda name: nullcontext(lambda done, total: None))
+
+
+@pytest.mark.engine
+def test_a_base_is_built_from_where_no_registry_is(
+    engine: Engine, lock: Lock, store: Store, node: Store, tmp_path: Path
+):
+    base = lock.variants["cpu"].base
+    export_inputs(["x"], tmp_path / "x.rkit", store, engine)
+    before = engine.image(base.reference)
+    assert before and engine.image(carried_name(base.digest or "")) is None
+    forget(engine, base)
+    with pytest.raises(SourceError, match="does not have the base image"):
+        locked_base(engine, base, node, print, offline=True)
+    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
+    found = locked_base(engine, base, node, print, offline=True)
+    after = engine.image(found.name)
+    assert after and after["RootFS"] == before["RootFS"] and found.digest == base.digest
+    assert imported(tmp_path / "x.rkit", lambda: engine) == 0
+
+    # What was carried here can be carried on.
+    export_inputs(["x"], tmp_path / "again.rkit", node, engine)
+    assert engine.image(found.name)
+
+
+@pytest.mark.engine
+def test_without_an_engine_the_base_is_skipped_and_reported(engine: Engine, lock: Lock, store: Store, tmp_path: Path):
+    export_inputs(["x"], tmp_path / "x.rkit", store, engine)
+    said: list[str] = []
+    assert imported(tmp_path / "x.rkit", no_engine, said.append) == 0  # type: ignore[arg-type]
+    assert said == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
+
+
+@pytest.mark.engine
+def test_images_of_other_names_are_not_loaded(engine: Engine, lock: Lock, store: Store, images, tmp_path: Path):
+    """A base comes under its own name only, whatever else is in the bundle."""
+    other = images.base("beside", {"a": b"1"})
+    extras = Extras(inputs=("x",), store=store)
+    write(engine, [engine_image(engine, other)], tmp_path / "x.rkit", extras=extras)
+    engine.remove_image(other)
+    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
+    assert engine.image(other) is None
+
+
+def test_only_bases_of_the_inputs_may_have_reserved_names(tmp_path: Path):
+    made = Made.of({carried_name(DIGEST): [tar_of({"a": b"1"})]})
+    made.write(tmp_path / "x.rkit")
+    with opened(tmp_path / "x.rkit") as bundle, pytest.raises(UsageError, match="a reserved name"):
+        check_names(bundle, True)

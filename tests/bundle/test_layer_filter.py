@@ -1,0 +1,99 @@
+"""What stays of a container's layer when files are left out of it."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+
+import pytest
+
+from reprokit.bundle.layer_filter import CACHES, FilterReport, filter_layer
+from reprokit.errors import EngineError
+
+
+def _tar(entries: list[tuple[str, bytes | str | None]], form: int = tarfile.PAX_FORMAT) -> bytes:
+    """Files of bytes, hard links to a name, folders of None."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
+        for name, content in entries:
+            info = tarfile.TarInfo(name)
+            if content is None:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            elif isinstance(content, str):
+                info.type, info.linkname = tarfile.LNKTYPE, content
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), 777):
+        yield data[start : start + 777]
+
+
+def _filter(
+    data: bytes, patterns: list[str], content: bytes | None = b""
+) -> tuple[dict[str, bytes | str], FilterReport]:
+    report = FilterReport()
+    out = b"".join(filter_layer(_blocks(data), patterns, lambda path: content, report))
+    with tarfile.open(fileobj=io.BytesIO(out)) as tar:
+        return {m.name: m.linkname or (tar.extractfile(m).read() if m.isreg() else "") for m in tar}, report
+
+
+def test_without_patterns_every_entry_goes_on_byte_for_byte():
+    for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
+        data = _tar([("a", None), ("a/" + "long" * 60, b"x" * 5000), ("ü", b"y"), ("l", "ü"), ("e", b"")], form)
+        out = b"".join(filter_layer(_blocks(data), [], lambda path: None, FilterReport()))
+        assert out == data[: len(out) - 1024] + bytes(1024)
+        assert not any(data[len(out) :])
+
+
+def test_caches_go_and_their_folders_and_whiteouts_stay():
+    there, report = _filter(
+        _tar(
+            [
+                ("var/cache/apt/archives", None),
+                ("var/cache/apt/archives/x.deb", b"1" * 100),
+                ("var/lib/apt/lists/.wh..wh..opq", b""),
+                ("var/lib/apt/lists/some", b"2" * 10),
+                ("root/.cache/pip/http/a", b"3"),
+                ("opt/conda/pkgs/p/file", b"4"),
+                ("opt/conda/pkgs/p.conda", b"5"),
+                ("usr/bin/tool", b"6"),
+            ]
+        ),
+        list(CACHES),
+    )
+    assert list(there) == [
+        "var/cache/apt/archives",
+        "var/lib/apt/lists/.wh..wh..opq",
+        "opt/conda/pkgs/p/file",
+        "usr/bin/tool",
+    ]
+    assert report.excluded.total() == 112
+
+
+def test_a_file_that_stays_under_another_name_stays():
+    data = _tar([("c/a", b"content"), ("k/b", "c/a"), ("k/c", "c/a"), ("z", b"1")])
+    there, _ = _filter(data, ["/c/*"], b"content")
+    assert there == {"k/b": b"content", "k/c": "k/b", "z": b"1"}
+    with pytest.raises(EngineError):
+        _filter(data, ["/c/*"], None)
+
+
+def test_the_largest_paths_are_named_where_they_are_large():
+    files = {"src/llvm/build/lib/a": 700, "src/llvm/build/b": 100, "opt/x": 300, "opt/y": 300}
+    _, report = _filter(_tar([(name, bytes(size)) for name, size in files.items()]), [])
+    large = [("/src/llvm/build", 800), ("/src/llvm/build/lib", 700), ("/opt", 600)]
+    assert report.largest == [*large, ("/opt/x", 300), ("/opt/y", 300), ("/src/llvm/build/b", 100)]
+
+
+def test_a_damaged_tar_is_not_taken_for_a_short_one():
+    data = bytearray(_tar([("a", b"1" * 600), ("b", b"2")]))
+    data[512 + 1024 + 150] ^= 0xFF
+    with pytest.raises(EngineError, match="damaged"):
+        _filter(bytes(data), [])

@@ -1,0 +1,109 @@
+"""Images out of the engine: each layer once, and as its digest says."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from reprokit.bundle.resumable_tar import ResumableTar
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.oci.model import Image, blob_path
+from reprokit.oci.read import BlobSink, engine_image, read_images
+from tests.support.images import noise
+
+pytestmark = pytest.mark.engine
+
+
+def _read(engine: Engine, names: Sequence[str], sink: BlobSink, **options: object) -> list[Image]:
+    return read_images(engine, [engine_image(engine, name) for name in names], sink, **options)  # type: ignore[arg-type]
+
+
+def _collected(engine: Engine, path: Path, names: list[str], **options: object) -> tuple[list[Image], dict[str, bytes]]:
+    with path.open("w+b") as file:
+        sink = ResumableTar(file)
+        images = _read(engine, names, sink, **options)
+        sink.end()
+    return images, _contents(path)
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
+
+
+def test_every_layer_stands_once_and_is_what_its_digests_say(engine, two, tmp_path):
+    images, entries = _collected(engine, tmp_path / "x", list(two))
+    layers = {layer.diff_id: layer for image in images for layer in image.layers}
+    assert set(layers) == {diff_id for name in two for diff_id in engine.image(name)["RootFS"]["Layers"]}
+    assert len(entries) == len(layers) < sum(len(image.layers) for image in images)
+    for layer in layers.values():
+        blob = entries[blob_path(layer.blob.digest)]
+        assert (len(blob), f"sha256:{hashlib.sha256(blob).hexdigest()}") == (layer.blob.size, layer.blob.digest)
+        plain = zstandard.ZstdDecompressor().decompressobj().decompress(blob)
+        assert (len(plain), f"sha256:{hashlib.sha256(plain).hexdigest()}") == (layer.size, layer.diff_id)
+    for name, image in zip(two, images, strict=True):
+        described = engine.image(name)
+        assert image.name == name
+        assert image.id == described["Id"]
+        assert [layer.diff_id for layer in image.layers] == described["RootFS"]["Layers"]
+
+
+def test_layers_without_are_named_and_left_out(engine, two, base, tmp_path):
+    common = engine.image(base)["RootFS"]["Layers"][0]
+    (image,), entries = _collected(engine, tmp_path / "x", [two[1]], without=frozenset({common}))
+    assert [layer.blob is None for layer in image.layers] == [True] + [False] * (len(image.layers) - 1)
+    assert set(entries) == {blob_path(layer.blob.digest) for layer in image.layers[1:]}
+    assert image.layers[0].descriptor.digest == common
+
+
+def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
+    first, _ = _collected(engine, tmp_path / "x", [two[0]])
+    second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
+    assert first[0] == second[1]
+
+
+def test_those_who_collect_at_the_same_time_get_the_same(engine, images, tmp_path):
+    """The folders of the engine's `save`s then lie side by side, each whole at another time."""
+    large = images.base("at-once", {"a": noise(20 << 20, 5)})
+
+    def take(number: int) -> Image:
+        time.sleep(number * 0.05)
+        found, _ = _collected(Engine.connect(), tmp_path / str(number), [large])
+        return found[0]
+
+    with ThreadPoolExecutor(6) as pool:
+        first, *others = pool.map(take, range(6))
+    assert first.layers[0].size > 20 << 20
+    assert others == [first] * 5
+
+
+def test_what_an_earlier_attempt_finished_is_used_again(engine, two, tmp_path):
+    images, entries = _collected(engine, tmp_path / "x", [two[0]])
+    wanted = {layer.diff_id for layer in images[0].layers}
+    whole = (tmp_path / "x").read_bytes()
+    with tarfile.open(tmp_path / "x") as tar:
+        starts = [member.offset for member in tar]
+    for finished, start in enumerate(starts):
+        with (tmp_path / "x").open("r+b") as file:
+            file.write(whole)
+            file.truncate(start + 700)
+            sink = ResumableTar(file, wanted)
+            assert sum(sink.present(diff_id) is not None for diff_id in wanted) == finished
+            assert _read(engine, [two[0]], sink) == images
+            sink.end()
+        assert _contents(tmp_path / "x") == entries
+
+
+def test_a_missing_image_is_named(engine, tmp_path):
+    with (tmp_path / "x").open("w+b") as file, pytest.raises(UsageError) as error:
+        _read(engine, ["reprokit/nobody:cpu"], ResumableTar(file))
+    assert "reprokit/nobody:cpu" in error.value.where
+    assert "build" in error.value.hint
