@@ -22,7 +22,7 @@ from reprokit.recipe.blocks import templates
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import RecipeFile, Variant
 from reprokit.recipe.where import where_in
-from reprokit.supply.kinds.apt.install import AptInstall, is_vendors, repository
+from reprokit.supply.kinds.apt.install import AptInstall, repository
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -181,8 +181,7 @@ def _facts(target: Target) -> dict[str, Any]:
         "conda": [_conda(spec) for spec in variant.conda],
         "conda_channels": list(variant.conda_channels),
         "kept_paths": _kept_paths(target),
-        "vendor_base": is_vendors(variant.base),
-        "cuda_from_debian": repository(variant.base) == "debian",
+        "base": repository(variant.base),
         "python": _python(target),
     }
 

@@ -22,7 +22,7 @@ from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.helper import sidecar
 from reprokit.image import build as build_module
 from reprokit.image.base.resolve import described
-from reprokit.image.events import Output, Step
+from reprokit.image.events import BuildStep, OutputLine
 from reprokit.image.lock import supplies
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Base, VariantLock
@@ -125,7 +125,7 @@ def locked(builds: Builds, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> B
 
 
 def said(builds: Builds) -> list[str]:
-    return [event.line for event in builds.seen(Output)]
+    return [event.line for event in builds.seen(OutputLine)]
 
 
 def script(text: str) -> str:
@@ -208,7 +208,7 @@ def test_without_a_closed_network_nothing_is_built(locked: Builds, engine: Engin
     with pytest.raises(EngineError, match="no closed network") as error:
         locked("RUN true\n")
     assert error.value.exit_code == 3 and "\n" not in error.value.message
-    assert locked.seen(Step) == [] and engine.image(f"reprokit/{locked.target.label}") is None
+    assert locked.seen(BuildStep) == [] and engine.image(f"reprokit/{locked.target.label}") is None
     monkeypatch.undo()
 
 
@@ -219,7 +219,7 @@ def failing(self: Engine, container: str) -> None:
 def test_buildkit_does_not_build_from_a_lock(locked: Builds):
     with pytest.raises(UsageError, match=r"BuildKit cannot build .* from its lock") as error:
         locked("RUN true\n", builder="buildkit")
-    assert "leave out --builder" in error.value.hint and locked.seen(Step) == []
+    assert "leave out --builder" in error.value.hint and locked.seen(BuildStep) == []
     assert locked("RUN true\n").built
 
 
