@@ -66,7 +66,7 @@ def test_an_empty_file_says_nothing(file: Path):
             "{ownr} is no placeholder of git; did you mean owner?",
         ),
         ("mirrors:\n  registry: [http://m.test]", 2, "is no registry; write HOST[:PORT][/PREFIX]"),
-        ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda is a list"),
+        ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda must be a list"),
         ("fetch: {parallel: 0}", 1, "fetch.parallel"),
         ("- apt", 1, "the file"),
     ],

@@ -21,14 +21,14 @@ _COLOURS = {"error": "red", "warning": "yellow", "unknown": "cyan", "info": "blu
 def check(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="NAME[:VARIANT]", help="Recipes; all where none is named.", autocompletion=completion.targets
-        ),
+        typer.Argument(metavar="NAME[:VARIANT]", help="Recipes; all by default.", autocompletion=completion.targets),
     ] = None,
-    pins: str | None = typer.Option(None, "--pins", metavar="NAME=VERSION,...", help="A stack without a recipe."),
+    pins: str | None = typer.Option(
+        None, "--pins", metavar="NAME=VERSION,...", help="Check these pins instead of a recipe."
+    ),
     gpu: Annotated[
         list[str] | None,
-        typer.Option("--gpu", metavar="NAME", help="A GPU by name or compute capability; `none` checks without GPUs."),
+        typer.Option("--gpu", metavar="NAME", help="A GPU by name or compute capability; `none` for no GPU."),
     ] = None,
     driver: str = typer.Option("", "--driver", metavar="VERSION", help="The NVIDIA driver, such as 470.57.02."),
     purpose: str = typer.Option(
@@ -38,7 +38,7 @@ def check(
 ) -> None:
     """Check pins against the facts, before anything is downloaded.
 
-    A historic variant is skipped where no recipe is named, and shown but not counted where only its recipe is named.
+    A historic variant is checked only if its recipe is named, and counts only if named as NAME:VARIANT.
     """
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
@@ -55,7 +55,7 @@ def check(
 
 
 class CheckResult(NamedTuple):
-    """The findings on one stack. Those on a historic stack are shown and do not count."""
+    """The findings on one stack. A stack that does not count, such as the authors' own, is only shown."""
 
     label: str
     counts: bool
@@ -92,26 +92,22 @@ def _stacks(
     from reprokit.compat.pins import check_driver
     from reprokit.errors import UsageError
 
-    requested = next((p for p in PURPOSES if p == purpose), None)
-    if purpose and requested is None:
+    chosen = next((p for p in PURPOSES if p == purpose), None)
+    if purpose and chosen is None:
         raise UsageError(f"--for {purpose} is not a purpose", hint=f"write one of {', '.join(PURPOSES)}")
     gpus, no_gpu = _gpus(facts, gpu)
     version = check_driver(driver) if driver else None
     if pins is None:
-        return _recipes(names, gpus, no_gpu, version, requested)
+        return _recipes(names, gpus, no_gpu, version, chosen)
     if names:
-        raise UsageError("recipes and --pins exclude each other", hint="check one after the other")
+        raise UsageError("recipes and --pins exclude each other", hint="use two commands")
 
     from reprokit.compat.model import Stack as NewStack
     from reprokit.compat.pins import parse_pins
 
     needs: Literal["required", "optional"] = "required" if gpus else "optional"
     return [
-        (
-            "",
-            True,
-            NewStack(parse_pins(pins), requested or "compile", gpus, None if no_gpu else version, needs_gpu=needs),
-        )
+        ("", True, NewStack(parse_pins(pins), chosen or "compile", gpus, None if no_gpu else version, needs_gpu=needs))
     ]
 
 
@@ -134,12 +130,12 @@ def _recipes(
         counts = not target.variant.historic or target.label in names
         stacks.append((target.label, counts, replace(stack, purpose=purpose) if purpose else stack))
     if not stacks:
-        raise UsageError("no recipes found", hint="name a stack with --pins, or see `reprokit new`")
+        raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
     return stacks
 
 
 def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[KnownGpu, ...], bool]:
-    """The GPUs named, and whether they were ruled out. Raises UsageError."""
+    """The named GPUs, and whether they were excluded by `none`. Raises UsageError."""
     from reprokit.compat.gpu import parse_gpu
     from reprokit.errors import UsageError
 
@@ -177,5 +173,5 @@ def _indented(text: str) -> None:
 def _summary(findings: list[Finding]) -> str:
     counts = [(s, sum(f.severity == s for f in findings)) for s in ("error", "warning", "unknown")]
     plural = {"error": "errors", "warning": "warnings", "unknown": "unknown"}
-    counted = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
-    return ", ".join(counted) or "ok"
+    parts = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
+    return ", ".join(parts) or "ok"

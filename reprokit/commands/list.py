@@ -43,7 +43,7 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
     elif recipes:
         _print([r for r, _ in recipes])
     if broken:
-        # The recipes that can be read are listed all the same.
+        # The other recipes are listed anyway.
         for other in broken[1:]:
             echo(f"error: {other.message} ({other.where})", err=True)
         raise broken[0]

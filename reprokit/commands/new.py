@@ -21,7 +21,9 @@ def new(name: str = typer.Argument(metavar="NAME", help="Lower-case letters, dig
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(f"the recipe {name} is already there", str(path), "choose another name, or edit it") from None
+        raise UsageError(
+            f"the recipe {name} exists already", str(path), "choose another name, or edit the file"
+        ) from None
     except OSError as error:
         raise UsageError(f"cannot write the recipe: {error.strerror}", str(path)) from None
     echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")

@@ -14,7 +14,7 @@ from reprokit.untrusted.text import document, echo
 def render(
     name: Annotated[str, typer.Argument(metavar="NAME[:VARIANT]", autocompletion=completion.targets)],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/Dockerfile; else it is printed.")
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/Dockerfile instead of printing it.")
     ] = None,
 ) -> None:
     """Write the Dockerfile of a recipe."""

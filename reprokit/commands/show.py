@@ -41,7 +41,7 @@ def as_json(found: list[Target]) -> dict[str, Any]:
 
 
 def recipe_rows(recipe: Recipe) -> Iterator[Row]:
-    """What is known of the paper; nothing for what is not."""
+    """The rows about the paper."""
     paper = recipe.paper
     yield "paper", paper.title
     yield "venue", f"{paper.venue} {paper.year}"
@@ -52,7 +52,7 @@ def recipe_rows(recipe: Recipe) -> Iterator[Row]:
 
 
 def variant_rows(target: Target) -> Iterator[Row]:
-    """What a variant is made of, asks for and runs."""
+    """The rows about a variant."""
     variant, recipe, name = target.variant, target.recipe, target.variant_name
     if variant.description:
         yield "", variant.description
@@ -76,7 +76,7 @@ def variant_rows(target: Target) -> Iterator[Row]:
 
 
 def requirements(target: Target) -> Iterator[str]:
-    """What the host must have, in words."""
+    """The requirements on the host."""
     requires = target.variant.requires
     if requires.gpu != "none":
         yield f"GPU ({requires.gpu})"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 trust = typer.Typer(
     name="trust",
-    help="List the images that were built here or are trusted; trust others.",
+    help="List images that were built here or are trusted; trust others.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -57,9 +57,9 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
 
 @trust.command()
 def add(images: Annotated[list[str], _IMAGES]) -> None:
-    """Trust images: `build` takes them as up to date, `run` and `bench` go without a notice.
+    """Trust images: `build` accepts them as up to date, `run` and `bench` print no notice.
 
-    An image that only a node has is named by its whole ID.
+    Name an image that only a node has by its complete ID.
     """
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
@@ -69,14 +69,14 @@ def add(images: Annotated[list[str], _IMAGES]) -> None:
     found = {name: _id(engine, name) for name in images}
     for name, image_id in found.items():
         if image_id is None:
-            raise UsageError("the engine has no such image", name, "`reprokit trust list` shows those of recipes")
+            raise UsageError("no such image in the engine", name, "list images with `reprokit trust list`")
         known.record(engine, image_id, "trusted", "trust add", "" if engine.image(image_id) else "a node")
         echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
 
 
 @trust.command()
 def revoke(images: Annotated[list[str], _IMAGES]) -> None:
-    """Forget images: they are unverified from now on, and `build` builds them anew."""
+    """Stop trusting images: they become unverified, and `build` builds them again."""
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image import trust as known
@@ -86,12 +86,14 @@ def revoke(images: Annotated[list[str], _IMAGES]) -> None:
     gone = known.revoke(engine, found.values())
     for name, image_id in found.items():
         if image_id not in gone:
-            raise UsageError("the image was neither built here nor trusted", name, "see `reprokit trust list`")
+            raise UsageError(
+                "the image was neither built here nor trusted", name, "list images with `reprokit trust list`"
+            )
         echo(f"{name} is unverified ({image_id[:19]})")
 
 
 def _id(engine: Engine, name: str) -> str | None:
-    """The ID of a recipe's image, or of any by its name or ID; None where the engine has none and it is no whole ID."""
+    """The ID of a recipe's image, or of an image by name or ID; None if the engine has none and it is no full ID."""
     from reprokit.image.labels import image_name
     from reprokit.recipe.find import recipe_names, target
 

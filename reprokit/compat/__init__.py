@@ -1,1 +1,1 @@
-"""What fits with what: facts with their sources, and a pure evaluator that turns a stack into findings."""
+"""Facts on what works together, with their sources, and rules that turn a stack into findings."""

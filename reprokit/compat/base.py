@@ -25,7 +25,7 @@ _MOVING = ("latest", "stable", "testing", "unstable", "oldstable", "oldoldstable
 
 @dataclass(frozen=True)
 class ParsedBase:
-    """A parsed reference. `implied` are the pins that the image brings; `tag` has no digest."""
+    """A parsed reference. `implied` are the versions inside the image; `tag` has no digest."""
 
     text: str
     kind: Kind
@@ -114,7 +114,7 @@ def _python(facts: Facts, text: str, tag: str, digest: str) -> ParsedBase:
 
 
 def nvidia_references(facts: Facts, base: ParsedBase) -> list[str]:
-    """Every listed nvidia/cuda reference of the base's repository with its flavour and its cuDNN part (or none)."""
+    """Every listed nvidia/cuda reference of the base's repository, with its flavour and with or without cuDNN."""
     found = []
     for version, image in facts.images.nvidia_cuda.listed.items():
         part = ""

@@ -1,35 +1,39 @@
-"""From a stack to its findings. Pure: the same facts and the same stack give the same list."""
+"""The findings on a stack, each with the nearest pins that resolve it, found by running the rules again.
+
+The same facts and the same stack give the same list.
+"""
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import replace
 
+from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import Facts
+from reprokit.compat.known import releases, suggestions
 from reprokit.compat.model import SEVERITIES, Finding, Stack
-from reprokit.compat.nearest import nearest
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
+from reprokit.compat.torch_wheel import build_of_cuda
+from reprokit.compat.version import key, key_or_zero, public
 from reprokit.compat.view import View
+
+_FULL_CHECKS = 6  # candidates that are also checked with all other rules; each costs a complete evaluation
 
 
 def evaluate(facts: Facts, stack: Stack) -> list[Finding]:
-    """All findings on a stack: errors first, then warnings, unknown, info; each with the nearest pins that end it."""
+    """All findings on a stack: errors, warnings, unknown, info; each with the nearest pins that resolve it."""
     view = View(facts, stack)
     found = [
-        replace(finding, nearest=nearest(rule, finding, view, judge)) if offers(finding) else finding
-        for rule, finding in judge(view)
+        replace(finding, nearest=_nearest(rule, finding, view)) if finding.severity in ("error", "warning") else finding
+        for rule, finding in _judge(view)
     ]
     return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def offers(finding: Finding) -> bool:
-    """Whether another pin is worth looking for."""
-    return finding.severity in ("error", "warning")
-
-
-def judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
-    """Each rule with its findings, without `nearest`; of one rule where `only` names it."""
+def _judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
+    """Each rule with its findings, without `nearest`; only one rule if `only` is given."""
     for rule in (only,) if only else RULES:
         if view.stack.purpose in rule.purposes:
             for problem in rule.check(view):
@@ -38,6 +42,183 @@ def judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRu
                 if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
                     severity, reason = (
                         "warning",
-                        f"{reason} (its capability is not verified: ask nvidia-smi for compute_cap)",
+                        f"{reason} (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)",
                     )
                 yield rule, Finding(severity, rule.id, subjects, reason, (), verdict.sources)
+
+
+def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
+    """Pins such as `cuda=11.1` that resolve the finding, at most one for each pin that may change (two for torch).
+
+    A pin that causes no new error is preferred to a nearer one that does.
+    """
+    found = []
+    before = _errors(view)
+    for name in rule.changes:
+        for number, options in enumerate(_options(view, name)):
+            best = _best(rule, finding, view, options, before, clean_only=number > 0)
+            if best:
+                found.append(f"{best[0]}={best[1]}")
+    return tuple(dict.fromkeys(found))
+
+
+def _best(
+    rule: CompatRule,
+    finding: Finding,
+    view: View,
+    options: list[tuple[str, str]],
+    before: set[str],
+    clean_only: bool,
+) -> tuple[str, str] | None:
+    """The first option without findings; for an error also the first with a warning only."""
+    clean, tolerable = [], []
+    for name, text in options:
+        state = _state(rule, finding, view.changed(name, text), name)
+        if state == "clean":
+            clean.append((name, text))
+            if len(clean) == _FULL_CHECKS:
+                break
+        elif state == "tolerable" and finding.severity == "error" and not clean_only:
+            tolerable.append((name, text))
+    for ended in (clean, tolerable):
+        for name, text in ended[:_FULL_CHECKS]:
+            if not _errors(view.changed(name, text)) - before:
+                return name, text
+        if ended:
+            return ended[0]
+    return None
+
+
+def _state(rule: CompatRule, finding: Finding, view: View, name: str) -> str:
+    """`clean` if the rule has no more findings on these subjects, `tolerable` if it only warns, else `bad`."""
+    others = _others(finding.subjects, name)
+    severities = {
+        f.severity for _, f in _judge(view, rule) if f.severity != "info" and _others(f.subjects, name) >= others
+    }
+    if not severities:
+        return "clean"
+    return "bad" if severities & {"error", "unknown"} else "tolerable"
+
+
+def _others(subjects: tuple[str, ...], name: str) -> frozenset[str]:
+    """The subjects that stay the same when `name` changes; a new base also changes what it contains."""
+    gone = ("base", "cuda", "cudnn", "distro", "torch", "python") if name == "base" else (name,)
+    return frozenset(s for s in subjects if s.partition("=")[0] not in gone)
+
+
+def _errors(view: View) -> set[str]:
+    """Errors by rule and by the kinds of their subjects, GPUs by name."""
+    return {
+        f.rule + "|" + ",".join(s if s.startswith("gpu=") else s.partition("=")[0] for s in f.subjects)
+        for _, f in _judge(view)
+        if f.severity == "error"
+    }
+
+
+def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
+    """Lists of replacements, nearest first. One of each list is offered; after the first list only if it is clean."""
+    if name == "driver":
+        if view.stack.driver:
+            yield _ordered(view.stack.driver, [("driver", d) for d in _drivers(view)])
+        return
+    if name == "base":
+        if view.base:
+            yield _bases(view)
+        return
+    pin = view.pin(name)
+    if pin is None:
+        return
+    if pin.from_base:
+        yield _bases(view)
+    elif name == "distro":
+        yield [("distro", d) for d in _distros(view, pin.versions[0] if pin.versions else pin.text)]
+    elif name == "torch":
+        yield from _torches(view, pin.text)
+    else:
+        build = f"+{pin.local}" if pin.local else ""
+        known = _builds(view, pin.local) if name == "dgl" and build else suggestions(view.facts, name)
+        yield _ordered(pin.text, [(name, v + build) for v in known])
+
+
+def _builds(view: View, build: str) -> tuple[str, ...]:
+    """The DGL releases on PyPI for a CUDA such as cu102."""
+    return tuple(view.facts.dgl.pypi_cuda.get(f"dgl-{build}", ()))
+
+
+def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
+    """Wheels with a CUDA build, then those of PyPI."""
+    table = view.facts.torch.releases
+    known = releases(view.facts, "torch")
+    if text.endswith("+cpu"):
+        yield _ordered(text, [("torch", f"{v}+cpu") for v in known])
+        return
+    builds = [("torch", f"{v}+{build_of_cuda(b)}") for v in known for b in table[v].builds]
+    yield _ordered(text, builds)
+    if "+" not in text:
+        yield _ordered(text, [("torch", v) for v in known])
+
+
+def _bases(view: View) -> list[tuple[str, str]]:
+    """Other references of the same kind of base, the nearest CUDA or release first."""
+    base = view.base
+    if base is None:
+        return []
+    if base.kind == "nvidia_cuda":
+        return _nvidia_bases(view)
+    if base.kind == "pytorch" and base.flavour == "runtime":
+        return [("base", f"{base.repository}:{base.tag.removesuffix('runtime')}devel")]
+    if base.kind == "distro":
+        return [("base", d) for d in _distros(view, base.implied.get("distro", base.repository + ":"))]
+    return []
+
+
+def _nvidia_bases(view: View) -> list[tuple[str, str]]:
+    base = view.base
+    assert base is not None
+    want = base if base.flavour else parse_base(view.facts, f"{base.repository}:11.0.3-devel-ubuntu20.04")
+    references = nvidia_references(view.facts, want)
+    if view.stack.purpose == "compile":
+        references = [r.replace("-runtime-", "-devel-").replace("-base-", "-devel-") for r in references]
+    references = [r for r in references if r != base.text]
+    parsed = {r: parse_base(view.facts, r) for r in references}
+    ordered = _ordered(
+        base.implied.get("cuda", "0"), [(r, parsed[r].implied["cuda"]) for r in references], same_series_first=True
+    )
+    # The sort is stable: within one CUDA, the base's own distribution first.
+    rank = {r: i for i, (r, _) in enumerate(ordered)}
+    order = {v: i for i, v in enumerate(dict.fromkeys(parsed[r].implied["cuda"] for r, _ in ordered))}
+    references = sorted(rank, key=lambda r: (order[parsed[r].implied["cuda"]], parsed[r].os != base.os, rank[r]))
+    return [("base", r) for r in references]
+
+
+def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bool = False) -> list[tuple[str, str]]:
+    """Options by the number of known versions in between; then the same major, then lower versions first."""
+    at = key_or_zero(public(current))
+    keys = sorted({key(text) for _, text in options})
+    place = bisect.bisect_left(keys, at)
+    exact = place < len(keys) and keys[place] == at
+
+    def distance(option: tuple[str, str]) -> tuple[bool, int, bool, bool]:
+        mine = key(option[1])
+        index = bisect.bisect_left(keys, mine)
+        steps = index - place if exact or index < place else index - place + 1
+        return (same_series_first and mine[:2] != at[:2], abs(steps), mine[:1] != at[:1], mine > at)
+
+    return sorted(options, key=distance)
+
+
+def _distros(view: View, current: str) -> list[str]:
+    """Other distributions, the same family first, then by the number of releases in between."""
+    names = list(view.facts.distros.distros)
+    at = names.index(current) if current in names else 0
+    family = current.partition(":")[0]
+    others = [n for n in names if n != current]
+    return sorted(others, key=lambda n: (not n.startswith(family), abs(names.index(n) - at)))
+
+
+def _drivers(view: View) -> list[str]:
+    found: set[str] = set()
+    for toolkit in view.facts.cuda.toolkits.values():
+        found.update(toolkit.driver_by_release.values())
+        found.update(d for d in (toolkit.driver_min, toolkit.family_driver_min) if d)
+    return sorted(found, key=key)

@@ -1,4 +1,4 @@
-"""GPU names as people write them: `3090`, `NVIDIA GeForce RTX 3090`, `A100-SXM4-80GB`, `8.6`, `sm_86`."""
+"""GPU names as users write them: `3090`, `NVIDIA GeForce RTX 3090`, `A100-SXM4-80GB`, `8.6`, `sm_86`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprokit.compat.facts import Facts
 from reprokit.compat.model import KnownGpu
 from reprokit.errors import UsageError
 
-# What vendors and tools add to a product's name and that does not change its capability.
+# Words that vendors and tools add to a product's name without a change of its capability.
 _NOISE = re.compile(
     r"\b(nvidia|corporation|graphics|device|gpu|generation|edition|workstation|server|design"
     r"|pcie?|sxm\d?|nvl\d*|dgxs?|hgx|ls|hbm\d?e?|gddr\dx?|(?:mobile|max-?q)|\d+ ?g[bi]?b?)\b"
@@ -21,31 +21,33 @@ _FAMILIES = ("geforce", "tesla", "quadro", "rtx", "gtx", "gt", "jetson", "agx")
 
 
 def parse_gpu(facts: Facts, text: str) -> KnownGpu | None:
-    """The GPU meant, None for `none`. Raises UsageError for what nobody knows and for names of several GPUs."""
-    wanted = text.strip().lower()
-    if wanted == "none":
+    """The GPU of a name, None for `none`. Raises UsageError for unknown names and for names of several GPUs."""
+    name = text.strip().lower()
+    if name == "none":
         return None
-    bare = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", wanted)
-    if bare and ("." in wanted or not wanted[0].isdigit()):
+    bare = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name)
+    if bare and ("." in name or not name[0].isdigit()):
         return _capability(facts, int(bare[1]), int(bare[2]), text)
-    found = next((gpus for s in _attempts(wanted) if (gpus := _index(facts).get(s))), [])
+    found = next((gpus for s in _attempts(name) if (gpus := _index(facts).get(s))), [])
     if len({gpu.capability for gpu in found}) == 1:
         return found[0]
     if found:
         names = ", ".join(sorted(gpu.name for gpu in found))
-        raise UsageError(f"several GPUs are called {text!r}", hint=f"write one of {names}, or a compute capability")
-    raise UsageError(f"unknown GPU {text!r}", hint=_hint(facts, wanted))
+        raise UsageError(
+            f"several GPUs are called {text!r}", hint=f"write one of {names}, or a compute capability such as 8.6"
+        )
+    raise UsageError(f"unknown GPU {text!r}", hint=_hint(facts, name))
 
 
 def _capability(facts: Facts, major: int, minor: int, text: str) -> KnownGpu:
     known = facts.gpus.capabilities
     if f"{major}.{minor}" not in known:
-        raise UsageError(f"no GPU has compute capability {text}", hint=f"there are {', '.join(known)}")
+        raise UsageError(f"no GPU has compute capability {text}", hint=f"capabilities are {', '.join(known)}")
     return KnownGpu(f"capability {major}.{minor}", (major, minor))
 
 
 def _plain(text: str) -> str:
-    """The name without vendor, form factor, memory, spaces and dashes; a laptop part stays one."""
+    """The name without vendor, form factor, memory, spaces and dashes; laptop GPUs keep a mark."""
     text = re.sub(r"\bmig \d.*", "", re.sub(r"[-_/()]", " ", text.lower()))
     text = re.sub(r"max q", "maxq", text)
     laptop = bool(_LAPTOP.search(text))
@@ -54,7 +56,7 @@ def _plain(text: str) -> str:
 
 
 def _index(facts: Facts) -> dict[str, list[KnownGpu]]:
-    """Every spelling: the plain name, and that without its family words."""
+    """GPUs by every spelling of their names."""
     return facts.derived("gpus by spelling", _make_index)
 
 
@@ -78,7 +80,7 @@ def _make_index(facts: Facts) -> dict[str, list[KnownGpu]]:
 
 
 def _attempts(wanted: str) -> list[str]:
-    """What to look up in turn: the name, that without its line, each also as the desktop part of a laptop's."""
+    """Spellings to look up in turn: the name, the name without its line, and both without a laptop mark."""
     names = [wanted]
     words = wanted.removeprefix("nvidia").split()
     if len(words) > 1 and words[0] in _VENDOR_LINES:
@@ -87,7 +89,7 @@ def _attempts(wanted: str) -> list[str]:
 
 
 def _spellings(name: str) -> set[str]:
-    """The plain name, that without family words in front, and each without the generation behind."""
+    """The plain name, also without its leading family words and its trailing generation."""
     words = re.sub(r"[-_/()]", " ", name.lower()).split()
     found = set()
     while True:
@@ -103,5 +105,5 @@ def _hint(facts: Facts, wanted: str) -> str:
     index = _index(facts)
     near = difflib.get_close_matches(_plain(wanted), list(index), n=5, cutoff=0.5)
     names = list(dict.fromkeys(gpu.name for plain in near for gpu in index[plain]))[:3]
-    also = "a compute capability such as 8.6 is taken too"
-    return f"did you mean {' or '.join(names)}? {also}" if names else also
+    also = "or write a compute capability such as 8.6"
+    return f"did you mean {' or '.join(names)}? {also}" if names else "write a compute capability such as 8.6"

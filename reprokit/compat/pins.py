@@ -15,7 +15,7 @@ _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """`cuda=10.2,gcc=9` as a dict. Raises UsageError for unknown names, malformed versions and doubles."""
+    """`cuda=10.2,gcc=9` as a dict. Raises UsageError for unknown names, wrong versions and duplicates."""
     found: dict[str, str] = {}
     for item in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, value = item.partition("=")
@@ -32,7 +32,7 @@ def parse_pins(text: str) -> dict[str, str]:
 
 
 def check_pin(name: str, value: str, where: str) -> None:
-    """Raises UsageError where `name` is not a pin or `value` cannot be a version of it."""
+    """Raises UsageError if `name` is not a pin or `value` cannot be a version of it."""
     if name not in PIN_NAMES:
         raise UsageError(f"unknown pin {name!r}{nearest(name, PIN_NAMES)}", where, f"pins are {', '.join(PIN_NAMES)}")
     if name == "base":

@@ -1,4 +1,4 @@
-"""A recipe's variant as a stack to evaluate."""
+"""The stack of a recipe's variant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stack_of(
     host: KnownHost | None = None,
     no_gpu: bool = False,
 ) -> Stack:
-    """The variant's pins and needs. Without `gpus`, its own compute capabilities stand in; `no_gpu` asks for none."""
+    """The variant's pins and needs. Without `gpus` its own compute capabilities are used; `no_gpu` removes all."""
     requires = variant.requires
     declared = tuple(_capability(c) for c in requires.compute_capability)
     if no_gpu or requires.gpu == "none":
@@ -49,7 +49,7 @@ def _project(source: Source) -> str:
 
 
 def _has_submodules(source: Source, sources: list[Source]) -> bool:
-    """Whether git brings them, or another source is placed inside the tree."""
+    """Whether its submodules are checked out, or another source is inside the tree."""
     return source.submodules or any(s.path.startswith(f"{source.path}/") for s in sources)
 
 

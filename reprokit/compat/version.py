@@ -1,4 +1,4 @@
-"""Versions as people pin them: exact, or a prefix such as `11` that stands for all releases it begins."""
+"""Versions of pins: exact, or a prefix such as `11` that stands for all its releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[int, ...]
 
 @lru_cache(maxsize=8192)
 def parts(text: str) -> tuple[tuple[int, ...], str, int, str] | None:
-    """Release numbers, phase, its number, local part; None where `text` is not a version."""
+    """Release numbers, phase, its number, local part; None if `text` is not a version."""
     match = _FORM.fullmatch(text)
     if match is None:
         return None
@@ -45,7 +45,7 @@ def public(text: str) -> str:
 
 @lru_cache(maxsize=8192)
 def series(text: str, count: int = 2) -> str:
-    """The first `count` numbers: `11.4` of `11.4.3`; fewer where there are no more."""
+    """The first `count` numbers: `11.4` of `11.4.3`; fewer if there are no more."""
     found = parts(text)
     return ".".join(map(str, found[0][:count])) if found else text
 
@@ -83,5 +83,5 @@ def overlap(one: str, other: str) -> bool:
 
 
 def key_or_zero(text: str) -> Key:
-    """`key`, or () where `text` is not a version."""
+    """`key`, or () if `text` is not a version."""
     return key(text) if parts(text) else ()

@@ -1,4 +1,4 @@
-"""How a file of a recipe is unpacked, which its name decides: the Dockerfile is rendered before there is a file."""
+"""How to unpack a file of a recipe, by its name: the file is not there when the Dockerfile is rendered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprokit.errors import UsageError
 
 @dataclass(frozen=True)
 class Unpacking:
-    """`command` takes the archive's path, `option` and a folder; `package` has the tool, "" where every base has it."""
+    """`command` takes the archive, `option` and a folder. `package` contains the tool, "" if every base has it."""
 
     command: tuple[str, ...]
     option: str = "-C"
@@ -29,15 +29,17 @@ _BY_NAME = {
     ".txz": Unpacking(_TAR, package="xz-utils"),
     ".tar.bz2": Unpacking(_TAR, package="bzip2"),
     ".tbz2": Unpacking(_TAR, package="bzip2"),
-    # GNU tar finds out by itself how an archive is compressed, but zstd only since 1.31.
+    # GNU tar detects zstd only since 1.31.
     ".tar.zst": Unpacking(("tar", "--no-same-owner", "--use-compress-program=zstd", "-xf"), package="zstd"),
     ".zip": Unpacking(("unzip", "-q"), "-d", "unzip"),
 }
 
 
 def unpacking(name: str) -> Unpacking:
-    """The way to unpack a file of this name. Raises UsageError where it names no archive."""
+    """How to unpack a file of this name. Raises UsageError if it is not the name of an archive."""
     found = next((how for end, how in _BY_NAME.items() if name.endswith(end)), None)
     if found is None:
-        raise UsageError(f"{name} cannot be unpacked: it is not named as an archive", hint=f"{', '.join(_BY_NAME)}")
+        raise UsageError(
+            f"{name} cannot be unpacked: its name is not an archive's", hint=f"archives are {', '.join(_BY_NAME)}"
+        )
     return found

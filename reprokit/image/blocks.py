@@ -11,27 +11,26 @@ from packaging.utils import canonicalize_name
 
 from reprokit.errors import UsageError
 from reprokit.recipe.blocks import BlockSpec, OptionSpec, block_names, block_spec
-from reprokit.recipe.find import Target
+from reprokit.recipe.find import Target, where_in
 from reprokit.recipe.model import Block
 from reprokit.recipe.spelling import nearest
-from reprokit.recipe.where import where_in
 
 _TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": tuple, "source": str, "sources": tuple}
 
 
 @dataclass(frozen=True)
 class Use:
-    """A block in a variant, its options filled with their defaults."""
+    """A block in a variant, with its options and their defaults."""
 
     spec: BlockSpec
     options: dict[str, Any]
 
 
 def uses(target: Target) -> tuple[Use, ...]:
-    """The blocks of a variant in order, `base` first. Raises UsageError naming file, line and spelling."""
+    """The blocks of a variant in order, `base` first. Raises UsageError with file, line and spelling."""
     found: list[Use] = []
     for index, block in enumerate(_with_base(target.variant.blocks)):
-        # The base that we put first is nowhere in the file; the others stand one place earlier there.
+        # The implied base is not in the file, where the others are one place earlier.
         at = ("blocks", index - len(_with_base(target.variant.blocks)) + len(target.variant.blocks))
         this = _placed(target, at, block.name, [use.spec.name for use in found])
         found.append(Use(this, _options(target, (*at, block.name), this, block.options)))
@@ -44,13 +43,13 @@ def _with_base(blocks: list[Block]) -> list[Block]:
 
 
 def _placed(target: Target, at: tuple, name: str, before: list[str]) -> BlockSpec:
-    """The spec of a block that may stand behind those `before` it."""
+    """The spec of a block, checked against the blocks before it and the pins."""
     known = block_names()
     if name not in known:
         hint = f"blocks: {', '.join(known)}"
         raise UsageError(f"unknown block {name!r}{nearest(name, known)}", where_in(target, at), hint)
     if name in before or (name == "base" and before):
-        reason = "stands twice" if name in before[1:] else "comes first, before every other block"
+        reason = "is written twice" if name in before[1:] else "is always the first block"
         raise UsageError(f"block {name} {reason}", where_in(target, at), "remove it here")
     for needed in block_spec(name).after:
         if needed not in before:
@@ -90,15 +89,15 @@ def _options(target: Target, at: tuple, this: BlockSpec, given: dict[str, Any]) 
 
 
 def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
-    """What is wrong with an option's value, if anything."""
+    """What is wrong with an option's value, or ""."""
     if type(value) is not _TYPES[option.type]:
-        return f"is a {option.type}, not {value!r}"
+        return f"must be a {option.type}, not {value!r}"
     if option.choices and value not in option.choices:
         return f"cannot be {value!r}{nearest(str(value), option.choices)} (choices: {', '.join(option.choices)})"
     if option.type.startswith("source"):
         for name in value if isinstance(value, tuple) else [value]:
             if name not in sources:
-                return f"names {name!r}, which is no entry of `sources`{nearest(str(name), sources)}"
+                return f"names {name!r}, which is not an entry of `sources`{nearest(str(name), sources)}"
     return ""
 
 

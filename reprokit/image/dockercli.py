@@ -1,4 +1,4 @@
-"""The Docker CLI that can use BuildKit: the first on PATH is not always one."""
+"""Finding a Docker CLI that can use BuildKit, which the first on PATH may not be."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TIMEOUT_S = 20
 
 @dataclass(frozen=True)
 class Cli:
-    """A Docker CLI and the words that make it build with BuildKit."""
+    """A Docker CLI and its command that builds with BuildKit."""
 
     path: str
     build: tuple[str, ...]
 
 
 def find_cli() -> Cli:
-    """Raises EngineError, naming what was tried, where no CLI on PATH can."""
+    """Raises EngineError with all that were tried if no CLI on PATH can use BuildKit."""
     tried = []
     for path in _candidates():
         cli = _able(path)
@@ -30,8 +30,8 @@ def find_cli() -> Cli:
             return cli
         tried.append(path)
     raise EngineError(
-        "no Docker CLI here can use BuildKit" + (f" (tried {', '.join(tried)})" if tried else ""),
-        hint="install the buildx plugin (docker-buildx), or build with --builder classic, which needs no CLI",
+        "no Docker CLI on PATH can use BuildKit" + (f" (tried {', '.join(tried)})" if tried else ""),
+        hint="install the buildx plugin (docker-buildx), or build with --builder classic",
     )
 
 
@@ -39,17 +39,17 @@ def _candidates() -> list[str]:
     found: dict[Path, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = Path(folder) / "docker"
-        if folder and os.access(path, os.X_OK) and path.is_file():  # a folder of another user is no error
+        if folder and os.access(path, os.X_OK) and path.is_file():  # skips folders of other users
             found.setdefault(path.resolve(), str(path))
     return list(found.values())
 
 
 def _able(path: str) -> Cli | None:
     if _run(path, "buildx", "version") is not None:
-        # Another builder than the engine's own has its own network and image store.
+        # Other builders than the engine's own have their own network and image store.
         return Cli(path, (path, "buildx", "build", "--builder=default", "--load"))
     match = re.search(r"version (\d+)\.(\d+)", _run(path, "--version") or "")
-    # From 18.09 to 22 the CLI speaks to BuildKit by itself; from 23 on only through buildx.
+    # From 18.09 to 22 the CLI itself has BuildKit; from 23 on it needs buildx.
     if match and (18, 9) <= (int(match[1]), int(match[2])) < (23, 0):
         return Cli(path, (path, "build"))
     return None

@@ -1,4 +1,4 @@
-"""What `check` says before a build: its errors stop it, unless the user goes on."""
+"""The errors of `check`, which stop a build without `--force`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reprokit.recipe.find import Target
 
 
 def errors_of(target: Target, force: bool, say: Callable[[str], None]) -> list[str]:
-    """The error findings that are gone past, one line each. Raises WorkFailed where there are some and no `force`."""
+    """The errors that `force` ignores, one line each. Raises WorkFailed if there are errors and no `force`."""
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
     from reprokit.compat.stack import stack_of
@@ -18,9 +18,9 @@ def errors_of(target: Target, force: bool, say: Callable[[str], None]) -> list[s
     errors = [f"{' with '.join(f.subjects)}: {f.reason}" for f in findings if f.severity == "error"]
     if errors and not force:
         raise WorkFailed(
-            "\n  ".join([f"check finds what cannot work in {target.label}:", *errors]),
-            hint=f"`reprokit check {target.label}` names the nearest pins that work; --force builds all the same",
+            "\n  ".join([f"{target.label} cannot work:", *errors]),
+            hint=f"find pins that work with `reprokit check {target.label}`, or build anyway with --force",
         )
     for error in errors:
-        say(f"going on past: {error}")
+        say(f"ignored because of --force: {error}")
     return errors

@@ -1,4 +1,4 @@
-"""How an image, wherever it is, stands to the recipe and the lock that are here: told by its labels alone."""
+"""Whether an image, here or on a node, is up to date with its recipe and lock, by its labels."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from reprokit.image.lock.read import fresh_lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 
-# Without a lock nothing says, before it is resolved, what would be built.
 Freshness = Literal["current", "other inputs", "no lock", "stale lock"]
 
 
-def wanted_inputs(target: Target) -> str | None:
-    """The hash of the inputs that `build` would take, None without a lock. Raises WorkFailed where that is stale."""
+def required_inputs(target: Target) -> str | None:
+    """The hash of the inputs of `build`, None without a lock. Raises WorkFailed if the lock is stale."""
     rendered = render(target)
     lock = fresh_lock(target, rendered)
     return locked_hash(rendered, lock) if lock else None
 
 
 def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
-    """Whether `build` would take the image with these labels as it is. Raises UsageError where a lock is unreadable."""
+    """Whether an image with these labels is up to date. Raises UsageError if a lock cannot be read."""
     try:
-        wanted = wanted_inputs(target)
+        required = required_inputs(target)
     except WorkFailed:
         return "stale lock"
-    if wanted is None:
+    if required is None:
         return "no lock"
-    return "current" if labels.get(INPUTS) == wanted else "other inputs"
+    return "current" if labels.get(INPUTS) == required else "other inputs"

@@ -1,4 +1,4 @@
-"""All that decides what an image holds, resolved, and one hash over it."""
+"""The resolved inputs of a build, and one hash of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from reprokit.supply.store import Store, key_of
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a variant is built from: the Dockerfile, the base, and what the gateway serves.
+    """The Dockerfile, the base, and the files that the gateway serves.
 
-    With a `lock` all of it is named there; `drift` says what was taken in place of locked packages that are gone.
+    With a `lock` it names all of them; `drift` lists what replaced locked packages that no mirror has any more.
     """
 
     rendered: Rendered
@@ -36,7 +36,7 @@ class Inputs:
 
     @cached_property
     def hash(self) -> str:
-        """64 hex digits. The builder is no part of it: both give the same image."""
+        """64 hex digits, the same for both builders."""
         if self.lock:
             return locked_hash(self.rendered, self.lock)
         return key_of(
@@ -60,14 +60,14 @@ class Inputs:
 
 
 def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
-    """The hash of a locked variant, known before anything of it is here."""
+    """The hash of a locked variant, known before anything is fetched."""
     return key_of({"dockerfile": _sha256(rendered), "lock": lock.hash})
 
 
 def resolve_inputs(
     target: Target, rendered: Rendered, base: BaseImage, store: Store, say: Callable[[str], None]
 ) -> Inputs:
-    """Resolve and fetch what a variant without a lock takes in, asking no network for what was resolved before."""
+    """Resolve and fetch the inputs of a variant without a lock; earlier results of the day need no network."""
     variant = target.variant
     mirrors = Mirrors(store, indexes=variant.wheel_indexes)
     found: tuple[Distribution, ...] = ()

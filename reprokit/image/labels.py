@@ -1,13 +1,16 @@
-"""The labels of reprokit's images, by which other commands know them."""
+"""The names and labels of reprokit's images."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
 from reprokit.engine import LABEL
+from reprokit.untrusted.documents import parsed
 
 if TYPE_CHECKING:
     from reprokit.image.inputs import Inputs
@@ -17,7 +20,7 @@ INPUTS = f"{LABEL}.inputs"
 FAILED = f"{LABEL}.failed"
 
 
-# As names of recipes and variants are. `base` is left to what earlier versions called their base images.
+# The form of names of recipes and variants. `base` was the name of base images in earlier versions.
 _PART = r"[a-z0-9]+(?:[._-][a-z0-9]+)*"
 _RECIPE_IMAGE = re.compile(rf"reprokit/(?!base:){_PART}:{_PART}")
 _CONTAINER_IMAGE = re.compile(rf"container/{_PART}:latest")
@@ -33,29 +36,29 @@ def image_name(target: Target) -> str:
 
 
 def failed_name(label: str) -> str:
-    """What `--keep-failed` calls the last good state of NAME:VARIANT: no variant has two dashes in a row."""
+    """The name of the last good state of NAME:VARIANT (`--keep-failed`): no variant contains two dashes in a row."""
     return f"reprokit/{label}--failed"
 
 
 def kind_of_name(name: str) -> Literal["recipe", "foreign", "reserved"]:
-    """What may take this name of an image, `REPOSITORY:TAG`.
+    """Which images may get the name `REPOSITORY:TAG`.
 
-    recipe: an image of a recipe or a snapshot of a container, whoever made it. foreign: another image, where the user
-    says so. reserved: nothing from outside; reprokit's own names and what is no name.
+    recipe: an image of a recipe or a container snapshot. foreign: another image, if the user consents. reserved: no
+    image from outside, as the name is reprokit's own or invalid.
     """
     if len(name) > _LONGEST or not _IMAGE.fullmatch(name) or ".." in name:
         return "reserved"
     if _RECIPE_IMAGE.fullmatch(name) or _CONTAINER_IMAGE.fullmatch(name):
         return "recipe"
-    # Docker Hub's host and podman's `localhost` may be left out of a name.
+    # Names may omit Docker Hub's host and podman's `localhost`.
     path = re.sub(r"^((registry-1|index)\.)?docker\.io/|^localhost/", "", name, flags=re.IGNORECASE)
     return "reserved" if re.match(r"(library/)?reprokit[^a-z0-9]", path) else "foreign"
 
 
 def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
-    """Everything that a host must know of the image without asking the recipe.
+    """Everything that a host must know about the image without its recipe.
 
-    `forced` are the findings that `--force` went past.
+    `forced` are the errors of `check` that `--force` ignored.
     """
     variant, base = target.variant, inputs.base
     found: dict[str, Any] = {
@@ -81,10 +84,42 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
     }
 
 
-def minimum_driver(cuda: str | None) -> str:
-    """The lowest NVIDIA driver that runs programs of this CUDA, empty where no fact says it.
+@dataclass(frozen=True)
+class ImageLabels:
+    """What the labels of an image say; anyone can write them. Empty where a label is missing or not valid."""
 
-    From CUDA 11 on that is the driver of the major version's first release (minor version compatibility).
+    recipe: str
+    variant: str
+    inputs: str
+    lock: str
+    pins: dict[str, str]
+    min_driver: str
+    compute_capabilities: tuple[str, ...]
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> ImageLabels:
+        def label(key: str) -> str:
+            return labels.get(f"{LABEL}.{key}", "")
+
+        try:
+            pins = parsed(label("pins") or "{}")
+        except ValueError:
+            pins = {}
+        return cls(
+            recipe=label("recipe"),
+            variant=label("variant"),
+            inputs=label("inputs"),
+            lock=label("lock"),
+            pins={str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
+            min_driver=label("min-driver"),
+            compute_capabilities=tuple(filter(None, label("compute-capabilities").split(","))),
+        )
+
+
+def minimum_driver(cuda: str | None) -> str:
+    """The oldest NVIDIA driver that runs programs of this CUDA, empty if no fact has it.
+
+    From CUDA 11 on that is the driver of the major version's first release (minor-version compatibility).
     """
     if not cuda:
         return ""

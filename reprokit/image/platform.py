@@ -1,4 +1,4 @@
-"""The platform of an image, known from its pins and its distribution before there is an image."""
+"""The platform of an image, from its pins and its distribution."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.wheels.platform import Platform
 
-# As Docker calls a machine, and as wheels do.
+# Machines as Docker names them, and as wheels do.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 

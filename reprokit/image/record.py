@@ -1,4 +1,4 @@
-"""Where builds leave their traces: a plain log and a record each, below the state folder."""
+"""The log and the record of a build, in the state folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reprokit.supply.gateway import Gateway
 
 
 class Log:
-    """The plain log of one build, flushed line by line: it is read while it grows, and after a crash."""
+    """The log of one build, flushed after each line so that it is complete after a crash."""
 
     def __init__(self, target: Target) -> None:
         self.started = datetime.now().astimezone()
@@ -41,7 +41,7 @@ def _new_file(folder: Path, stem: str) -> tuple[IO[str], Path]:
 
 
 def write_record(target: Target, inputs: Inputs, gateway: Gateway, log: Log, result: dict[str, Any]) -> Path:
-    """Keep what went into a build and what came of it, as JSON; returns the file."""
+    """Write the inputs and the result of a build as JSON; returns the file."""
     path = paths.private(paths.state() / "builds") / f"{log.path.stem}.json"
     record = {
         "target": target.label,

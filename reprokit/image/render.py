@@ -1,7 +1,6 @@
-"""A variant as a Dockerfile that plain `docker build` understands.
+"""The Dockerfile of a variant, for plain `docker build`.
 
-The same variant gives the same bytes. Templates are ours and sandboxed; what recipes say enter only through
-the filters of `quoting`.
+The same variant gives the same bytes. Values of recipes are written only through the filters of `quoting`.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from reprokit.image.apt import apt_install
 from reprokit.image.archives import unpacking
 from reprokit.image.blocks import Use, uses, wheel_requirements
 from reprokit.recipe.blocks import templates
-from reprokit.recipe.find import Target
+from reprokit.recipe.find import Target, where_in
 from reprokit.recipe.model import RecipeFile, Variant
-from reprokit.recipe.where import where_in
 from reprokit.supply.kinds.apt.install import AptInstall, repository
 
 if TYPE_CHECKING:
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rendered:
-    """A Dockerfile, and which block each of its lines belongs to.
+    """A Dockerfile, and the block of each of its lines.
 
-    `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` what apt installs, in order.
+    `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` are the calls of apt in order.
     """
 
     dockerfile: str
@@ -40,7 +38,7 @@ class Rendered:
     installs: tuple[AptInstall, ...] = ()
 
     def block_at(self, line: int) -> str:
-        """The block that a line belongs to."""
+        """The block of a line."""
         return next((block for first, last, block in self.spans if first <= line <= last), self.spans[-1][2])
 
     @cached_property
@@ -67,7 +65,7 @@ def instruction_lines(dockerfile: str) -> list[int]:
 
 
 def render(target: Target) -> Rendered:
-    """The Dockerfile of one variant. Raises UsageError where its blocks, options or pins do not fit."""
+    """The Dockerfile of one variant. Raises UsageError if its blocks, options or pins are wrong."""
     try:
         return _render(target)
     except UsageError as error:
@@ -80,7 +78,7 @@ def _render(target: Target) -> Rendered:
 
 
 class _Dockerfile:
-    """One Dockerfile as it grows: its parts, and what apt has installed on the way to the stage at hand."""
+    """A growing Dockerfile: its parts, and what apt has installed before the current stage."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -95,7 +93,7 @@ class _Dockerfile:
         self.add("base", _head(self.target, self.uses))
         self.add("base", self.part("final", self.uses[0], []))
         self.of_base = self.of_image
-        here = "base"  # the stage that the image grows in
+        here = "base"  # the stage that becomes the image
         for use in (u for u in self.uses if u.spec.build_from == "base"):
             self.add(use.spec.name, _stage("base", use.spec.name) + self.part("build", use, []))
             here = "image"
@@ -132,7 +130,7 @@ class _Dockerfile:
 
 
 def _stage(start: str, name: str) -> str:
-    """A new stage. Every stage declares the archive anew: an ARG ends with its stage."""
+    """A new stage, which declares REPROKIT_APT again: an ARG ends with its stage."""
     return f"FROM {start} AS {name}\nARG REPROKIT_APT\n"
 
 
@@ -201,13 +199,13 @@ def _pinned(text: str) -> dict[str, str]:
 
 
 def _conda(spec: str) -> dict[str, str]:
-    """A spec `NAME=VERSION[=BUILD]` or `NAME==VERSION`, in parts."""
+    """The parts of `NAME=VERSION[=BUILD]` or `NAME==VERSION`."""
     name, _, rest = spec.partition("=")
     return {"text": spec, "name": name, "version": rest.lstrip("=").partition("=")[0]}
 
 
 def _kept_paths(target: Target) -> list[str]:
-    """Paths of the sources that stay in the image, without those that lie inside another one."""
+    """Paths of the sources that stay in the image, without those inside another one."""
     kept = [s.path for s in target.variant.sources if s.keep]
     return [path for path in kept if not any(path.startswith(other + "/") for other in kept)]
 
@@ -216,7 +214,7 @@ def _python(target: Target) -> str:
     pin = target.variant.pins.get("python", "")
     if pin and not re.fullmatch(r"\d+\.\d+(\.\d+)?", pin):
         raise UsageError(
-            f"the pin python {pin!r} names no minor version",
+            f"the pin python {pin!r} needs a minor version",
             where_in(target, ("pins", "python")),
             'write for example "3.11"',
         )

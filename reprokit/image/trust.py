@@ -1,6 +1,6 @@
-"""Which images this installation built or was told to trust, by image ID: a label can be copied by anyone.
+"""The images that this installation built or that the user trusts, by image ID, as anyone can copy a label.
 
-An ID is a digest over an image's configuration and layers, so an entry holds for the same image on any engine.
+An ID is a digest of an image's configuration and layers, so it means the same image on every engine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class TrustEntry:
-    """`how` is the command that made it, `engine` where the image was then, `time` UTC, ISO 8601."""
+    """`how` is the command that made the entry, `engine` the image's engine then, `time` UTC in ISO 8601."""
 
     id: str
     state: State
@@ -36,7 +36,7 @@ class TrustEntry:
 
 
 def state(image_id: str) -> State:
-    """What is known of an image. Raises EngineError where the state cannot be read."""
+    """The state of an image. Raises EngineError if the entries cannot be read."""
     entry = entries().get(_full(image_id))
     return entry.state if entry else "unverified"
 
@@ -47,7 +47,7 @@ def known(image_id: str) -> bool:
 
 
 def notice(image_id: str, label: str, node: str = "") -> str:
-    """A line for the user of an unverified image, here or on a node; empty for another."""
+    """A notice for the user if the image, here or on a node, is unverified; otherwise empty."""
     if known(image_id):
         return ""
     name = image_id if node else label
@@ -55,7 +55,7 @@ def notice(image_id: str, label: str, node: str = "") -> str:
 
 
 def record(engine: Engine, image_id: str, state: State, how: str, where: str = "") -> None:
-    """Remember an image of `engine`, or of the one at `where`. What was built here stays so. Raises EngineError."""
+    """Record an image of `engine`, or of the engine `where`. "built here" is never replaced. Raises EngineError."""
     with _changing(engine) as found:
         known = found.get(_full(image_id))
         if known is None or known.state == "trusted":
@@ -64,14 +64,14 @@ def record(engine: Engine, image_id: str, state: State, how: str, where: str = "
 
 
 def revoke(engine: Engine, image_ids: Iterable[str]) -> list[str]:
-    """Forget images; returns the IDs of those that were known. Raises EngineError."""
+    """Remove images; returns the IDs of those that had an entry. Raises EngineError."""
     with _changing(engine) as found:
         gone = [image_id for image_id in map(_full, image_ids) if found.pop(image_id, None)]
     return gone
 
 
 def entries() -> dict[str, TrustEntry]:
-    """Everything that is known, by image ID. Raises EngineError where the state cannot be read."""
+    """All entries by image ID. Raises EngineError if they cannot be read."""
     if not _folder().is_dir():
         return {}
     _check(_folder())
@@ -81,18 +81,18 @@ def entries() -> dict[str, TrustEntry]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise EngineError(f"the state of images cannot be read: {error.strerror}", str(_folder() / _FILE)) from None
+        raise EngineError(f"cannot read the list of trusted images: {error.strerror}", str(_folder() / _FILE)) from None
     try:
         found = [TrustEntry(**each) for each in json.loads(text)]
     except (ValueError, TypeError):
-        # Without it all images are unverified.
+        # A damaged list means that all images are unverified.
         return {}
     return {entry.id: entry for entry in found if entry.state in get_args(State)}
 
 
 @contextmanager
 def _changing(engine: Engine) -> Iterator[dict[str, TrustEntry]]:
-    """The entries, written when the block ends. Those of images that the engine no longer has are dropped."""
+    """The entries, written when the block ends, without those of images that the engine no longer has."""
     from filelock import FileLock
 
     try:
@@ -100,7 +100,7 @@ def _changing(engine: Engine) -> Iterator[dict[str, TrustEntry]]:
         _check(_folder())
         with FileLock(_folder() / "lock", mode=0o600), Folder(_folder()) as folder:
             found = entries()
-            # Asked after the entries were read, so that the image of each had been made by then.
+            # After the entries were read, so that each entry's image already exists.
             here = {_full(image["Id"]) for image in engine.images([], steps=True)}
             found = {i: entry for i, entry in found.items() if i in here or entry.engine != _name(engine)}
             yield found
@@ -110,7 +110,7 @@ def _changing(engine: Engine) -> Iterator[dict[str, TrustEntry]]:
                 file.flush()
                 os.fsync(file.fileno())
     except OSError as error:
-        raise EngineError(f"the state of images cannot be written: {error.strerror}", str(_folder())) from None
+        raise EngineError(f"cannot write the list of trusted images: {error.strerror}", str(_folder())) from None
 
 
 def _folder() -> Path:
@@ -118,13 +118,13 @@ def _folder() -> Path:
 
 
 def _check(folder: Path) -> None:
-    """Raises EngineError where another user could have written the state."""
+    """Raises EngineError if another user could have changed the list."""
     info = folder.stat()
     if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
         raise EngineError(
-            "other users can write the state of images",
+            "other users can change the list of trusted images",
             str(folder),
-            "remove that folder: all images are unverified then",
+            "remove that folder; all images are unverified then",
         )
 
 
@@ -133,5 +133,5 @@ def _name(engine: Engine) -> str:
 
 
 def _full(image_id: str) -> str:
-    """podman leaves the algorithm out."""
+    """Add the algorithm, which podman omits."""
     return image_id if image_id.startswith("sha256:") else f"sha256:{image_id}"

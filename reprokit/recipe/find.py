@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.errors import UsageError
+from reprokit.recipe import yaml
 from reprokit.recipe.load import load_file
 from reprokit.recipe.model import Recipe, Variant
 from reprokit.recipe.spelling import nearest
@@ -97,3 +98,16 @@ def target(text: str) -> Target:
     """The variant of `NAME[:VARIANT]`, by default the recipe's default. Raises UsageError."""
     found = targets(text)
     return next((t for t in found if t.variant_name == t.recipe.default_variant), found[0])
+
+
+def where_in(target: Target, path: yaml.Path) -> str:
+    """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
+    try:
+        document = yaml.read(target.path.read_text(encoding="utf-8"), str(target.path))
+        variants = document.data["variants"]
+        name = target.variant_name
+        while path and path[0] not in variants[name] and variants[name].get("extends"):
+            name = variants[name]["extends"]
+    except (OSError, KeyError, TypeError):
+        return str(target.path)
+    return f"{target.path}:{document.line(('variants', name, *path))}"

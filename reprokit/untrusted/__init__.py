@@ -1,1 +1,1 @@
-"""What strangers wrote, met with bounds on memory, count and time."""
+"""Defences against files, texts and addresses from outside: limits on memory, count and time."""

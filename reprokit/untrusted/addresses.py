@@ -1,7 +1,7 @@
-"""Where a stranger's address may lead: to public hosts, and to those that the user's own configuration names.
+"""Connections to addresses from outside: only to public hosts, and to hosts of the user's configuration.
 
-The address that is connected to is the one that was checked, so that a name cannot lead elsewhere in between. Through
-a proxy names are the proxy's to resolve; of those only numbers and `localhost` can be judged here.
+The connection uses the IP address that was checked, so that a name cannot change in between. A proxy resolves names
+itself; for it only numbers and `localhost` are checked here.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _V4_COMPATIBLE = ipaddress.ip_network("::/96")
 
 
 class NotPublic(OSError):
-    """A host of a stranger's address is on this machine or its network."""
+    """The host of an address from outside is on this machine or its network."""
 
     def __init__(self, host: str, address: str) -> None:
         at = "" if host == address else f" is at {address}, which"
-        super().__init__(f"{host}{at} is not public: only `hosts:` of your configuration can allow it")
+        super().__init__(f"{host}{at} is not public; if you trust it, add it to `hosts:` of your configuration")
 
 
 @dataclass(frozen=True)
 class Own:
-    """What the user's configuration names: servers as (scheme, host, port), hosts at any port (0), `file://` folders.
+    """Places of the user's configuration: servers as (scheme, host, port), with port 0 for any, and `file://` folders.
 
-    Made by `of`. Only these may be on this machine or its network, and get the user's credentials.
+    Made by `of`. Only these may be on this machine or its network, and only these get the user's credentials.
     """
 
     servers: frozenset[tuple[str, str, int]] = frozenset()
@@ -50,7 +50,7 @@ class Own:
                 path = unquote(address.path)
                 whole = fixed == place and not path.endswith((".html", ".htm"))
                 folders.add(os.path.normpath(path if whole else path.rpartition("/")[0] or "/"))
-            elif address.hostname and (address.path or fixed == place):  # else the host itself is a placeholder
+            elif address.hostname and (address.path or fixed == place):  # otherwise the host itself is a placeholder
                 port = address.port or (_PORTS[address.scheme] if "://" in fixed else 0)
                 servers.add((address.scheme, address.hostname, port))
         return cls(frozenset(servers), frozenset(folders))
@@ -59,7 +59,7 @@ class Own:
         return any((h, p) in ((host.lower(), port), (host.lower(), 0)) for _, h, p in self.servers)
 
     def trusts(self, address: SplitResult) -> bool:
-        """Whether the user's credentials may go there: over https, or over http where exactly that is configured."""
+        """Whether the user's credentials may be sent: over https, or over http if exactly that is configured."""
         host, port = address.hostname or "", address.port or _PORTS.get(address.scheme, 0)
         return (address.scheme, host, port) in self.servers or (address.scheme == "https" and self.names(host, port))
 
@@ -73,9 +73,9 @@ Named = Callable[[str, int], bool]
 
 
 def connect(host: str, port: int, timeout: float | None, named: Named) -> socket.socket:
-    """A TCP connection to a public address of `host`, to any where it is `named`.
+    """A TCP connection to a public address of `host`, or to any address if the host is `named`.
 
-    Raises NotPublic where it has no other, OSError as the system does.
+    Raises NotPublic if it has no such address, and OSError.
     """
     last: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
@@ -95,11 +95,11 @@ def connect(host: str, port: int, timeout: float | None, named: Named) -> socket
 
 
 def check_for_proxy(host: str, port: int, named: Named) -> None:
-    """Raises NotPublic where a host that a proxy is asked for is a number, or a name, of no public host."""
+    """Check a host before it is requested from a proxy. Raises NotPublic for numbers and names that are not public."""
     if host.lower().rstrip(".").endswith("localhost"):
         found = "127.0.0.1"
     else:
-        try:  # all spellings that the system takes for a number, such as 2130706433 and 0x7f.1
+        try:  # all notations of a number, such as 2130706433 and 0x7f.1
             found = str(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)[0][4][0])
         except OSError:
             return
@@ -108,9 +108,9 @@ def check_for_proxy(host: str, port: int, named: Named) -> None:
 
 
 def is_public(text: str) -> bool:
-    """Whether an IP address is one of the internet's: not loopback, private, link-local, multicast or reserved.
+    """Whether an IP address is public: not loopback, private, link-local, multicast or reserved.
 
-    Nobody owns the addresses of documentation (RFC 5737, RFC 3849); sandboxes give them to names of the internet.
+    Addresses for documentation (RFC 5737, RFC 3849) count as public: sandboxes use them for names of the internet.
     """
     address = ipaddress.ip_address(text.partition("%")[0])
     if any(address in network for network in _DOCUMENTATION):

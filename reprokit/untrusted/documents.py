@@ -1,4 +1,4 @@
-"""JSON and other answers of strangers: measured before they are parsed, and errors in them named."""
+"""JSON from outside: its size is checked before it is parsed, and its errors are named."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _MOST_FAULTS = 1000
 
 
 def measure(text: str | bytes, where: str = "") -> None:
-    """Raises UsageError naming `where` for a document too large to parse."""
+    """Raises UsageError naming `where` if a document is too large to parse."""
     DOCUMENT.check(len(text), "bytes in a JSON document", where)
     if len(text) < VALUES.most:
         return
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    bare = b"".join(raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])  # without what is in strings
+    bare = b"".join(raw.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])  # without the content of strings
     VALUES.check(sum(map(bare.count, (b",", b":", b"[", b"{"))), "values in a JSON document", where)
 
 
 def parsed(text: str | bytes, where: str = "") -> Any:
-    """The document's value. Raises ValueError where it is no JSON, UsageError where it is too large."""
+    """The document's value. Raises ValueError if it is not JSON, UsageError if it is too large."""
     measure(text, where)
     try:
         return json.loads(text)
@@ -36,8 +36,8 @@ def parsed(text: str | bytes, where: str = "") -> Any:
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:
-    """Where, with dots, and what is wrong first."""
-    # Each fault takes a kilobyte when it is asked for.
+    """The path of the first fault, with dots, and its message."""
+    # Each fault needs a kilobyte of memory.
     if error.error_count() > _MOST_FAULTS:
         return "", f"{error.error_count()} fields are wrong"
     first = error.errors(include_url=False)[0]
@@ -46,9 +46,9 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def understood(what: str, where: str = "") -> Iterator[None]:
-    """Raises SourceError for whatever parsing and validation stumble over: `what` makes no sense."""
+    """Turn errors of parsing and validation into SourceError: `what` is not valid."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         why = str(error).strip().replace("\n", " ")[:300]
-        raise SourceError(f"{what} makes no sense: {why or type(error).__name__}", where) from None
+        raise SourceError(f"{what} is not valid: {why or type(error).__name__}", where) from None

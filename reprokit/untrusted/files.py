@@ -1,7 +1,7 @@
-"""Files in folders that a stranger can write, such as a workspace or a checkout: opened beneath a handle of the folder.
+"""Files in folders that others can write, such as a workspace or a checkout, opened beneath a handle of the folder.
 
-Every part of a path is opened from its parent's handle and without following a link, so that nothing that is swapped
-meanwhile leads out of the folder. The folder's own path is the caller's to vouch for.
+Each part of a path is opened from its parent's handle and without following links, so that no replaced file leads out
+of the folder. The caller is responsible for the folder's own path.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import IO
 from reprokit.errors import UsageError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK a pipe would be waited for.
+# Without O_NONBLOCK opening a pipe would wait for its writer.
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Folder:
     """A folder and what is beneath it. Paths are relative to it, with `/`, without `..`.
 
-    Methods raise UsageError where a link or anything but a regular file is in the way, OSError as the system says.
+    Methods raise UsageError for a link or anything else that is not a regular file, and OSError.
     """
 
     def __init__(self, root: Path) -> None:
@@ -41,7 +41,7 @@ class Folder:
         os.close(self._handle)
 
     def has(self, path: str) -> bool:
-        """Whether anything is there, a link included."""
+        """Whether the path exists, also as a link."""
         try:
             with self._parent(path) as (parent, name):
                 os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -50,47 +50,47 @@ class Folder:
         return True
 
     def make(self, path: str) -> None:
-        """A folder, with those above it that are missing."""
+        """Make a folder and its missing parents."""
         with self._parent(f"{path}/x", make=True):
             pass
 
     def remove(self, path: str) -> None:
-        """A file."""
+        """Remove a file."""
         with self._parent(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
 
     def read(self, path: str, most: int) -> bytes:
-        """A file of at most `most` bytes."""
+        """The content of a file of at most `most` bytes."""
         with os.fdopen(self.open(path, os.O_RDONLY), "rb") as file:
             return _bounded(file, most, self.root / path)
 
     def open(self, path: str, flags: int) -> int:
-        """The descriptor of a regular file; with O_CREAT its missing folders are made, too."""
+        """The descriptor of a regular file; O_CREAT also makes missing folders."""
         with self._parent(path, make=bool(flags & os.O_CREAT)) as (parent, name):
             try:
                 handle = os.open(name, flags | _FILE, 0o666, dir_fd=parent)
             except OSError as error:
                 raise self._refused(error, path) from None
         info = os.fstat(handle)
-        # Another name of the file may be anywhere.
+        # A file with a second name may also be outside the folder.
         if not stat.S_ISREG(info.st_mode) or (info.st_nlink > 1 and flags & (os.O_WRONLY | os.O_RDWR)):
             os.close(handle)
-            raise UsageError("this is no file of its own", str(self.root / path), "remove it")
+            raise UsageError("this is not a regular file with a single name", str(self.root / path), "remove it")
         return handle
 
     def mkdir(self, path: str) -> None:
-        """Make a folder in one that is there."""
+        """Make a folder in an existing one."""
         with self._parent(path) as (parent, name):
             os.mkdir(name, dir_fd=parent)
 
     def link(self, path: str, target: str) -> None:
-        """Make a symbolic link, the safety of whose target is the caller's to judge."""
+        """Make a symbolic link. The caller must check its target."""
         with self._parent(path) as (parent, name):
             os.symlink(target, name, dir_fd=parent)
 
     @contextlib.contextmanager
     def replacing(self, path: str) -> Iterator[IO[bytes]]:
-        """A new file, which takes its place when the block ends."""
+        """A new file that replaces `path` when the block ends."""
         with self._parent(path, make=True) as (parent, name):
             temporary = f".{name[:200]}.{secrets.token_hex(8)}"
             handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=parent)
@@ -116,7 +116,9 @@ class Folder:
                         raise UsageError("the folder has too many entries", str(self.root / path))
                     here = f"{folder}/{entry.name}"
                     if entry.is_symlink():
-                        raise UsageError("this is a link, which is not followed", str(self.root / here), "remove it")
+                        raise UsageError(
+                            "this is a link, and links are not followed", str(self.root / here), "remove it"
+                        )
                     if entry.is_dir(follow_symlinks=False):
                         inner.append(here)
                     elif entry.is_file(follow_symlinks=False):
@@ -125,7 +127,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The handle of the folder that holds `path`, and its last name."""
+        """The handle of the folder that contains `path`, and the last name of `path`."""
         *folders, name = PurePosixPath(path).parts
         if path.startswith("/") or ".." in (*folders, name):
             raise UsageError("this path leads out of its folder", path)
@@ -147,7 +149,9 @@ class Folder:
 
     def _refused(self, error: OSError, path: str) -> Exception:
         if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and not self._plain(path)):
-            return UsageError("a link is in the way, which is not followed", str(self.root / path), "remove the link")
+            return UsageError(
+                "a link is in the way, and links are not followed", str(self.root / path), "remove the link"
+            )
         return error
 
     def _plain(self, path: str) -> bool:

@@ -49,42 +49,41 @@ class Limit:
             raise UsageError(f"more than {self.most} {what}", where, hint)
 
 
-# One JSON document. Registries take manifests of 4 MiB; the largest real one is the list of a store archive's files,
+# One JSON document. Registries accept manifests of 4 MiB; the largest document is a store archive's list of files, with
 # 90 bytes each.
 DOCUMENT = Limit("DOCUMENT", 16 << 20)
 # All JSON documents of a bundle, or of an archive that an engine saved.
 DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
-# Values and keys of one JSON or YAML document, which take up to 1 KB each where all are wrong. A file of a store's
-# archive is five of them, a package of a lock some 18.
+# Values and keys of one JSON or YAML document; each wrong one needs up to 1 KB. A file of a store archive has five of
+# them, a package of a lock about 18.
 VALUES = Limit("VALUES", 300_000)
-# Images of a bundle. Every variant of every recipe here together are below 50.
+# Images of a bundle. All variants of all bundled recipes are fewer than 50.
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
-# Entries of a tar, or of all layers where packages are compared. Images with CUDA, conda and torch have some 200 000.
+# Entries of a tar, or of all layers when packages are compared. Images with CUDA, conda and torch have about 200 000.
 ENTRIES = Limit("ENTRIES", 400_000)
-# Extended headers of one entry of a tar: as many as Go's archive/tar takes, by which engines read theirs.
+# Extended headers of one entry of a tar: the limit of Go's archive/tar, which engines use.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
 # Package lists and the paths of Python packages of one image: 3000 packages of Debian are 5 MB.
 PACKAGES = Limit("PACKAGES", 16 << 20)
-# A Debian package's control.tar: the largest have checksums of some 10 MB, for 100 000 files.
+# A Debian package's control.tar: the largest have 10 MB of checksums, for 100 000 files.
 CONTROL = Limit("CONTROL", 32 << 20)
-# A file that is read from a container, and of its /etc all up to passwd and group.
+# A file that is read from a container; for passwd and group, all of /etc before them.
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
-# A container's passwd or group: a large site's are below 100 kB.
+# A container's passwd or group: those of large sites have less than 100 kB.
 ACCOUNTS = Limit("ACCOUNTS", 1 << 20)
-# A package of a base: the largest, a C library or Perl, have some 10 MB.
+# A package of a base: the largest, a C library or Perl, have about 10 MB.
 PACKAGE = Limit("PACKAGE", 64 << 20)
 # The files of a base: Debian's and Ubuntu's minimal systems have 100 to 200 MB in 4000 to 9000 entries.
 BASE = Limit("BASE", 1 << 30)
 BASE_ENTRIES = Limit("BASE_ENTRIES", 100_000)
-# What compressed data may become beyond `UNPACKED_RATIO` times its own size. Layers and debs shrink to a third, text to
-# a tenth.
+# Unpacked bytes beyond `UNPACKED_RATIO` times the packed size. Layers and debs shrink to a third, text to a tenth.
 UNPACKED = Limit("UNPACKED", 1 << 30)
 UNPACKED_RATIO = 200
 
 
 def check_unpacked(unpacked: int, packed: int, where: str) -> None:
-    """Refuse what is hardly anything but repetition, such as zeros. Raises UsageError."""
+    """Refuse data that is almost only repetition, such as zeros. Raises UsageError."""
     if unpacked > UNPACKED_RATIO * packed:
         UNPACKED.check(unpacked, f"bytes unpacked from {packed} bytes", where)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def compiled(pattern: str, *, multiline: bool = False) -> re.Pattern[str]:
-    """The pattern, whose objects are like those of `re`. Raises ValueError with RE2's reason."""
+    """The compiled pattern, with the methods of `re.Pattern`. Raises ValueError with RE2's reason."""
     import re2
 
     options = re2.Options()

@@ -1,7 +1,7 @@
-"""A tar that comes as blocks of bytes, read once from the beginning to the end and never copied as a whole.
+"""Reading a tar as a stream, from the beginning to the end, with limits.
 
-tarfile itself reads extended headers of any size and in time that grows with their square (CVE-2024-6232): here it
-parses single header blocks.
+tarfile reads extended headers of any size, in time that grows with the square of their size (CVE-2024-6232). Here it
+only parses single header blocks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_PATH = 4096  # Linux's PATH_MAX
 
 
 class Stream:
-    """A file that is read forward, over an iterator."""
+    """A file over an iterator of blocks, which is only read forward."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -37,13 +37,13 @@ class Stream:
         return b"".join(self._some(size))
 
     def seek(self, position: int) -> int:
-        """Forward to `position`, or to the end where that comes first."""
+        """Forward to `position`, or to the end if that comes first."""
         for _ in self._some(position - self._position):
             pass
         return self._position
 
     def body(self, size: int) -> Iterator[bytes]:
-        """The next `size` bytes in blocks of 1 MiB; ends early where the stream does."""
+        """The next `size` bytes in blocks of 1 MiB; fewer if the stream ends."""
         while size:
             block = b"".join(self._some(min(size, _BLOCK)))
             if not block:
@@ -66,10 +66,10 @@ class Stream:
 
 
 def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES) -> Iterator[tarfile.TarInfo]:
-    """The entries of a stream, or of a file that is open, for the caller to read their bodies before the next.
+    """The entries of a stream or an open file. The caller reads the body of one before it takes the next.
 
-    Global headers are passed over, as engines do; sparse files are refused. Raises TarError and EOFError where the tar
-    is damaged, UsageError naming `where` beyond a limit.
+    Global headers are ignored, as in engines; sparse files are refused. Raises TarError and EOFError if the tar is
+    damaged, UsageError naming `where` beyond a limit.
     """
     count, extended, records, most = 0, 0, dict[str, str](), limit.most
     while first := stream.read(tarfile.BLOCKSIZE):

@@ -1,8 +1,7 @@
-"""The only module that prints. What strangers wrote (names, paths, outputs, errors) steers no terminal.
+"""The only module that prints. Text from outside (names, paths, output, errors) cannot control the terminal.
 
-Control and format characters (ESC, C1, bidirectional overrides, zero width, lone surrogates) appear as escapes. What a
-command in a container prints is passed byte for byte where it goes to a file or a pipe, or to a terminal that the user
-asked for.
+Control and format characters (ESC, C1, bidirectional overrides, zero width, lone surrogates) are printed as escapes.
+The output of a command in a container is unchanged in a file, a pipe, or a terminal that the user asked for (`-t`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
-    r"""`text` with `\x1b`, `\u202e` and the like spelled out; line breaks too unless `lines`. Tabs and spaces stay."""
+    r"""`text` with `\x1b`, `\u202e` and the like as escapes; line breaks too unless `lines`. Tabs and spaces stay."""
     if text.isprintable():
         return text
     return "".join(c if _is_harmless(c) or (lines and c == "\n") else _spelled(c) for c in text)
@@ -40,9 +39,9 @@ def _spelled(character: str) -> str:
 
 
 def echo(text: str = "", *, err: bool = False, file: IO[str] | None = None) -> None:
-    """Print one line to standard output; to standard error or `file` a message, which may have several.
+    """Print one line to standard output, or a message of one or more lines to standard error or `file`.
 
-    Each further line of a message is indented, so that no stranger's line looks like one of ours.
+    Further lines of a message are indented, so that text from outside cannot look like a message of reprokit.
     """
     stream = file or (sys.stderr if err else sys.stdout)
     message = err or file is not None
@@ -61,13 +60,13 @@ def confirm(question: str) -> bool:
 
 
 def document(text: str, *, err: bool = False) -> None:
-    """Print text of several lines that is ours as a whole, such as a Dockerfile: unchanged, except to a terminal."""
+    """Print several lines of our own, such as a Dockerfile: unchanged, but escaped on a terminal."""
     stream = sys.stderr if err else sys.stdout
     _write(stream, escaped(text, lines=True) if stream.isatty() else text, "" if text.endswith("\n") else "\n")
 
 
 def dump(value: Any) -> None:
-    """Print JSON, in ASCII alone: machines read every character, and terminals obey none."""
+    """Print JSON in ASCII, without control characters."""
     _write(sys.stdout, json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
 
 
@@ -80,7 +79,7 @@ def _write(stream: IO[str], text: str, end: str = "\n") -> None:
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
     """A rich console without markup and emoji codes, for standard output unless `file` is given.
 
-    `width` is for tables where no terminal is: rich would assume 80 columns and cut what is wider.
+    `width` is for tables without a terminal, for which rich would use 80 columns.
     """
     stream = file or sys.stdout
     return _console_class()(
@@ -90,7 +89,7 @@ def console(file: IO[str] | None = None, width: int | None = None) -> Console:
 
 @cache
 def _console_class() -> type[Console]:
-    # rich takes longer to import than most commands to run.
+    # Importing rich takes longer than most commands.
     from rich.console import Console
     from rich.segment import Segment
 
@@ -100,21 +99,21 @@ def _console_class() -> type[Console]:
 
         def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
-                # Those with control codes are rich's own, which move the cursor.
+                # Segments with control codes are rich's own, which move the cursor.
                 yield segment if segment.control else Segment(escaped(segment.text, lines=True), segment.style)
 
     return Escaping
 
 
 class Output:
-    """What a container's command writes, on a descriptor of ours: as it is, or to a terminal escaped."""
+    """Writes the output of a container's command to a descriptor; escaped if that is a terminal."""
 
     def __init__(self, descriptor: int, *, raw: bool = False) -> None:
-        """`raw` where the user asked for a terminal of the command's own."""
+        """`raw`: the user asked for a terminal for the command."""
         self._descriptor = descriptor
         self._raw = raw or not os.isatty(descriptor)
         decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        # A carriage return would let a line hide what stood there before.
+        # A carriage return could hide the text before it.
         self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
 
     def write(self, data: bytes) -> None:
@@ -123,5 +122,5 @@ class Output:
         while data:
             try:
                 data = data[os.write(self._descriptor, data) :]
-            except BlockingIOError:  # someone who shares the terminal made it non-blocking
+            except BlockingIOError:  # another process made the shared terminal non-blocking
                 select.select([], [self._descriptor], [])

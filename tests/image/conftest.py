@@ -31,7 +31,7 @@ def base(engine: Engine) -> Iterator[str]:
 def builder(request: pytest.FixtureRequest) -> str:
     """Each builder in turn; BuildKit where a Docker CLI has it."""
     if request.param == "buildkit" and not can_buildkit():
-        pytest.skip("no Docker CLI here can use BuildKit")
+        pytest.skip("no Docker CLI on PATH can use BuildKit")
     return request.param
 
 

@@ -35,7 +35,7 @@ def test_which_docker_clis_have_buildkit(tmp_path, monkeypatch, version: str, bu
     monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}:/usr/bin:/bin")
     monkeypatch.setattr(dockercli, "_candidates", lambda: [str(first), str(path)])
     if words is None:
-        with pytest.raises(EngineError, match="no Docker CLI here can use BuildKit") as error:
+        with pytest.raises(EngineError, match="no Docker CLI on PATH can use BuildKit") as error:
             dockercli.find_cli()
         assert str(first) in error.value.message and "--builder classic" in error.value.hint
     else:

@@ -33,4 +33,4 @@ def test_errors_stop_a_build_and_name_both_sides():
 def test_force_goes_past_them_and_says_so():
     said: list[str] = []
     errors = errors_of(clash(), True, said.append)
-    assert errors and said == [f"going on past: {error}" for error in errors]
+    assert errors and said == [f"ignored because of --force: {error}" for error in errors]

@@ -88,12 +88,12 @@ def test_comments_and_continuations_are_no_instructions():
 
 REFUSED = [
     ("an unknown block", {"blocks": ["pythn"]}, "unknown block 'pythn'; did you mean python?"),
-    ("a block twice", {"pins": {"python": "3.11"}, "blocks": ["python", "python"]}, "python stands twice"),
-    ("base late", {"apt": ["make"], "blocks": ["apt", "base"]}, "base comes first"),
+    ("a block twice", {"pins": {"python": "3.11"}, "blocks": ["python", "python"]}, "python is written twice"),
+    ("base late", {"apt": ["make"], "blocks": ["apt", "base"]}, "base is always the first block"),
     ("a missing pin", {"blocks": ["python"]}, "needs the pin python"),
     ("a missing block", {"pins": {"torch": "2.6.0"}, "blocks": ["torch"]}, "needs block wheels before it"),
     ("an unknown option", {"blocks": [{"base": {"bash_as_s": True}}]}, "did you mean bash_as_sh?"),
-    ("a wrong type", {"blocks": [{"base": {"bash_as_sh": "yes"}}]}, "is a boolean, not 'yes'"),
+    ("a wrong type", {"blocks": [{"base": {"bash_as_sh": "yes"}}]}, "must be a boolean, not 'yes'"),
     (
         "a wrong choice",
         {"pins": {"cuda": "11.8", "gcc": "11", "cudnn": "8"}, "blocks": ["cuda", {"cudnn": {"from": "whel"}}]},
@@ -102,7 +102,7 @@ REFUSED = [
     (
         "a lost source",
         {"pins": {"cutlass": "2.9.0"}, "sources": [source("cutlas", "/c")], "blocks": ["git", "cutlass"]},
-        "names 'cutlass', which is no entry of `sources`; did you mean cutlas?",
+        "names 'cutlass', which is not an entry of `sources`; did you mean cutlas?",
     ),
     ("forgotten wheels", {"pins": {"python": "3.11"}, "wheels": ["a==1"], "blocks": ["python"]}, "no block installs"),
     (
@@ -122,7 +122,7 @@ REFUSED = [
         {"pins": {"python": "3.11"}, "blocks": ["python", "wheels"]},
         "block wheels has nothing to install",
     ),
-    ("a vague python", {"pins": {"python": "3"}, "blocks": ["python"]}, "names no minor version"),
+    ("a vague python", {"pins": {"python": "3"}, "blocks": ["python"]}, "needs a minor version"),
     (
         "two torches",
         {

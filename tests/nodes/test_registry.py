@@ -25,7 +25,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.freshness import wanted_inputs
+from reprokit.image.freshness import required_inputs
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.nodes.image_reference import parse
@@ -286,7 +286,7 @@ def test_an_image_of_other_inputs_is_taken_by_its_digest_alone(engine: Engine, n
         assert engine.image(f"reprokit/{name}:cpu")
 
         forget(engine, f"reprokit/{name}:cpu")
-        make(engine, name, inputs=wanted_inputs(target(name)) or "")
+        make(engine, name, inputs=required_inputs(target(name)) or "")
         assert call("push", f"{registry.host}/{name}").returncode == 0
         forget(engine, f"reprokit/{name}:cpu")
         assert call("pull", f"{registry.host}/{name}").returncode == 0

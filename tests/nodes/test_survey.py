@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.image.freshness import wanted_inputs
+from reprokit.image.freshness import required_inputs
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import target
@@ -108,7 +108,7 @@ def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkey
     image(one, name, "cpu", "of-yesterday")
     image(one, name, "gpu", "any")
     image(one, "reprokit-test-unknown", "cpu", "any")
-    image(hidden, name, "cpu", wanted_inputs(target(f"{name}:cpu")) or "")
+    image(hidden, name, "cpu", required_inputs(target(f"{name}:cpu")) or "")
     smi(one, TWO_CARDS)
     smi(hidden, OLD_DRIVER)
     config = tmp_path / "config.yaml"

@@ -118,7 +118,7 @@ def test_the_state_is_the_users_alone_and_forgets_images_that_are_gone(engine, h
     trust.revoke(engine, [])
     assert set(trust.entries()) == {"sha256:" + "1" * 64}
     folder.chmod(0o777)
-    with pytest.raises(EngineError, match="other users can write"):
+    with pytest.raises(EngineError, match="other users can change"):
         trust.state(image)
     folder.chmod(0o700)
     (folder / "images.json").write_text("[{")

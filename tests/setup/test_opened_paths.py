@@ -42,16 +42,9 @@ OTHERS = {
         *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
     ],
     "named on the command line, or new at the user's wish": [
-        *("bench/plots.py", "bench/printed.py", "bundle/formats/*", "bundle/delta.py", "bundle/resumable_tar.py"),
-        *(
-            "bundle/read.py",
-            "bundle/export.py",
-            "bundle/partial_file.py",
-            "bundle/signature.py",
-            "bundle/write.py",
-            "commands/*",
-        ),
-        *("recipe/find.py", "recipe/where.py", "bundle/recipes.py", "bundle/selection.py"),
+        *("bench/plots.py", "bench/printed.py", "bundle/delta.py", "bundle/export.py", "bundle/formats/*"),
+        *("bundle/partial_file.py", "bundle/read.py", "bundle/resumable_tar.py", "bundle/signature.py"),
+        *("bundle/recipes.py", "bundle/selection.py", "bundle/write.py", "commands/*", "recipe/find.py"),
     ],
     "the system's, or the user's settings": [
         *("cli.py", "completion.py", "config/*"),

@@ -94,7 +94,7 @@ def test_links_are_not_followed(root: Path, outside: Path, kind: str):
 
 def test_another_name_of_a_file_is_not_written(root: Path, outside: Path):
     path = links(root, outside, "hard")
-    with Folder(root) as folder, pytest.raises(UsageError, match="no file of its own"):
+    with Folder(root) as folder, pytest.raises(UsageError, match="not a regular file with a single name"):
         write(folder, path, b"x")
     assert (outside / "secret").read_bytes() == b"secret"
 
@@ -117,7 +117,7 @@ def test_paths_that_lead_out_are_refused(root: Path, outside: Path, path: str):
 
 def test_a_pipe_is_not_waited_for_and_a_device_not_read(root: Path):
     os.mkfifo(root / "pipe")
-    with Folder(root) as folder, pytest.raises(UsageError, match="no file of its own"):
+    with Folder(root) as folder, pytest.raises(UsageError, match="not a regular file with a single name"):
         folder.read("pipe", MOST)
 
 

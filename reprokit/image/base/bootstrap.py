@@ -1,6 +1,6 @@
-"""Debian and Ubuntu bases made from the distribution's own packages, for a host that reaches no registry.
+"""Debian and Ubuntu bases made from the distribution's own packages, for hosts without a registry.
 
-The host reads packages and never runs anything of them: they are configured in a container without a network.
+The host only reads the packages; their scripts run in a container without a network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEPT_OUTPUT = 8 << 10
 
 
 def name_of(release: Release, locked: Bootstrap | None = None) -> str:
-    """What the engine calls the bootstrapped base; that of a lock carries the key of its packages."""
+    """The engine's name of the bootstrapped base; that of a lock contains the key of its packages."""
     name = f"{_REPOSITORY}:{release.distribution}-{release.version}"
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
@@ -43,10 +43,10 @@ def name_of(release: Release, locked: Bootstrap | None = None) -> str:
 def bootstrap(
     engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
 ) -> str:
-    """Make the base called `name` of exactly the locked packages, all of them in the store; returns its image ID.
+    """Make the base called `name` from exactly the locked packages; returns its image ID.
 
-    The same packages give the same layer. Raises SourceError where a package is not in the store, UsageError where it
-    is no part of a base, WorkFailed where one cannot be configured, EngineError where the host is not able.
+    The same packages give the same layer. Raises SourceError if a package is not in the store, UsageError if it cannot
+    be part of a base, WorkFailed if it cannot be configured, EngineError if the host cannot bootstrap.
     """
     stage = Stage.of(locked.packages, store)
     sources = sources_of(release)
@@ -59,17 +59,17 @@ def bootstrap(
         packages = made.installed()
         if difference := packages ^ {(p.name, p.version) for p in locked.packages}:
             raise UsageError(
-                f"{release.name} was not made of the locked packages: {sorted(difference)[0]} is in one of them only"
+                f"{release.name} differs from the locked packages: {sorted(difference)[0]} is in only one of them"
             )
-        told = {
+        described = {
             "suite": release.codename,
             "date": datetime.fromtimestamp(stage.newest, timezone.utc).strftime("%Y-%m-%d"),
             "archives": ",".join(sorted({urlsplit(url).hostname or "" for url in re.findall(r"http\S+", sources)})),
             "packages": packages_hash(packages),
         }
-        # With a shell as in Docker's own images, and what it was made of.
+        # A shell as in Docker's own images, and labels with what it was made of.
         changes = ['CMD ["bash"]', f"ENV {_PATH}"]
-        changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in told.items() if value]
+        changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in described.items() if value]
         say(f"importing {spool.tell() / 1e6:.0f} MB as {name}")
         repository, _, tag = name.rpartition(":")
         return engine.import_image(made.tar(stage.newest), repository, tag, changes)
@@ -79,30 +79,30 @@ def bootstrap(
 def _configured(
     engine: Engine, release: Release, stage: Stage, sources: str, say: Callable[[str], None]
 ) -> Iterator[str]:
-    """A container in which all packages have been configured; it and its image are gone afterwards."""
+    """A container in which all packages have been configured; it and its image are removed afterwards."""
     tag = secrets.token_hex(8)
     name = f"reprokit-stage-{tag}"
     try:
         say(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
-        with deferred():  # the engine would finish it all the same
+        with deferred():  # the engine would finish the import anyway
             image = engine.import_image(stage.tar(sources), _STAGES, tag, [])
         engine.create_container(name, _container(image, stage.newest))
         say(f"{release.codename}: configuring {len(stage.packages)} packages in a container")
         engine.start(name)
-        said = b""
+        output = b""
         for chunk in engine.logs(name, follow=True):
-            said = (said + chunk)[-_KEPT_OUTPUT:]
+            output = (output + chunk)[-_KEPT_OUTPUT:]
         if code := engine.wait(name):
-            raise _failed(release, code, said.decode("utf-8", "replace").strip())
+            raise _failed(release, code, output.decode("utf-8", "replace").strip())
         yield name
     finally:
         for remove, what in ((engine.remove, name), (engine.remove_image, f"{_STAGES}:{tag}")):
-            with suppress(ReprokitError):  # it may never have been
+            with suppress(ReprokitError):  # it may not exist
                 remove(what, force=True)
 
 
 def _container(image: str, newest: int) -> dict[str, object]:
-    """The container as the API takes it: without a network or anything of the host, as packages may be a stranger's."""
+    """The container for the API: no network and nothing of the host, as packages may be a stranger's."""
     return {
         "Image": image,
         "User": "0:0",
@@ -120,14 +120,14 @@ def _container(image: str, newest: int) -> dict[str, object]:
             "NetworkMode": "none",
             "IpcMode": "private",
             "SecurityOpt": ["no-new-privileges"],
-            # The engine keeps all that is printed.
+            # The engine keeps all output otherwise.
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}},
         },
     }
 
 
-def _failed(release: Release, code: int, said: str) -> WorkFailed:
-    lines = said.splitlines() or ["nothing was printed"]
+def _failed(release: Release, code: int, output: str) -> WorkFailed:
+    lines = output.splitlines() or ["no output"]
     first = next((line for line in lines if line.startswith("dpkg: error")), lines[-1])
     last = "\n      ".join(lines[-10:])
     return WorkFailed(
@@ -137,5 +137,5 @@ def _failed(release: Release, code: int, said: str) -> WorkFailed:
 
 
 def packages_hash(packages: set[tuple[str, str]]) -> str:
-    """Names a set of packages by names and versions."""
+    """A hash of packages by names and versions."""
     return hashlib.sha256("\n".join(sorted(f"{n}={v}" for n, v in packages)).encode()).hexdigest()

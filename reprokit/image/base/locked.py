@@ -1,4 +1,4 @@
-"""The base image in a lock: what it is locked as, and the same base on the engine again."""
+"""The base image in a lock: locking it, and making the same base again."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Say = Callable[[str], None]
 
 
 def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
-    """What a recipe's base is today: the registry's digest, else the packages that a bootstrap would be made of.
+    """Lock a recipe's base: today's digest in its registry, or the packages of a bootstrap if no registry has it.
 
-    What the engine happens to have has no say, so that the same world gives the same lock. The digest is the one that
-    the tag names, for an image of several architectures that of their index: registries, mirrors and the engine know
-    the image by it, and it pins each architecture's by content. Raises SourceError naming all that was tried.
+    The engine's own images are ignored, so that the lock does not depend on the machine. For an image of several
+    architectures the digest is that of their index, which fixes the content of each. Raises SourceError with everything
+    that was tried.
     """
     plain, _, digest = reference.partition("@")
     if digest:
@@ -34,16 +34,16 @@ def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
         return Base(reference=reference, digest=digest)
     release = release_of(reference)
     if release is None:
-        raise bases.nobody_serves(reference, tried)
-    say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); resolving {release.name}")
+        raise bases.not_served(reference, tried)
+    say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
     return Base(reference=reference, bootstrap=packages.resolve(release, store, say))
 
 
 def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: bool = False) -> bases.BaseImage:
-    """The locked base, on the engine afterwards.
+    """Make the engine have the locked base.
 
-    A bootstrap asks no network: its packages are in the store. `offline` keeps an image by digest from being pulled.
-    Raises SourceError where it cannot be had, EngineError where the host cannot bootstrap.
+    A bootstrap needs no network: its packages are in the store. With `offline` no image is pulled. Raises SourceError
+    if the base is not available, EngineError if the host cannot bootstrap.
     """
     if base.bootstrap:
         return _made(engine, base, base.bootstrap, store, say)
@@ -55,20 +55,20 @@ def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: boo
     if offline:
         raise SourceError(
             f"the engine does not have the base image {reference}",
-            hint="run `reprokit fetch` where its registry can be reached, or bring it with `reprokit store import`",
+            hint="run `reprokit fetch` with a network, or import it with `reprokit store import`",
         )
-    raise bases.nobody_serves(reference, tried)
+    raise bases.not_served(reference, tried)
 
 
 def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved]:
-    """What upstream no longer has as it was locked. Raises SourceError where nobody answers."""
+    """What changed upstream since the base was locked. Raises SourceError if no registry answers."""
     if base.bootstrap:
         now = packages.resolve(_release(base), store, say)
         return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
     tried: list[str] = []
     digest = bases.published_digest(engine, base.reference, tried)
     if digest is None and not any("manifest unknown" in reason for reason in tried):
-        raise bases.nobody_serves(base.reference, tried)
+        raise bases.not_served(base.reference, tried)
     if digest == base.digest:
         return []
     what: Literal["changed", "vanished"] = "changed" if digest else "vanished"
@@ -76,9 +76,9 @@ def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved
 
 
 def successor_base(engine: Engine, base: Base, store: Store, say: Say) -> tuple[Base, tuple[Drift, ...]]:
-    """The bootstrap that takes the place of one of which packages are on no mirror any more, and the differences.
+    """A bootstrap of today's packages, to replace one whose packages no mirror has any more, and the differences.
 
-    What apt installs on it is to be resolved anew, too. An image by digest has no successor: it comes back as it is.
+    The packages that apt installs on it must be resolved again. An image by digest is returned unchanged.
     """
     if base.bootstrap is None:
         return base, ()
@@ -100,5 +100,5 @@ def _made(engine: Engine, base: Base, locked: Bootstrap, store: Store, say: Say)
 def _release(base: Base) -> Release:
     release = release_of(base.reference)
     if release is None or base.bootstrap is None or base.bootstrap.suite != release.codename:
-        raise UsageError(f"the lock bootstraps {base.reference}, which is no release that can be", hint="lock it again")
+        raise UsageError(f"the lock cannot bootstrap {base.reference}: it is not a known release", hint="reprokit lock")
     return release

@@ -1,4 +1,4 @@
-"""mmdebstrap(1), which makes Debian's and Ubuntu's root file systems: the only module that runs it."""
+"""The only module that runs mmdebstrap(1), which knows the archives of Debian and Ubuntu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
 from reprokit.redact import redact
 
-# Begins each line of a hook's output.
+# The first word of each line of a hook's output.
 _MARK = "reprokit: "
 
 
@@ -26,19 +26,19 @@ def asked(
     environment: Mapping[str, str],
     say: Callable[[str], None],
 ) -> str:
-    """What `script` prints where `$1` is an empty system with the release's apt sources, and APT_CONFIG that system's.
+    """The output of a shell script in an empty system `$1` with the release's apt sources, used by APT_CONFIG.
 
-    No package is downloaded or unpacked. Raises EngineError where the host is not able, SourceError where the archive
-    is not.
+    No package is downloaded or unpacked. Raises EngineError if the host cannot run mmdebstrap, SourceError if the
+    archive does not answer.
     """
     tool = shutil.which("mmdebstrap")
     if tool is None:
         raise EngineError(
-            f"{release.name} is to be bootstrapped, and mmdebstrap is not installed",
-            hint="sudo apt-get install mmdebstrap, or pull the base image where a registry can be reached",
+            f"{release.name} cannot be bootstrapped: mmdebstrap is not installed",
+            hint="sudo apt-get install mmdebstrap, or use a registry that has the base image",
         )
-    # mmdebstrap writes the sources, runs the hook before it mounts anything, and is done. The hook may run as another
-    # user, who can write to no file of ours, and its output is kept back; so that goes to stderr.
+    # mmdebstrap writes the sources and runs the hook before it mounts anything. The hook may run as another user, who
+    # cannot write our files, and mmdebstrap hides its standard output; so the output goes to stderr.
     hook = f"""set -e
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
 found=$(set -e; {script})
@@ -66,10 +66,10 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
                 if line.startswith("I: ") and line.rstrip().endswith("...") and "skipping" not in line:
                     say(f"{release.codename}: {line[3:].rstrip()}")
         except BaseException:
-            # Told alone it would wait for what it has begun; so it ends now, unmounts what it mounted, and tidies up.
+            # The whole process group ends at once; mmdebstrap then unmounts and removes its files.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait()  # Popen itself allows it a quarter of a second
+            process.wait()  # Popen itself waits a quarter of a second only
             raise
     if process.returncode:
         raise explain(list(lines), release)
@@ -77,9 +77,9 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
 
 
 def sources_of(release: Release) -> str:
-    """The apt sources that an image of this release has, which mmdebstrap knows without a network."""
+    """The apt sources of an image of this release, which mmdebstrap knows without a network."""
     text = asked(release, 'cat "$1/etc/apt/sources.list"', [], {}, lambda line: None)
-    # Where the host's own apt does not trust the release, mmdebstrap names the host's keyring.
+    # mmdebstrap names the host's keyring if the host's own apt does not trust the release.
     return re.sub(r"^(deb) \[[^]\n]*\]", r"\1", text, flags=re.MULTILINE)
 
 
@@ -97,13 +97,13 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
         text,
     ):
         return SourceError(
-            what, hint="the distribution's archive cannot be reached; set http_proxy if a proxy is needed"
+            what, hint="the distribution's archive cannot be reached; set http_proxy if this host needs a proxy"
         )
     if "chosen mode: fakechroot" in text:
         ids = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER"
-        return EngineError(what, hint=f"this user has no subordinate ids for mmdebstrap to map: {ids}")
+        return EngineError(what, hint=f"this user has no subordinate IDs for mmdebstrap: {ids}")
     if re.search(r"unshare|newuidmap|fakechroot|Operation not permitted|mount", first):
-        return EngineError(what, hint="run as root, or install uidmap so that mmdebstrap can map user ids")
+        return EngineError(what, hint="install uidmap, or run as root")
     if "does not have a Release file" in text or "404" in text:
-        return SourceError(what, hint="has the release left its archive? pull the base where a registry can be reached")
+        return SourceError(what, hint="the release may have left its archive; use a registry that has the base image")
     return SourceError(what)

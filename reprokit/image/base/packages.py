@@ -1,4 +1,4 @@
-"""The packages that a bootstrapped base is made of, resolved without downloading any."""
+"""Resolving the packages of a bootstrapped base, without downloading them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from reprokit.supply.lock.model import Bootstrap
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
-# What mmdebstrap's variant `minbase` installs, and apt: asked of apt in the empty system where it would install them.
-# Ubuntu does not require apt, and an image without it is no base.
+# Asks apt, in the empty system, for what mmdebstrap's variant `minbase` installs, and for apt itself, which Ubuntu does
+# not require.
 _HOOK = r"""
 apt-get update -qq -o APT::Update::Error-Mode=any
 seeds='?narrow(?or(?archive(^{suite}$),?codename(^{suite}$)),?or(?essential,?priority(required)))'
@@ -26,16 +26,16 @@ grep -H ^Date: "$1"/var/lib/apt/lists/*Release
 
 
 def resolve(release: Release, store: Store, say: Callable[[str], None]) -> Bootstrap:
-    """The packages that a bootstrap of this release is made of today.
+    """The packages of a bootstrap of this release today.
 
-    Raises EngineError where the host is not able, SourceError where the archive is not.
+    Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
     """
     arguments = ['--aptopt=Acquire::Languages "none"']
     with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
         text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), say)
     packages = packages_of(text)
     if not packages:
-        raise SourceError(f"{release.name} could not be resolved: its archive names no package with a sha256")
+        raise SourceError(f"{release.name} could not be resolved: its archive lists no package with a sha256")
     remember_archives(text, store)
     return Bootstrap(
         distribution=release.distribution,
@@ -47,7 +47,7 @@ def resolve(release: Release, store: Store, say: Callable[[str], None]) -> Boots
 
 
 class _Everything:
-    """All that mmdebstrap asks for is of the distribution's archive."""
+    """Every host: mmdebstrap only requests the distribution's archive."""
 
     def __contains__(self, host: object) -> bool:
         return True

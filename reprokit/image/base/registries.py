@@ -1,4 +1,4 @@
-"""Where a base image may be pulled from: its registry and the user's mirrors, those that failed lately last."""
+"""The registries of a base image: its own and the user's mirrors, those that failed recently last."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from reprokit.supply.store import Store
 
 _HUB = "docker.io"
 _HUB_PREFIXES = ("docker.io/", "index.docker.io/")
-# The registry answers, and has not this image, or not for us.
+# The registry works, but does not have this image or does not allow us to read it.
 _NOT_AT_FAULT = re.compile(
     r"manifest|not found|does not exist|denied|unauthorized|authentication required|no basic auth"
 )
 
 
 def places(reference: str) -> list[tuple[str, str]]:
-    """What it is, and the image's name there: `("mirror HOST/PREFIX", "HOST/PREFIX/library/debian:12")`."""
+    """Each registry with the image's name there: `("mirror HOST/PREFIX", "HOST/PREFIX/library/debian:12")`."""
     found = {f"https://{registry_of(reference)}": ("registry", reference)}
     found |= {f"https://{mirror}": (f"mirror {mirror}", name) for mirror, name in mirrored(reference)}
     return [found[url] for url in Rest(Store()).order(found)]
 
 
 def mirrored(reference: str) -> list[tuple[str, str]]:
-    """The user's registry mirrors, which stand in for Docker Hub only, and the image's name there."""
+    """The user's mirrors of Docker Hub with the image's name there; none for another registry."""
     if registry_of(reference) != _HUB:
         return []
     for prefix in _HUB_PREFIXES:
@@ -45,7 +45,7 @@ def registry_of(reference: str) -> str:
 
 @contextmanager
 def noted(name: str) -> Iterator[None]:
-    """Record whether the registry of this name works."""
+    """Record whether the registry of this image answers."""
     rest, url = Rest(Store()), f"https://{registry_of(name)}"
     try:
         yield

@@ -1,10 +1,10 @@
-"""Releases of Debian and Ubuntu: what a reference means, and what Docker's own images of it have."""
+"""Releases of Debian and Ubuntu that can be bootstrapped."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# As Docker's own images of both have them: Ubuntu's with all four, Debian's with main.
+# As in Docker's own images: all four of Ubuntu, only main of Debian.
 _COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
 
 
@@ -27,7 +27,7 @@ class Release:
 
 
 def release_of(reference: str) -> Release | None:
-    """The release that a reference such as `debian:12`, `debian:bookworm-slim` or `ubuntu:20.04` means, or None."""
+    """The release of a reference such as `debian:12`, `debian:bookworm-slim` or `ubuntu:20.04`, or None."""
     from reprokit.compat.base import parse_base
     from reprokit.compat.facts import bundled
 

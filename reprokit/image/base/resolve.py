@@ -1,4 +1,4 @@
-"""The base image of a build: by digest from the engine, a registry or its mirrors, or bootstrapped; which, it says."""
+"""The base image of a build: from the engine, a registry or a mirror, or bootstrapped from packages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _REGISTRY_TIMEOUT_S = 20
 class BaseImage:
     """The image that a build starts from.
 
-    `name` is what the engine knows it by, `digest` the registry's (empty where none served it), `how` one of
-    `engine`, `registry`, `mirror HOST`, `bootstrapped`; `archives` are the hosts that a bootstrapped one came from.
+    `name` is its name in the engine, `digest` the registry's (empty if it came from none), `how` one of `engine`,
+    `registry`, `mirror HOST`, `bootstrapped`; `archives` are the hosts that a bootstrapped one came from.
     """
 
     reference: str
@@ -39,7 +39,7 @@ class BaseImage:
 
     @property
     def described(self) -> str:
-        """One line for people."""
+        """One line for the user."""
         if self.how == "bootstrapped":
             return (
                 f"{self.reference}: bootstrapped from the distribution's packages ({self.name}), not the vendor's image"
@@ -49,9 +49,9 @@ class BaseImage:
 
 
 def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = lambda line: None) -> BaseImage:
-    """The base image for a recipe's reference, on the engine afterwards.
+    """Make the engine have the base image of a recipe's reference.
 
-    Raises SourceError naming everything that was tried where nobody serves it and it cannot be bootstrapped.
+    Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
     """
     release = release_of(reference)
     found = on_engine(engine, reference)
@@ -64,9 +64,9 @@ def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = la
 
 
 def on_engine(engine: Engine, reference: str) -> BaseImage | None:
-    """The image that the engine itself has under this name and digest."""
+    """The image that the engine has under this name and digest, if any."""
     plain, _, digest = reference.partition("@")
-    # The engine knows an image by name:tag or by name@digest, not by both at once; one that a mirror served has the
+    # The engine knows an image as name:tag or as name@digest, not by both together. An image from a mirror has its
     # digest under the mirror's name only.
     for name in ([f"{_repository(plain)}@{digest}"] if digest else []) + [plain]:
         image = engine.image(name)
@@ -79,12 +79,12 @@ def on_engine(engine: Engine, reference: str) -> BaseImage | None:
 
 
 def carried_name(digest: str) -> str:
-    """What a base is called that was carried here in an archive: the engine itself cannot know its digest then."""
+    """The name of a base that was imported from an archive, for which the engine knows no digest."""
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
 def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage | None:
-    """The image from its registry or a mirror; None where none serves it, and `tried` then says why."""
+    """Pull the image from its registry or a mirror; None if all fail, with their errors in `tried`."""
     for place, name in registries.places(reference):
         try:
             with registries.noted(name):
@@ -99,7 +99,7 @@ def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str]
 
 
 def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | None:
-    """The digest that the registry or a mirror has for a reference; None where none has, and `tried` then says why."""
+    """The digest of a reference in its registry or a mirror; None if all fail, with their errors in `tried`."""
     for _, name in registries.places(reference):
         try:
             with registries.noted(name):
@@ -109,18 +109,18 @@ def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | 
     return None
 
 
-def nobody_serves(reference: str, tried: list[str]) -> SourceError:
+def not_served(reference: str, tried: list[str]) -> SourceError:
     return SourceError(
-        f"nobody serves the base image {reference}\n  " + "\n  ".join(tried),
+        f"no registry has the base image {reference}\n  " + "\n  ".join(tried),
         "",
-        _nearest(reference) or "a mirror may have it: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
+        _nearest(reference) or "name a mirror that has it: REPROKIT_REGISTRY_MIRRORS=HOST[:PORT][/PREFIX],...",
     )
 
 
 def made(engine: Engine, name: str, make: Callable[[], str]) -> dict[str, Any]:
-    """The image called `name`; where the engine has none, `make` makes it and returns its ID."""
+    """The image called `name`; if the engine has none, `make` makes it and returns its ID."""
     folder = paths.private(paths.home() / "locks")
-    # Two builds may need it at once.
+    # Two builds may need it at the same time.
     with FileLock(folder / f"{name.replace('/', '-').replace(':', '-')}.lock"):
         image = engine.image(name) or engine.image(make())
     assert image is not None
@@ -128,7 +128,7 @@ def made(engine: Engine, name: str, make: Callable[[], str]) -> dict[str, Any]:
 
 
 def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> BaseImage:
-    """The engine's image of this name as a base."""
+    """An image of the engine as a base."""
     labels = (image.get("Config") or {}).get("Labels") or {}
     archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
     return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
@@ -137,15 +137,15 @@ def described(reference: str, name: str, image: dict, how: str, digest: str = ""
 def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage:
     release = release_of(reference)
     if release is None:
-        raise nobody_serves(reference, tried)
-    say(f"no registry serves {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name}")
+        raise not_served(reference, tried)
+    say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name} from packages")
     name = name_of(release)
     image = made(engine, name, lambda: _of_today(engine, release, name, say))
     return described(reference, name, image, "bootstrapped")
 
 
 def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], None]) -> str:
-    """Make the base of what its archive has now, as if it had just been locked; returns its ID."""
+    """Make the base from today's packages, as if it had just been locked; returns its ID."""
     store = Store()
     mirrors = Mirrors(store)
     with store.in_use(say):
@@ -156,7 +156,7 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
         def make() -> str:
             return bootstrap.bootstrap(engine, of_lock, release, locked, store, say)
 
-        # A lock of the same packages finds it by the name that carries their key.
+        # A lock of the same packages finds it by the name with their key.
         of_lock = name_of(release, locked)
         image_id = made(engine, of_lock, make)["Id"]
     engine.tag(image_id, *name.rsplit(":", 1))
@@ -164,7 +164,7 @@ def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], 
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> BaseImage:
-    """Give a pulled image the name that the recipe calls it by, or, where another image has that, one of ours."""
+    """Give a pulled image the recipe's name for it, or one of our own if another image has that name."""
     plain = reference.partition("@")[0]
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"
     image, other = engine.image(fetched), engine.image(f"{repository}:{tag}")

@@ -1,4 +1,4 @@
-"""A configured file system as the engine exports it, and the same without what differs from one making to the next."""
+"""The exported file system of a base, normalised so that equal packages give equal bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from reprokit.untrusted.tar import Stream, members
 
 _BLOCK = 1 << 20
 _LARGEST_STATUS = 16 << 20
-# Of a file's extended attributes only this one is a package's.
+# The only extended attribute that packages set.
 _CAPABILITY = "SCHILY.xattr.security.capability"
-# What the engine puts into every container, what differs each time, and what apt and dpkg need no more.
+# Files of the engine, files that differ each time, and files that apt and dpkg no longer need.
 _DROPPED = re.compile(
     rf"{re.escape(FOLDER)}(/.*)?|\.dockerenv|(dev|proc|sys|tmp)/.*|run/(?!lock$).*|etc/(hostname|hosts|resolv\.conf|mtab)"
     r"|etc/machine-id|var/lib/dbus/machine-id|var/log/((dpkg|alternatives|bootstrap)\.log|apt/.*)"
@@ -36,10 +36,10 @@ class _ExportedFile:
 
 
 class RootFileSystem:
-    """What is in an engine's export, its files' content in `spool`. Nothing of it is written by its name."""
+    """The entries of an engine's export, the content of its files in `spool`. Nothing is written under its own name."""
 
     def __init__(self, export: Iterable[bytes], spool: IO[bytes], where: str) -> None:
-        """Raises UsageError beyond a limit or where it is no file system of a base, TarError where it is damaged."""
+        """Raises UsageError for a limit or for entries that a base cannot have, TarError if the export is damaged."""
         self._spool = spool
         self._entries: dict[str, _ExportedFile] = {}
         stream, size = Stream(export), 0
@@ -48,7 +48,7 @@ class RootFileSystem:
             if not path or (_DROPPED.fullmatch(path) and not member.isreg()):
                 continue
             if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-                raise UsageError(f"the packages made {path[:200]!r}, a device or a pipe", where)
+                raise UsageError(f"a package made {path[:200]!r}, which is a device or a pipe", where)
             entry = _ExportedFile(member, spool.tell())
             if member.isreg():
                 size += member.size
@@ -67,7 +67,7 @@ class RootFileSystem:
         return installed(self._spool.read(entry.info.size).decode("utf-8", "replace"))
 
     def tar(self, newest: int) -> Iterator[bytes]:
-        """The normalised tar in blocks: in order of paths, and nothing in it younger than `newest` (Unix time)."""
+        """The normalised tar in blocks: sorted by path, and no date after `newest` (Unix time)."""
         contents = self._contents()
         first: dict[str, str] = {}
         for path in sorted(self._entries, key=lambda path: path.split("/")):
@@ -86,20 +86,20 @@ class RootFileSystem:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     def _contents(self) -> dict[str, str]:
-        """Of each hard link, the path that the export has the content under."""
+        """For each hard link, the path of the entry with its content."""
         found: dict[str, str] = {}
         for path, entry in self._entries.items():
             if entry.info.islnk():
                 target = path_of(entry.info.linkname, path)
                 target = found.get(target, target)
                 if target not in self._entries or not self._entries[target].info.isreg():
-                    raise UsageError(f"the hard link {path[:200]!r} leads to no file", target[:200])
+                    raise UsageError(f"the hard link {path[:200]!r} does not lead to a file", target[:200])
                 found[path] = target
         return found
 
 
 def installed(status: str) -> set[tuple[str, str]]:
-    """The installed packages of dpkg's status file as name and version."""
+    """The installed packages of dpkg's status file, as names and versions."""
     found = set()
     for entry in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in entry.splitlines() if ": " in line and line[0] != " ")
@@ -111,7 +111,7 @@ def installed(status: str) -> set[tuple[str, str]]:
 def _normalised(member: tarfile.TarInfo, path: str, newest: int) -> tarfile.TarInfo:
     info = tarfile.TarInfo(path)
     info.type, info.mode, info.uid, info.gid = member.type, member.mode & 0o7777, member.uid, member.gid
-    # A folder's date says only when dpkg last put a file into it.
+    # The date of a folder only records dpkg's last write to it.
     info.mtime = newest if member.isdir() else min(max(int(member.mtime), 0), newest)
     info.size = member.size if member.isreg() else 0
     info.linkname = member.linkname if member.issym() else ""

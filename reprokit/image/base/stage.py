@@ -1,6 +1,6 @@
-"""The file system in which a base's packages are configured: enough of them unpacked for dpkg to run, and all as files.
+"""The file system in which a base's packages are configured: some unpacked, so that dpkg runs, and all as .deb files.
 
-A package is read here, never run and never unpacked: what comes out is one tar for the engine.
+Packages are only read here. The result is one tar for the engine.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import BASE, BASE_ENTRIES, PACKAGE
 
-# Holds packages and script; nothing of it stays in the base.
+# The folder of packages and script, which is removed from the base.
 FOLDER = ".reprokit"
 SCRIPT = f"{FOLDER}/configure"
 _SCRIPT = f"""\
 set -eu
 umask 022
-# Essential packages come first: the scripts of the others may use them. dpkg would refuse the order among them.
+# Essential packages come first, as scripts of the others may use them. dpkg would refuse their order without --force.
 for folder in essential others; do
     set -- /{FOLDER}/$folder/*.deb
     [ ! -e "$1" ] || dpkg --force-unsafe-io --force-depends --install "$@"
@@ -35,16 +35,16 @@ _FILES = {
     "etc/fstab": (0o644, "# UNCONFIGURED FSTAB FOR BASE SYSTEM\n"),
     "etc/apt/apt.conf.d/99reprokit": (0o644, 'Acquire::Languages "none";\n'),
     "etc/dpkg/dpkg.cfg.d/99reprokit": (0o644, "force-unsafe-io\n"),
-    # No package starts a daemon while an image is built.
+    # Packages must not start daemons.
     "usr/sbin/policy-rc.d": (0o755, "#!/bin/sh\nexit 101\n"),
     "var/lib/dpkg/status": (0o644, ""),
     SCRIPT: (0o700, _SCRIPT),
 }
-# A date that everything here can write: the year 2242.
+# The latest date that all formats here can write: the year 2242.
 _LATEST = 1 << 33
-# Either package says that a release has these folders in /usr.
+# With either package a release has the folders of `_MOVED` in /usr.
 _MERGED = {"usrmerge", "usr-is-merged"}
-# What no script reads: half of the files. dpkg unpacks it in the end.
+# Half of the files, which no script reads. dpkg unpacks them in the container.
 _UNREAD = ("usr/share/doc/", "usr/share/info/", "usr/share/locale/", "usr/share/man/")
 _NEEDS = ("pre-depends", "depends")
 _MOVED = {"bin", "sbin", "lib", "lib32", "lib64", "libo32", "libx32"}
@@ -53,9 +53,9 @@ _FIELD = re.compile(r"^([A-Za-z-]+):((?:.*\n?)(?:[ \t].*\n?)*)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Stage:
-    """`newest` is when the newest package was made, in seconds since 1970.
+    """The packages of a base. `newest` is the date of the newest package in Unix time.
 
-    `unpacked` are the names of those in which dpkg runs, `essential` of those that are configured first.
+    `unpacked` names the packages that dpkg itself needs, `essential` those that are configured first.
     """
 
     packages: Sequence[AptPackage]
@@ -66,26 +66,26 @@ class Stage:
 
     @classmethod
     def of(cls, packages: Sequence[AptPackage], store: Store) -> Stage:
-        """Raises SourceError where a package is not in the store or none, UsageError where they are no base."""
+        """Raises SourceError if a package is missing or damaged, UsageError if the packages cannot make a base."""
         stanzas, newest = [], 0
         BASE.check(sum(package.size for package in packages), "bytes of packages in a base")
         for package in packages:
             file = _file(package, store)
             stanzas.append(deb.stanza(file, package.name))
-            # The date of its first member (ar(5)).
+            # The date in the header of its first member, see ar(5).
             date = file.getvalue()[24:36].strip()
             newest = max(newest, min(int(date), _LATEST) if date.isdigit() else 0)
-        # An essential package works before its dependencies are there, but not before what it pre-depends on (Debian
-        # policy, 3.8 and 7.2).
+        # An essential package works without its dependencies, but not without its pre-dependencies (Debian policy,
+        # 3.8 and 7.2).
         unpacked = _needed(stanzas, ("pre-depends",))
         if "dpkg" not in unpacked:
-            raise UsageError("the lock's base is not made of a distribution's essential packages: it has no dpkg")
-        # base-files first: it has the modes of the folders that several packages have.
+            raise UsageError("the packages in the lock cannot make a base: dpkg is not among them")
+        # base-files first, as it sets the modes of shared folders.
         ordered = sorted(packages, key=lambda p: (p.name != "base-files", p.name, p.version, p.sha256))
         return cls(ordered, store, unpacked, _needed(stanzas, _NEEDS), newest)
 
     def tar(self, sources: str) -> Iterator[bytes]:
-        """The tar in blocks, with apt's `sources`. Raises SourceError, UsageError naming the package at fault."""
+        """The tar in blocks, with apt's `sources`. Raises SourceError or UsageError with the package at fault."""
         merged = any(package.name in _MERGED for package in self.packages)
         links: set[str] = set()
         seen: set[str] = set()
@@ -121,7 +121,7 @@ class Stage:
 
 
 def path_of(name: str, where: str) -> str:
-    """An entry's path below the root, "" for the root. Raises UsageError where it leads out."""
+    """An entry's path below the root, "" for the root. Raises UsageError if it leads out of it."""
     parts = name.split("/")
     if name.startswith("/") or ".." in parts:
         raise UsageError(f"the entry {name[:200]!r} leads out of the file system", where)
@@ -129,7 +129,7 @@ def path_of(name: str, where: str) -> str:
 
 
 def _checked(member: tarfile.TarInfo, package: str, newest: int) -> tarfile.TarInfo:
-    """What is kept of an entry of a package. Raises UsageError where a package of a base would not have it."""
+    """The safe part of an entry of a package. Raises UsageError for devices and pipes."""
     info = tarfile.TarInfo(path_of(member.name, package))
     if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
         raise UsageError(f"the entry {member.name[:200]!r} is a device or a pipe", package)
@@ -141,9 +141,9 @@ def _checked(member: tarfile.TarInfo, package: str, newest: int) -> tarfile.TarI
 
 
 def _into_usr(info: tarfile.TarInfo) -> set[str]:
-    """Move an entry of /bin and the like to /usr; returns the folder that a link takes the place of."""
+    """Move an entry of /bin and the like to /usr; returns the folder that becomes a link."""
     first = info.name.partition("/")[0]
-    if info.issym() and info.name == first:  # such a link itself: it came with base-files
+    if info.issym() and info.name == first:  # the link itself, from base-files
         return set()
     if info.islnk():
         info.linkname = _moved(info.linkname)
@@ -156,7 +156,7 @@ def _moved(path: str) -> str:
 
 
 def _needed(stanzas: Iterable[str], first: Iterable[str]) -> frozenset[str]:
-    """Names of the essential packages and of all that they need: by relations of these kinds, and what those need."""
+    """Names of the essential packages, what they need by relations of these kinds, and all that those need."""
     packages = {fields["package"]: fields for fields in map(_fields, stanzas) if "package" in fields}
     having: dict[str, set[str]] = {}
     for name, fields in packages.items():
@@ -179,21 +179,25 @@ def _fields(stanza: str) -> Mapping[str, str]:
 
 
 def _names(relations: str) -> list[str]:
-    """The packages of `a (>= 1), b:any | c`, alternatives included: no more than needed is in a base."""
+    """The packages of `a (>= 1), b:any | c`, with all alternatives: a base has only needed packages anyway."""
     return re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]*)", relations)
 
 
 def _file(package: AptPackage, store: Store) -> io.BytesIO:
-    """A package that has been verified: it is read once, so that nothing changes afterwards."""
+    """A verified package, read only once so that it cannot change afterwards."""
     PACKAGE.check(package.size, "bytes in a package of a base", package.name)
     try:
         with store.path(package.sha256).open("rb") as file:
             content = file.read(package.size + 1)
     except FileNotFoundError:
-        raise SourceError(f"{package.name} {package.version} is not in the store", hint="reprokit fetch") from None
+        raise SourceError(
+            f"{package.name} {package.version} is not in the store", hint="fetch it: `reprokit fetch`"
+        ) from None
     if hashlib.sha256(content).hexdigest() != package.sha256:
         path = str(store.path(package.sha256))
-        raise SourceError(f"{package.name} {package.version} is damaged", path, "reprokit store verify --repair")
+        raise SourceError(
+            f"{package.name} {package.version} is damaged", path, "repair it: `reprokit store verify --repair`"
+        )
     return io.BytesIO(content)
 
 

@@ -1,4 +1,4 @@
-"""A hash of what each section of a lock is resolved from. It shows a stale lock without engine or network."""
+"""A hash of what each section of a lock was resolved from, to find a stale lock without engine or network."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def sections(target: Target, rendered: Rendered, machine: str) -> Section:
 
 
 def stale(target: Target, rendered: Rendered, lock: VariantLock) -> list[str]:
-    """The sections of a lock that the recipe has changed."""
+    """The sections of a lock that no longer match the recipe."""
     now = sections(target, rendered, lock.machine)
     return [name for name in SECTIONS if getattr(now, name) != getattr(lock.inputs, name)]

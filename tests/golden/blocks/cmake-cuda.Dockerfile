@@ -1,8 +1,8 @@
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/project /opt/project
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
-# Python's, which ask for x86_64-linux-gnu-gcc.
+# CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
+# use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -35,7 +35,7 @@ FROM image AS with-cmake
 ARG REPROKIT_APT
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in.
+# There is no driver while an image is built; the toolkit's stub of libcuda replaces it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

@@ -1,8 +1,8 @@
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/project /opt/project
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
-# Python's, which ask for x86_64-linux-gnu-gcc.
+# CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
+# use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -17,8 +17,8 @@ RUN set -eu; \
     expect cmake 3.18 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 10 "$(c++ -dumpfullversion)"
-# What the project clones while it is built stands here already, at its commit and under the tag that is asked for:
-# a tag that moved changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
+# What the project clones during the build is already here, at its commit and with the requested tag, so that a moved
+# tag changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 RUN set -eu; \

@@ -7,8 +7,8 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends bzip2 curl; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect curl runnable "$(curl --version >&2 && echo runnable)"
-# reprokit sets REPROKIT_CONDA and serves exactly the locked packages, linked for /opt/conda; without it, micromamba
-# solves for what the channels have today.
+# reprokit sets REPROKIT_CONDA and serves exactly the locked packages, linked for /opt/conda. Without it, micromamba
+# resolves today's packages of the channels.
 ARG REPROKIT_CONDA
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block conda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \

@@ -1,8 +1,8 @@
 ENV CUDA_HOME=/usr/local/cuda
-# Not every image of the vendor tells the loader where its libraries are.
+# Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \

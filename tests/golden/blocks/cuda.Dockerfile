@@ -1,6 +1,6 @@
-# contrib and non-free are asked of the main archive only: the security archive lists a libcuda1 there that cannot be
-# downloaded. The links to Debian's own driver are taken away: a container gets the driver of its host, and a second
-# libcuda.so.1 of another version beside it would fail to initialise. The pinned compiler is what nvcc finds on PATH.
+# contrib and non-free of the main archive only: those of the security archive list a libcuda1 that cannot be
+# downloaded. The links to Debian's own driver are removed: a container gets the driver of its host, and fails to
+# initialise a second libcuda.so.1 of another version. nvcc finds the pinned compiler on PATH.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
@@ -18,8 +18,8 @@ RUN set -eu; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
 ENV CUDA_HOME=/usr
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \

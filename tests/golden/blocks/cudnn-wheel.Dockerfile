@@ -1,4 +1,4 @@
-# The wheel has neither the plain library names that linkers ask for nor a place where compilers look.
+# Linkers need library names without versions, and compilers do not search the wheel.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     root="$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])')"; \
@@ -7,7 +7,7 @@ RUN set -eu; \
         name="${file##*/}"; ln -s "$file" "/usr/local/lib/$name"; ln -s "$file" "/usr/local/lib/${name%.so.*}.so"; \
     done; \
     ldconfig
-# pitfall cudnn-header: the version is read where compilers read it.
+# pitfall cudnn-header: the version is read from where compilers find the header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \

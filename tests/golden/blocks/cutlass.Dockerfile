@@ -1,5 +1,5 @@
-# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
-# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
+# pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
+# CMakeLists.txt, CUTLASS 3 and later in a header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     cd /opt/cutlass; \

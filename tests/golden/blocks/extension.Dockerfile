@@ -9,7 +9,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
-# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \

@@ -13,8 +13,8 @@ RUN set -eu; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 11 "$(c++ -dumpfullversion)"; \
     for module in setuptools wheel; do expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module")"; done
-# Nothing is fetched: what the build needs of Python is in the image already, at the versions that were locked, and
-# torch is the one that the package will meet (without isolation, or pip would build against the newest).
+# Nothing is fetched: the Python packages for the build are in the image, at their locked versions. With build
+# isolation, pip would build against the newest torch.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \
@@ -33,7 +33,7 @@ RUN set -eu; \
 FROM image AS with-extension_package
 ARG REPROKIT_APT
 COPY --from=extension_package /product/ /
-# pitfall build-ok-artifact-missing. That it can be imported, the block imports asserts.
+# pitfall build-ok-artifact-missing. The block imports tests whether it can be imported.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     found="$(python3 -m pip show --disable-pip-version-check flash-attn | sed -n 's/^Version: //p')"; \

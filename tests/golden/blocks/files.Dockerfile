@@ -7,8 +7,8 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends curl unzip xz-utils; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect curl runnable "$(curl --version >&2 && echo runnable)"
-# reprokit sets REPROKIT_FILES and serves the locked files by their names; without it, their own addresses are tried.
-# They come to stand below /files, from where the image takes them: the archives stay here.
+# reprokit sets REPROKIT_FILES and serves the locked files by name. Without it, their own addresses are used. The image
+# copies the results from /files, without the archives.
 ARG REPROKIT_FILES
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block files: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \

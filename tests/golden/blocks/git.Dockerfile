@@ -7,12 +7,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -49,7 +49,7 @@ RUN set -eu; \
 
 COPY --from=git /opt/artifact /opt/artifact
 COPY --from=git /opt/cutlass /opt/cutlass
-# COPY gives the folder itself a mode of its own.
+# COPY does not keep the mode of the folder itself.
 RUN chmod a+rwx /opt/artifact
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \

@@ -1,4 +1,4 @@
-# pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
+# pitfall llvm-from-source: the distribution's packages need 0.5 GB and save an hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \

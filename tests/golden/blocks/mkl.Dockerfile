@@ -1,4 +1,5 @@
-# The wheels put libmkl_*.so.1 alone into the environment: linkers ask for another name, and nothing looks there.
+# The wheels only have libmkl_*.so.1 in the environment, where linkers and loader do not search; linkers need another
+# name too.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     root="$(python3 -c 'import sys; print(sys.prefix)')"; \
@@ -9,8 +10,8 @@ RUN set -eu; \
     done; \
     ldconfig; \
     expect mkl.h present "$(test -s /usr/local/include/mkl.h && echo present)"
-# Its kernels for this processor are loaded at the first call and look for the other libraries' symbols: where those are
-# not global, as under Python, MKL ends with `undefined symbol`. LD_PRELOAD makes them so.
+# MKL loads its kernels at the first call, and they need global symbols of the other libraries. Python does not load
+# those globally, so MKL fails with `undefined symbol`. LD_PRELOAD loads them globally.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export LD_PRELOAD="/usr/local/lib/libiomp5.so /usr/local/lib/libmkl_core.so.1 /usr/local/lib/libmkl_intel_thread.so.1 /usr/local/lib/libmkl_intel_lp64.so.1"; \

@@ -5,7 +5,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.9 python3.9-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.9 -m venv --system-site-packages /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \

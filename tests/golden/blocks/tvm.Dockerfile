@@ -1,7 +1,7 @@
 FROM image AS tvm
 ARG REPROKIT_APT
 COPY --from=git /opt/tvm /opt/tvm
-# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+# CMake 4 refuses projects that ask for less than 3.5, such as TVM up to 0.8 and its dmlc-core.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -13,10 +13,9 @@ RUN set -eu; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 10 "$(g++-10 -dumpfullversion)"; \
     expect llvm 11 "$(/usr/bin/llvm-config-11 --version)"
-# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
-# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
-# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
-# build of its own, for nicer traces only.
+# llvm-config by its absolute path, as another environment's would shadow /usr/bin (pitfall llvm-config-path). Without
+# it TVM builds, but reports "Target llvm is not enabled" (pitfall tvm-llvm-off). Options are appended to config.cmake,
+# as its own set() lines override the command line. libbacktrace only improves traces, and needs an autotools build.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \

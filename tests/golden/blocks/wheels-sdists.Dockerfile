@@ -1,6 +1,6 @@
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
-# Sdists come last, without build isolation: built with the setuptools pinned here, beside what they need.
+# Sdists come last, without build isolation, so that they are built with the pinned setuptools.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     if [ -n "${REPROKIT_WHEELS:-}" ]; then \

@@ -7,9 +7,9 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
-# older images. The image holds what is needed of them already.
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
+# image already contains what is needed of them.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
@@ -29,12 +29,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -66,7 +66,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.10 python3.10-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.10 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -75,10 +75,10 @@ RUN set -eu; \
     expect python 3.10 "$(python3 -c 'import platform; print(platform.python_version())')"
 
 ENV CUDA_HOME=/usr/local/cuda
-# Not every image of the vendor tells the loader where its libraries are.
+# Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 12.2 "$(nvcc --version | sed -n 's/.*, V//p')"; \
@@ -88,7 +88,7 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -111,7 +111,7 @@ RUN set -eu; \
     expect matplotlib 3.7.2 "$(found matplotlib)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 2.1.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
@@ -128,7 +128,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
-# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
 RUN set -eu; \
@@ -141,11 +141,11 @@ RUN set -eu; \
     expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
 
 COPY --from=git /opt/atoffer /opt/atoffer
-# COPY gives the folder itself a mode of its own.
+# COPY does not keep the mode of the folder itself.
 RUN chmod a+rwx /opt/atoffer/artifact
 
 # pitfall missing-python-package
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+# There is no driver while an image is built; the toolkit's stub of libcuda replaces it for modules that link it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

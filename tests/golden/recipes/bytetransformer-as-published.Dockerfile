@@ -7,9 +7,9 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
-# older images. The image holds what is needed of them already.
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
+# image already contains what is needed of them.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
@@ -29,12 +29,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -65,7 +65,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.8 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -74,10 +74,10 @@ RUN set -eu; \
     expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
 
 ENV CUDA_HOME=/usr/local/cuda
-# Not every image of the vendor tells the loader where its libraries are.
+# Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 11.6 "$(nvcc --version | sed -n 's/.*, V//p')"; \
@@ -87,7 +87,7 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# pitfall cudnn-header: the version is read where compilers read it.
+# pitfall cudnn-header: the version is read from where compilers find the header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \
@@ -95,7 +95,7 @@ RUN set -eu; \
     expect cudnn 8.4.0 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
     expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -112,7 +112,7 @@ RUN set -eu; \
     expect numpy 1.23.5 "$(found numpy)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 2.4.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
@@ -129,7 +129,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
-# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
 RUN set -eu; \
@@ -143,8 +143,8 @@ RUN set -eu; \
 
 COPY --from=git /opt/bytetransformer /opt/bytetransformer
 
-# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
-# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
+# pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
+# CMakeLists.txt, CUTLASS 3 and later in a header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     cd /opt/bytetransformer/3rdparty/cutlass; \
@@ -159,8 +159,8 @@ RUN set -eu; \
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/bytetransformer /opt/bytetransformer
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
-# Python's, which ask for x86_64-linux-gnu-gcc.
+# CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
+# use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -194,7 +194,7 @@ FROM image AS with-cmake
 ARG REPROKIT_APT
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in.
+# There is no driver while an image is built; the toolkit's stub of libcuda replaces it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

@@ -7,9 +7,9 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
-# older images. The image holds what is needed of them already.
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
+# image already contains what is needed of them.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
@@ -19,7 +19,7 @@ RUN set -eu; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect distribution ubuntu:18.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
-# pitfall readme-prints-nothing: os.system("cmd &> log") empties the log and runs cmd in the background under dash.
+# pitfall readme-prints-nothing: with dash, os.system("cmd &> log") empties the log and runs cmd in the background.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     ln -sf bash /bin/sh; \
@@ -34,12 +34,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -84,7 +84,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.8 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -93,10 +93,10 @@ RUN set -eu; \
     expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
 
 ENV CUDA_HOME=/usr/local/cuda
-# Not every image of the vendor tells the loader where its libraries are.
+# Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 10.2 "$(nvcc --version | sed -n 's/.*, V//p')"; \
@@ -106,7 +106,7 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# pitfall cudnn-header: the version is read where compilers read it.
+# pitfall cudnn-header: the version is read from where compilers find the header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \
@@ -114,7 +114,7 @@ RUN set -eu; \
     expect cudnn 7.6.5 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
     expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -157,7 +157,7 @@ RUN set -eu; \
     expect tqdm 4.62.3 "$(found tqdm)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 1.8.0+cu102 "$(python3 -c 'import torch; print(torch.__version__)')"; \
@@ -174,7 +174,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
-# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
 RUN set -eu; \
@@ -186,7 +186,7 @@ RUN set -eu; \
     expect nvcc 10.2 "$(nvcc --version | sed -n 's/.*, V//p')"; \
     expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
 
-# pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
+# pitfall llvm-from-source: the distribution's packages need 0.5 GB and save an hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -196,11 +196,11 @@ RUN set -eu; \
     expect llvm 10 "$(dpkg-query -W -f '${Version}' libllvm10 | sed 's/^[0-9]*://')"
 
 COPY --from=git /home/boyuan/verification_tianqi /home/boyuan/verification_tianqi
-# COPY gives the folder itself a mode of its own.
+# COPY does not keep the mode of the folder itself.
 RUN chmod a+rwx /home/boyuan/verification_tianqi
 
-# pitfall submodule-missing: an empty folder where CUTLASS should be is found here, not by a compiler. CUTLASS 2 has its
-# version in CMakeLists.txt, CUTLASS 3 and newer in a header.
+# pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
+# CMakeLists.txt, CUTLASS 3 and later in a header.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cutlass: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     cd /home/boyuan/verification_tianqi/cutlass; \
@@ -215,7 +215,7 @@ RUN set -eu; \
 FROM image AS tvm
 ARG REPROKIT_APT
 COPY --from=git /opt/tvm /opt/tvm
-# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+# CMake 4 refuses projects that ask for less than 3.5, such as TVM up to 0.8 and its dmlc-core.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -227,10 +227,9 @@ RUN set -eu; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 7 "$(g++-7 -dumpfullversion)"; \
     expect llvm 10 "$(/usr/bin/llvm-config-10 --version)"
-# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
-# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
-# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
-# build of its own, for nicer traces only.
+# llvm-config by its absolute path, as another environment's would shadow /usr/bin (pitfall llvm-config-path). Without
+# it TVM builds, but reports "Target llvm is not enabled" (pitfall tvm-llvm-off). Options are appended to config.cmake,
+# as its own set() lines override the command line. libbacktrace only improves traces, and needs an autotools build.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \
@@ -245,8 +244,8 @@ FROM image AS with-tvm
 ARG REPROKIT_APT
 COPY --from=tvm /product/ /
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was
-# compiled calls nothing of it.
+# There is no driver while an image is built. The toolkit's stub of libcuda is enough to ask whether a backend was
+# compiled.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
@@ -263,7 +262,7 @@ RUN set -eu; \
     done
 
 # pitfall missing-python-package
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+# There is no driver while an image is built; the toolkit's stub of libcuda replaces it for modules that link it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

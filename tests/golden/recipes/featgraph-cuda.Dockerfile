@@ -7,9 +7,9 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# The vendor's package lists are signed with a key that was replaced in April 2022, which breaks `apt-get update` in
-# older images. The image holds what is needed of them already.
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
+# image already contains what is needed of them.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
@@ -29,12 +29,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -68,7 +68,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.8 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -77,10 +77,10 @@ RUN set -eu; \
     expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
 
 ENV CUDA_HOME=/usr/local/cuda
-# Not every image of the vendor tells the loader where its libraries are.
+# Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 11.3 "$(nvcc --version | sed -n 's/.*, V//p')"; \
@@ -90,7 +90,7 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -117,19 +117,19 @@ RUN set -eu; \
     expect scipy 1.5.4 "$(found scipy)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 1.12.1+cu113 "$(python3 -c 'import torch; print(torch.__version__)')"; \
     expect 'CUDA of torch' 11.3 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
 
-# Without it DGL asks on its first import, and writes the answer into a home folder.
+# Without it DGL asks for a backend on its first import and writes the answer into the home folder.
 ENV DGLBACKEND=pytorch
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block dgl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect dgl 0.9.1 "$(python3 -c 'import dgl; print(dgl.__version__)')"
 
-# pitfall llvm-from-source: the distribution's packages need 0.5 GB and no hour of compiling.
+# pitfall llvm-from-source: the distribution's packages need 0.5 GB and save an hour of compiling.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -149,7 +149,7 @@ RUN set -eu; \
 FROM image AS tvm
 ARG REPROKIT_APT
 COPY --from=git /opt/tvm /opt/tvm
-# CMake 4 refuses projects that ask for less than 3.5, as TVM up to 0.8 and its dmlc-core do.
+# CMake 4 refuses projects that ask for less than 3.5, such as TVM up to 0.8 and its dmlc-core.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -161,10 +161,9 @@ RUN set -eu; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 9 "$(g++-9 -dumpfullversion)"; \
     expect llvm 10 "$(/usr/bin/llvm-config-10 --version)"
-# llvm-config by its absolute path: another environment's would shadow /usr/bin (pitfall llvm-config-path). Without it
-# TVM builds and then says "Target llvm is not enabled" (pitfall tvm-llvm-off). config.cmake is appended to, because its
-# own set() lines override what stands on the command line. libbacktrace is left out: it is configured by an autotools
-# build of its own, for nicer traces only.
+# llvm-config by its absolute path, as another environment's would shadow /usr/bin (pitfall llvm-config-path). Without
+# it TVM builds, but reports "Target llvm is not enabled" (pitfall tvm-llvm-off). Options are appended to config.cmake,
+# as its own set() lines override the command line. libbacktrace only improves traces, and needs an autotools build.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir /opt/tvm/build; cd /opt/tvm/build; cp ../cmake/config.cmake .; \
@@ -179,8 +178,8 @@ FROM image AS with-tvm
 ARG REPROKIT_APT
 COPY --from=tvm /product/ /
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in, as asking whether a backend was
-# compiled calls nothing of it.
+# There is no driver while an image is built. The toolkit's stub of libcuda is enough to ask whether a backend was
+# compiled.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
@@ -195,7 +194,7 @@ RUN set -eu; \
     done
 
 # pitfall missing-python-package
-# No driver is there while an image is built: the toolkit's stub of libcuda stands in for those who link it.
+# There is no driver while an image is built; the toolkit's stub of libcuda replaces it for modules that link it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block imports: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

@@ -6,7 +6,7 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -23,7 +23,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.11 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -31,9 +31,9 @@ RUN set -eu; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
 
-# contrib and non-free are asked of the main archive only: the security archive lists a libcuda1 there that cannot be
-# downloaded. The links to Debian's own driver are taken away: a container gets the driver of its host, and a second
-# libcuda.so.1 of another version beside it would fail to initialise. The pinned compiler is what nvcc finds on PATH.
+# contrib and non-free of the main archive only: those of the security archive list a libcuda1 that cannot be
+# downloaded. The links to Debian's own driver are removed: a container gets the driver of its host, and fails to
+# initialise a second libcuda.so.1 of another version. nvcc finds the pinned compiler on PATH.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
@@ -51,8 +51,8 @@ RUN set -eu; \
     for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
     ldconfig
 ENV CUDA_HOME=/usr
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc refuses a host compiler that is newer
-# than it knows, and is no use without one.
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
@@ -62,7 +62,7 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -83,7 +83,7 @@ RUN set -eu; \
     expect setuptools 65.7.0 "$(found setuptools)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 1.13.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
@@ -100,7 +100,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect c++ runnable "$(c++ --version >&2 && echo runnable)"
-# pitfall gcc-too-new: torch and nvcc both take the compiler that these name, not the distribution's newest.
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
 ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
 # pitfall devel-vs-runtime: extensions for GPUs need the pinned nvcc.
 RUN set -eu; \

@@ -6,7 +6,7 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -25,12 +25,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -63,8 +63,8 @@ COPY --from=git /opt/taco /opt/taco
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/taco /opt/taco
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
-# Python's, which ask for x86_64-linux-gnu-gcc.
+# CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
+# use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \

@@ -7,7 +7,7 @@ FROM ${BASE} AS base
 ARG REPROKIT_APT
 
 ENV LANG=C.UTF-8
-# An old image has expired certificates (pitfall apt-expired-ca): they are renewed before anything uses TLS.
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -26,12 +26,12 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves
-# the locked commits.
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit that is no branch's head is fetched by its name, and where a server refuses that, with the whole history.
-# Submodules are asserted to stand at the commits that the tree names (pitfall submodule-missing).
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export GIT_TERMINAL_PROMPT=0; \
@@ -84,7 +84,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.9 python3.9-venv; \
     apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
     python3.9 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec see the same python
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
 RUN set -eu; \
@@ -92,9 +92,9 @@ RUN set -eu; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.9 "$(python3 -c 'import platform; print(platform.python_version())')"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set; without it, pip asks its own indexes.
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
 ARG REPROKIT_WHEELS
-# Sdists come last, without build isolation: built with the setuptools pinned here, beside what they need.
+# Sdists come last, without build isolation, so that they are built with the pinned setuptools.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     if [ -n "${REPROKIT_WHEELS:-}" ]; then \
@@ -131,13 +131,14 @@ RUN set -eu; \
     expect docopt 0.6.2 "$(found docopt)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is asserted, not assumed.
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect torch 1.8.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
     expect 'CUDA of torch' 10.2 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
 
-# The wheels put libmkl_*.so.1 alone into the environment: linkers ask for another name, and nothing looks there.
+# The wheels only have libmkl_*.so.1 in the environment, where linkers and loader do not search; linkers need another
+# name too.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     root="$(python3 -c 'import sys; print(sys.prefix)')"; \
@@ -148,8 +149,8 @@ RUN set -eu; \
     done; \
     ldconfig; \
     expect mkl.h present "$(test -s /usr/local/include/mkl.h && echo present)"
-# Its kernels for this processor are loaded at the first call and look for the other libraries' symbols: where those are
-# not global, as under Python, MKL ends with `undefined symbol`. LD_PRELOAD makes them so.
+# MKL loads its kernels at the first call, and they need global symbols of the other libraries. Python does not load
+# those globally, so MKL fails with `undefined symbol`. LD_PRELOAD loads them globally.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block mkl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export LD_PRELOAD="/usr/local/lib/libiomp5.so /usr/local/lib/libmkl_core.so.1 /usr/local/lib/libmkl_intel_thread.so.1 /usr/local/lib/libmkl_intel_lp64.so.1"; \
@@ -160,8 +161,8 @@ COPY --from=git /opt/turbotransformers /opt/turbotransformers
 FROM image AS cmake
 ARG REPROKIT_APT
 COPY --from=git /opt/turbotransformers /opt/turbotransformers
-# CMake 4 refuses projects that ask for less than 3.5. The links of the compiler are for builds inside the build, and for
-# Python's, which ask for x86_64-linux-gnu-gcc.
+# CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
+# use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -176,8 +177,8 @@ RUN set -eu; \
     expect cmake 3.18 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 10 "$(c++ -dumpfullversion)"
-# What the project clones while it is built stands here already, at its commit and under the tag that is asked for:
-# a tag that moved changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
+# What the project clones during the build is already here, at its commit and with the requested tag, so that a moved
+# tag changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
 ARG REPROKIT_GIT
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 RUN set -eu; \

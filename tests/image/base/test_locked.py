@@ -93,23 +93,23 @@ def test_what_the_engine_has_does_not_decide(store, upstream):
     upstream(package("liba"))
     said: list[str] = []
     assert lock_base(engine, "debian:12", store, said.append).bootstrap == bootstrap(package("liba"))
-    assert said == ["no registry serves debian:12 (no such host); resolving debian 12 (bookworm)"]
+    assert said == ["no registry has debian:12 (no such host); resolving the packages of debian 12 (bookworm)"]
 
 
 def test_what_nobody_serves_and_nobody_can_make(store):
-    with pytest.raises(SourceError, match="nobody serves the base image nvidia/cuda:1"):
+    with pytest.raises(SourceError, match="no registry has the base image nvidia/cuda:1"):
         lock_base(NoRegistry(), "nvidia/cuda:1", store, pytest.fail)
     lock = Base(reference="nvidia/cuda:1", digest=f"sha256:{'0' * 64}")
-    with pytest.raises(SourceError, match="nobody serves the base image nvidia/cuda:1@sha256:000"):
+    with pytest.raises(SourceError, match="no registry has the base image nvidia/cuda:1@sha256:000"):
         locked_base(NoRegistry(), lock, store, lambda line: None)
-    with pytest.raises(SourceError, match="nobody serves"):  # no answer is no proof that it vanished
+    with pytest.raises(SourceError, match="no registry has"):  # no answer is no proof that it vanished
         moved_base(NoRegistry(), lock, store, pytest.fail)
 
 
 def test_a_debian_by_digest_is_never_the_bootstrapped_one(store):
     engine = NoRegistry()
     engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1"}
-    with pytest.raises(SourceError, match="nobody serves"):
+    with pytest.raises(SourceError, match="no registry has"):
         locked_base(engine, Base(reference="debian:12", digest=f"sha256:{'0' * 64}"), store, lambda line: None)
 
 

@@ -90,7 +90,7 @@ def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, repository, monk
     assert found.name == f"{repository}:1" and engine.image(f"{repository}:1")["Id"] == found.image_id
     again = resolve_base(engine, f"{repository}:1@{right.digest}", pytest.fail)
     assert (again.how, again.name, again.image_id) == ("engine", f"{repository}:1", found.image_id)
-    with pytest.raises(SourceError, match="nobody serves"):  # a tag that moved is not what the digest names
+    with pytest.raises(SourceError, match="no registry has"):  # a tag that moved is not what the digest names
         resolve_base(engine, f"{repository}:1@sha256:{'0' * 64}")
 
 
@@ -102,7 +102,7 @@ def test_what_nobody_serves_is_named_with_all_that_was_tried(engine, monkeypatch
         with pytest.raises(SourceError) as error:
             resolve_base(engine, reference)
     assert error.value.exit_code == 4
-    assert f"nobody serves the base image {reference}" in error.value.message
+    assert f"no registry has the base image {reference}" in error.value.message
     assert "manifest unknown" in error.value.message
 
 
@@ -139,7 +139,7 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
     said: list[str] = []
     found = resolve_base(engine, "ubuntu:20.04", said.append)
     assert (found.how, found.name, found.image_id) == ("bootstrapped", "reprokit/own/base:ubuntu-20.04", "sha256:2")
-    assert said == ["no registry serves ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal)"]
+    assert said == ["no registry has ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal) from packages"]
 
 
 @engine_test
