@@ -12,10 +12,10 @@ import typer
 
 from reprokit import completion
 from reprokit.container import parse
-from reprokit.container.attach import Command as ContainerCommand
 from reprokit.container.settings import RunOptions
 
 if TYPE_CHECKING:
+    from reprokit.container.attach import Command as ContainerCommand
     from reprokit.engine import Engine
 
 RecipeName = Annotated[
@@ -101,6 +101,8 @@ def choices(
 
 def container_command(argv: Sequence[str], env: list[str], user: str | None, tty: bool) -> ContainerCommand:
     """The command as data. Raises UsageError."""
+    from reprokit.container.attach import Command as ContainerCommand
+
     return ContainerCommand(argv, parse.environment(env, os.environ), user=parse.user(user) if user else None, tty=tty)
 
 

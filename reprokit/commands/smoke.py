@@ -18,13 +18,13 @@ from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.smoke import result
-from reprokit.smoke.junit import report
-from reprokit.smoke.result import TrialResult, TrialStep
+from reprokit.smoke.result import TrialResult, TrialStep, junit_report
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bench.hardware import Execute
     from reprokit.engine import Engine
+    from reprokit.host.gpu import GpuDevice
 
 
 def smoke(
@@ -75,10 +75,11 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialRe
         container=lambda target: _fresh(engine, target),
         on_step=lambda target, name: say(f"{target.label}: {name}"),
     )
+    gpus = engine.host.gpus() if chosen is None else []
     for target in chosen if chosen is not None else _all():
         if isinstance(target, TrialResult):
             yield target
-        elif chosen is None and (reason := _not_here(engine, target)):
+        elif chosen is None and (reason := _not_here(engine, target, gpus)):
             yield TrialResult(target.label, (TrialStep("host", "skip", reason=reason),))
         else:
             yield trial.run(target)
@@ -103,7 +104,7 @@ def _all() -> Iterator[Target | TrialResult]:
             yield TrialResult(name, (TrialStep("recipe", "fail", reason=reason, output=reason),), error.exit_code)
 
 
-def _not_here(engine: Engine, target: Target) -> str:
+def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
     """Why this host cannot run the target, or "". An image that is built already needs no more disk."""
     from reprokit.bench.container import gpus_for
     from reprokit.container.names import image_reference
@@ -115,7 +116,7 @@ def _not_here(engine: Engine, target: Target) -> str:
         if engine.host.name:
             return f"its image is missing on {engine.host.name}"
         free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
-    found = recipe_findings(target.variant, has_gpu, engine.host.gpus(), engine.host.memory_bytes(), free_disk)
+    found = recipe_findings(target.variant, has_gpu, gpus, engine.host.memory_bytes(), free_disk)
     return next((in_words(finding) for finding in found if finding.severity == "error"), "")
 
 
@@ -139,6 +140,6 @@ def _write(junit: Path | None, results: Sequence[TrialResult]) -> None:
         return
     try:
         junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_bytes(report(results))
+        junit.write_bytes(junit_report(results))
     except OSError as error:
         raise EngineError(f"the report cannot be written: {error.strerror}", str(junit)) from None

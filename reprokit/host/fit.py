@@ -54,7 +54,7 @@ def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding
         driver=driver,
         requires_driver=needs.min_driver if _valid(check_driver, needs.min_driver) else None,
     )
-    found = _about_machine(evaluate(facts, stack), stack)
+    found = _about_machine(evaluate(facts, stack), stack.gpus, driver)
     if any(finding.severity == "error" and _is_about(finding, "cuda=") for finding in found):
         # The minimum driver follows from the CUDA pin, whose finding says more.
         found = [finding for finding in found if not _is_about(finding, "requires.driver=")]
@@ -74,10 +74,9 @@ def recipe_findings(
         return [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU")]
     facts = bundled()
     known = tuple(dict.fromkeys(one for gpu in gpus if (one := _known(facts, gpu))))
-    stack = stack_of(
-        variant, known, _driver(gpus), KnownHost(memory, disk_free), no_gpu=variant.requires.gpu != "required"
-    )
-    return _about_machine(evaluate(facts, stack), stack)
+    driver = _driver(gpus)
+    stack = stack_of(variant, known, driver, KnownHost(memory, disk_free), no_gpu=variant.requires.gpu != "required")
+    return _about_machine(evaluate(facts, stack), known, driver)
 
 
 def require_image(
@@ -102,9 +101,9 @@ def in_words(finding: Finding) -> str:
     return f"{' with '.join(finding.subjects)}: {finding.reason}{nearest}"
 
 
-def _about_machine(found: Sequence[Finding], stack: Stack) -> list[Finding]:
+def _about_machine(found: Sequence[Finding], gpus: Sequence[KnownGpu], driver: str | None) -> list[Finding]:
     """The findings that name something of the machine, rather than two pins."""
-    labels = {gpu.label for gpu in stack.gpus} | {f"driver={stack.driver}"}
+    labels = {gpu.label for gpu in gpus} | {f"driver={driver}"}
     return [f for f in found if labels & set(f.subjects) or _is_about(f, "host.")]
 
 

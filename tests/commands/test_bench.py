@@ -189,7 +189,7 @@ def test_the_report_keeps_unlike_records_apart_and_says_why(reprokit, tmp_path):
     assert report.returncode == 0
     rows = [line.split() for line in report.stdout.splitlines() if ".." in line and line[0] == " "]
     assert rows == [["2", "1..3", "4"], ["9", "9..9", "1"]]
-    assert report.stdout.count("not averaged with other records of this benchmark, which differ in") == 2
+    assert report.stdout.count("not averaged with other records of this benchmark: they differ in") == 2
     assert "image_digest, cpu" in report.stdout
 
 

@@ -79,3 +79,9 @@ def test_a_gpu_that_is_older_than_the_recipe_is_meant_for():
     assert any("8.0" in in_words(f) for f in recipe_findings(needed, True, gpus, None, None) if f.severity == "error")
     needed = variant(gpu="optional", compute_capability=["8.0"])
     assert recipe_findings(needed, True, gpus, None, None) == []
+
+
+def test_the_recipes_own_capabilities_are_no_gpus_of_the_machine():
+    stack = {"base": "debian:12", "pins": {"cuda": "10.2"}}
+    needed = Variant.model_validate({**stack, "requires": {"gpu": "required", "compute_capability": ["8.6"]}})
+    assert recipe_findings(needed, True, [], None, None) == []

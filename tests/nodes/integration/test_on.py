@@ -275,6 +275,6 @@ def test_smoke_tries_what_is_there(nodes: Cluster, name: str, call: Call):
     others = {r["name"]: (r["status"], r["reason"]) for r in json.loads(rest.stdout)["results"]}
     assert others.pop(f"{name}:cpu")[0] == "pass"
     assert others and all(status == "skip" for status, _ in others.values())
-    assert others["fused-attention:cpu"][1] == f"its image is not on {node.login}"
+    assert others["fused-attention:cpu"][1] == f"its image is missing on {node.login}"
     absent = call("smoke", name, "--on", nodes["node2"].login)
     assert absent.returncode == 2 and "has no image" in absent.stdout

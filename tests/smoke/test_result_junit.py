@@ -7,8 +7,7 @@ from xml.etree import ElementTree as xml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.smoke.junit import report
-from reprokit.smoke.result import TrialResult, TrialStep
+from reprokit.smoke.result import TrialResult, TrialStep, junit_report
 
 RESULTS = [
     TrialResult(
@@ -47,12 +46,12 @@ GOLDEN = """\
 
 
 def test_the_golden_document():
-    assert report(RESULTS).decode() == GOLDEN
+    assert junit_report(RESULTS).decode() == GOLDEN
 
 
 @given(st.text(), st.text(), st.text())
 def test_any_text_gives_a_document_that_is_read_back(name, reason, output):
-    root = xml.fromstring(report([TrialResult(name, (TrialStep(name, "fail", 1.0, reason, output),), 1)]))
+    root = xml.fromstring(junit_report([TrialResult(name, (TrialStep(name, "fail", 1.0, reason, output),), 1)]))
     failure = root.find("./testsuite/testcase/failure")
     assert failure is not None
     shown = failure.text or ""
@@ -60,6 +59,7 @@ def test_any_text_gives_a_document_that_is_read_back(name, reason, output):
 
 
 def test_surrogates_and_control_characters_do_not_reach_the_file():
-    root = xml.fromstring(report([TrialResult("x:y", (TrialStep("\ud800\x01", "fail", 0, "\x7f\ufffe", "ok\t\n"),))]))
+    step = TrialStep("\ud800\x01", "fail", 0, "\x7f\ufffe", "ok\t\n")
+    root = xml.fromstring(junit_report([TrialResult("x:y", (step,))]))
     case = root.find("./testsuite/testcase")
     assert case is not None and case.get("name") == "\ufffd\ufffd"
