@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-from reprokit.bench import plots
+from reprokit.bench import plot_layout, plots
 from reprokit.bench.attention import Cell, Measured
 from reprokit.errors import EngineError, UsageError
 
-MASKS = tuple(plots._STYLES)
+MASKS = tuple(plot_layout.STYLES)
 
 
 def cells(speedup: float = 2.0, batch: int = 1) -> list[Cell]:
     """Ours takes a millisecond a GFLOP, the others `speedup` times as long, naive twice that."""
     return [
         Cell(batch, seq, dtype, mask, gflop, gflop, {"ours": gflop, "sdpa": speedup * gflop, "naive": 9 * gflop})
-        for dtype in plots.DTYPES
+        for dtype in plot_layout.DTYPES
         for mask in MASKS
         for seq in (16, 384, 2048)
         for gflop in (seq / 100,)
@@ -32,7 +32,7 @@ def measured(found: list[Cell]) -> Measured:
 def drawing():
     matplotlib = pytest.importorskip("matplotlib", reason="pip install reprokit[plots]")
     matplotlib.use("agg")
-    with matplotlib.rc_context(plots._SETTINGS):
+    with matplotlib.rc_context(plot_layout.SETTINGS):
         yield
     matplotlib.pyplot.close("all")
 
@@ -58,7 +58,7 @@ def test_titles_say_what_was_found():
 @pytest.mark.usefixtures("drawing")
 def test_a_panel_a_dtype_with_every_line_named_once():
     figure = plots.speedup(cells(), 1, "")
-    names = sorted(name for _, _, name in plots._STYLES.values())
+    names = sorted(name for _, _, name in plot_layout.STYLES.values())
     assert [axes.get_title("left") for axes in figure.axes] == ["fp32", "bf16", "fp16"]
     for axes in figure.axes:
         labels = [text.get_text() for text in axes.texts if text.get_text() != "slower"]
@@ -74,14 +74,6 @@ def test_only_dtypes_with_a_peak_have_a_roof():
     roof = figure.axes[0].lines[0]
     assert list(roof.get_ydata()[1:]) == [1250.0, 1250.0]
     assert roof.get_ydata()[0] == pytest.approx(30 * roof.get_xdata()[0])
-
-
-def test_names_are_kept_apart_and_near():
-    assert plots._apart([10.0, 50.0], 5, 0, 100) == [10.0, 50.0]
-    assert plots._apart([50.0, 50.0, 50.0], 10, 0, 100) == [40.0, 50.0, 60.0]
-    crowded = plots._apart([99.0] * 8, 10, 0, 100)
-    assert crowded == [25.0 + 10 * i for i in range(8)]
-    assert plots._apart([1.0, 2.0], 10, 0, 100) == [5.0, 15.0]
 
 
 @pytest.mark.usefixtures("drawing")

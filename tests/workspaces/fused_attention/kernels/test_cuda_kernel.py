@@ -13,10 +13,10 @@ from fused_attention import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.kernel_calls import DTYPES, cuda_numbers
+
 pytestmark = pytest.mark.compiler
 
-DTYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-MASK_KINDS = {torch.bool: 1, torch.float32: 2, torch.bfloat16: 3, torch.float16: 4}
 
 # Weights are rounded to the inputs' dtype before they meet the values, as in FlashAttention.
 SLACK = {torch.float32: 5e-6, torch.bfloat16: 2**-8, torch.float16: 2**-11}
@@ -34,17 +34,6 @@ def program(*instructions, data=()):
     for op, a, b, c in instructions:
         words += [op, begin + a if op == KEY_BELOW else a, b, c]
     return np.array([*words, *data], dtype=np.int64)
-
-
-def pack_numbers(q, k, v, out, mask, is_causal, section=3, batch=None, lengths=None):
-    q_len, k_len = lengths or (q.shape[2], k.shape[2])
-    numbers = [DTYPES[q.dtype], 0 if mask is None else MASK_KINDS[mask.dtype], int(is_causal)]
-    numbers += [batch or q.shape[0], q.shape[1], k.shape[1], q_len, k_len, q.shape[3], section]
-    for t in (q, k, v, out):
-        numbers += [0 if batch else t.stride(0), *t.stride()[1:3]]
-    expanded = None if mask is None else mask.expand(batch or q.shape[0], q.shape[1], q_len, k_len)
-    numbers += [0] * 4 if expanded is None else expanded.stride()
-    return (ctypes.c_int64 * 26)(*numbers), expanded
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +59,7 @@ def emulate(library):
         results = []
         for mode in (3, 0) if twice else (3,):
             out = torch.full(q.shape, math.nan, dtype=q.dtype)
-            numbers, expanded = pack_numbers(q, k, v, out, mask, is_causal, **packed)
+            numbers, expanded = cuda_numbers(q, k, v, out, mask, is_causal, **packed)
             addresses = [None if t is None else t.data_ptr() for t in (q, k, v, out, expanded)]
             addresses.append(None if structure is None else structure.ctypes.data)
             addresses += [None if t is None else t.data_ptr() for t in (cu_q, cu_k, alibi)]
@@ -163,7 +152,7 @@ def test_classification_in_tiles_of_any_shape(library, tile, causal):
     mask = torch.rand(2, 1, 200, 300, generator=torch.Generator().manual_seed(3)) > 0.5
     mask[:, :, :128, :192] = True
     mask[1] = False
-    numbers, expanded = pack_numbers(q, torch.empty(2, 2, 300, 8), q, q, mask, causal)
+    numbers, expanded = cuda_numbers(q, torch.empty(2, 2, 300, 8), q, q, mask, causal)
     seen = torch.zeros(2, 2, 200, 300, dtype=torch.bool)
     library.classified.restype = ctypes.c_int64
     tensors = (ctypes.c_void_p * 9)(None, None, None, None, expanded.data_ptr())
@@ -285,40 +274,3 @@ def test_huge_and_tiny_scores(check, emulate, kernel):
         (out.double() - expected).abs().max() for out in (emulate(kernel, q, k, v, scale=1.0), torchs)
     )
     assert error <= 2 * torchs_error + SLACK[q.dtype]
-
-
-def plan_of(library, dtype, dim, architecture, *, batch=1, heads=12, q_len=512, alibi=False, processors=108):
-    q = torch.empty(batch, heads, q_len, dim, dtype=dtype)
-    mask = torch.zeros(1, 1, 1, q_len) if alibi else None
-    numbers, _ = pack_numbers(q, q, q, q, mask, False)
-    fields = (ctypes.c_int64 * 5)()
-    library.plan(numbers, ctypes.c_float(0.1), architecture, processors, fields)
-    return dict(zip(("tensor_cores", "by_element", "dims", "warp_rows", "rows"), fields, strict=True))
-
-
-def test_plans(library):
-    assert plan_of(library, torch.float32, 64, 90)["tensor_cores"] == 0
-    assert plan_of(library, torch.bfloat16, 64, 75) == dict(tensor_cores=0, by_element=0, dims=64, warp_rows=0, rows=64)
-    assert plan_of(library, torch.bfloat16, 65, 86)["dims"] == 128
-    few = plan_of(library, torch.float16, 64, 80)
-    many = plan_of(library, torch.float16, 64, 80, batch=16)
-    assert (few["warp_rows"], few["rows"], many["warp_rows"], many["rows"]) == (16, 64, 32, 128)
-    assert plan_of(library, torch.float16, 64, 80, batch=16, alibi=True)["warp_rows"] == 16
-    assert plan_of(library, torch.float16, 200, 80, batch=16)["warp_rows"] == 16
-    # Quad-pairs have 32 rows, and no kernel for the rest.
-    assert plan_of(library, torch.float16, 64, 70)["warp_rows"] == 32
-    assert not plan_of(library, torch.float16, 256, 70)["tensor_cores"]
-    assert not plan_of(library, torch.float16, 64, 70, alibi=True)["tensor_cores"]
-    assert not plan_of(library, torch.float16, 64, 60)["tensor_cores"]
-
-
-@pytest.mark.parametrize("section", [1, 4, 5, 24, 100])
-def test_each_piece_is_taken_once_and_long_ones_first(library, section):
-    q = torch.empty(2, 12, 300, 64, dtype=torch.float16)
-    numbers, _ = pack_numbers(q, q[:, :4], q[:, :4], q, None, True, section=section)
-    out = (ctypes.c_int64 * (3 * 2 * 12 * 5))()
-    library.pieces(numbers, 64, out)
-    pieces = [tuple(out[i : i + 3]) for i in range(0, len(out), 3)]
-    assert sorted(pieces) == [(b, h, t) for b in range(2) for h in range(12) for t in range(5)]
-    first = [t for _, _, t in pieces[: 5 * min(section, 24)]]
-    assert first == sorted(first, reverse=True)

@@ -1,10 +1,9 @@
-"""The kernel for Hopper, run on the CPU by an emulation of TMA, mbarriers and wgmma, and what its host side decides."""
+"""The Hopper kernel, run on the CPU by an emulation of TMA, mbarriers and wgmma."""
 
 from __future__ import annotations
 
 import ctypes
 import math
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ from fused_attention import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.kernel_calls import hopper_numbers, pointers
+
 pytestmark = pytest.mark.compiler
 
-FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
-DTYPES = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
 HALVES = pytest.mark.parametrize("dtype", ROUNDING, ids=str)
 BAND, KEY_BELOW, BLOCK_TABLE, AND = 1, 9, 12, 13
@@ -49,30 +48,8 @@ def tensors(dtype, batch=1, heads=2, kv_heads=2, q_len=200, k_len=200, dim=64):
     return [torch.randn(batch, h, n, dim, generator=generator).to(dtype) for h, n in shapes]
 
 
-def pointers(*values):
-    return (ctypes.c_void_p * len(values))(*[None if t is None else t.data_ptr() for t in values])
-
-
-def numbers(q, k, v, out, is_causal, packed=None):
-    """What params_of of hopper_kernel.cpp takes; `packed` is the number of sequences and their longest lengths."""
-    batch, q_len, k_len = packed or (q.shape[0], q.shape[2], k.shape[2])
-    values = [DTYPES[q.dtype], int(is_causal), batch, q.shape[1], k.shape[1], q_len, k_len]
-    values += [q.shape[2], k.shape[2], q.shape[3]]
-    for t in (q, k, v, out):
-        values += [0 if packed else t.stride(0), t.stride(1), t.stride(2)]
-    return (ctypes.c_int64 * len(values))(*values)
-
-
 @pytest.fixture(scope="session")
-def library(compile_cpp):
-    built = compile_cpp("hopper_kernel.cpp")
-    built.order.restype = ctypes.c_int64
-    built.swizzled.restype = ctypes.c_uint32
-    return built
-
-
-@pytest.fixture(scope="session")
-def emulate(library):
+def emulate(hopper_library):
     """fused_attention by the emulated kernel: asynchronous work done as early, and as late, as it may be."""
 
     def run(
@@ -95,9 +72,9 @@ def emulate(library):
         results = []
         for late in (0, 1):
             out = torch.empty_like(q).fill_(math.nan)
-            taken = library.attend(
+            taken = hopper_library.attend(
                 pointers(q, k, v, out, cu_q, cu_k, alibi),
-                numbers(q, k, v, out, is_causal, packed),
+                hopper_numbers(q, k, v, out, is_causal, packed),
                 ctypes.c_float(1 / math.sqrt(q.shape[3]) if scale is None else scale),
                 ctypes.c_void_p(None if program is None else program.data_ptr()),
                 ctypes.c_int64(0 if program is None else len(program)),
@@ -290,60 +267,3 @@ def test_random_calls(emulate, dtype, batch, kv_heads, group, q_len, k_len, dim,
     mask = None if share is None else torch.rand(q_len, k_len, generator=generator) < share
     out = emulate(q, k, v, None if mask is None else table(mask), is_causal)
     check(out, q, k, v, mask, is_causal)
-
-
-@pytest.mark.parametrize(
-    ("batch", "heads", "kv_heads", "length", "blocks", "cache"),
-    [(1, 1, 1, 5, 132, 1 << 24), (2, 12, 12, 1000, 132, 1 << 21), (3, 8, 2, 4000, 20, 1), (1, 4, 1, 640, 3, 1 << 30)],
-)
-def test_every_piece_is_taken_once_and_work_is_level(library, batch, heads, kv_heads, length, blocks, cache):
-    q, k = torch.empty(batch, heads, length, 64).half(), torch.empty(batch, kv_heads, length, 64).half()
-    tiles = -(-length // TILE)
-    rounds = -(-batch * heads * tiles // blocks)
-    places = (ctypes.c_int32 * (4 * rounds * blocks))()
-    filled = library.order(numbers(q, k, k, q, True), ctypes.c_int64(cache), blocks, places)
-    rows = [tuple(places[4 * i : 4 * i + 4]) for i in range(filled)]
-    pieces = [row[:3] for row in rows if row[0] >= 0]
-    everything = {(b, h, t) for b in range(batch) for h in range(heads) for t in range(tiles)}
-    assert set(pieces) == everything and len(pieces) == len(everything)
-    assert all(row[3] == row[2] + 1 for row in rows if row[0] >= 0)
-    # Heads that share keys run at the same time.
-    if cache == 1:
-        together = [{(b, h // (heads // kv_heads)) for b, h, _ in pieces[i : i + 4]} for i in range(0, len(pieces), 4)]
-        assert all(len(pairs) == 1 for pairs in together)
-    work = Counter()
-    for place, row in enumerate(rows):
-        work[place % blocks] += row[3] if row[0] >= 0 else 0
-    ideal = sum(work.values()) / blocks
-    assert max(work.values()) <= ideal + 2 * tiles
-
-
-def test_what_it_does_not_take(library):
-    def taken(q, k=None, v=None, scale=1.0, mask_kind=0, out=None):
-        k, v, out = (q if t is None else t for t in (k, v, out))
-        return library.supports(
-            pointers(q, k, v, out, None, None, None), numbers(q, k, v, out, False), ctypes.c_float(scale), mask_kind
-        )
-
-    q = torch.empty(2, 4, 16, 64).half()
-    assert taken(q) and taken(q.bfloat16()) and taken(torch.empty(2, 4, 16, 128).half())
-    assert not taken(q.float())
-    assert not taken(torch.empty(2, 4, 16, 136).half())
-    assert not taken(torch.empty(2, 4, 16, 60).half())
-    assert not taken(q, scale=0.0) and not taken(q, scale=-1.0)
-    assert not any(taken(q, mask_kind=kind) for kind in (1, 2, 3, 4))
-    # Addresses and strides that are no multiples of 16 bytes, and rows that are all one.
-    wide = torch.empty(2, 4, 16, 72).half()
-    assert taken(wide[..., 8:]) and not taken(wide[..., 4:68])
-    assert not taken(q, k=torch.empty(2, 4, 16, 68).half()[..., :64])
-    assert not taken(q, out=torch.empty(2, 4, 16, 68).half()[..., :64])
-    assert not taken(q, v=q[:, :, :1].expand(-1, -1, 16, -1))
-    assert taken(q, k=q[:1, :1].expand(2, 4, -1, -1))
-
-
-def test_swizzle_gives_eight_rows_eight_banks(library):
-    addresses = np.array([library.swizzled(a) for a in range(1024)])
-    assert sorted(addresses) == list(range(1024))
-    for column in range(8):
-        groups = [library.swizzled(row * 128 + column * 16) % 128 // 16 for row in range(8)]
-        assert sorted(groups) == list(range(8))
