@@ -10,8 +10,7 @@ import typer
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.effective import Line
-    from reprokit.supply.mirrors.probe import Answer
+    from reprokit.supply.mirrors.effective import Line, MirrorAnswer
 
 
 def config(
@@ -19,7 +18,7 @@ def config(
     init: bool = typer.Option(False, "--init", help="Write a commented file to start from."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Show the mirrors and proxies in force, and where each comes from."""
+    """Show the mirrors and proxies in force, and the source of each."""
     from reprokit.errors import SourceError, UsageError
     from reprokit.supply.mirrors.effective import PUBLIC, WAYS, lines
     from reprokit.supply.mirrors.places import Mirrors
@@ -38,7 +37,7 @@ def config(
         return
 
     from reprokit.supply.fetch.http import Client
-    from reprokit.supply.mirrors.probe import ask_each, silent_kinds
+    from reprokit.supply.mirrors.effective import ask_each, silent_kinds
 
     with Client(mirrors.settings) as client:
         answers = ask_each([line for line in found if line.kind not in WAYS and line.source != PUBLIC], client)
@@ -74,7 +73,7 @@ def _as_json(line: Line) -> dict[str, Any]:
     return {"kind": line.kind, "archive": line.archive or None, "value": line.redacted, "source": line.source}
 
 
-def _answer_as_json(answer: Answer) -> dict[str, Any]:
+def _answer_as_json(answer: MirrorAnswer) -> dict[str, Any]:
     """Seconds, bytes/s."""
     measured = {"latency_s": answer.latency_s, "rate": answer.rate, "error": answer.error or None}
     return {**_as_json(answer.line), **measured}
@@ -84,7 +83,7 @@ def _row(line: Line) -> tuple[str, str, str]:
     return line.kind, line.shown, line.source
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: MirrorAnswer) -> str:
     if answer.error:
         return answer.error
     if answer.latency_s is None:

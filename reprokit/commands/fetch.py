@@ -19,11 +19,11 @@ def fetch(
     ],
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="Take what this folder has first, by checksum, whatever its names."),
+        typer.Option("--from", metavar="DIR", help="First copy files of this folder, by checksum."),
     ] = None,
     data: bool = typer.Option(False, "--data", help="Also the data of the recipes' benchmarks."),
 ) -> None:
-    """Bring everything that locks name into the store, and the base images onto the engine."""
+    """Download everything that locks name into the store, and the base images onto the engine."""
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
@@ -66,8 +66,8 @@ def fetch(
         for target in targets:
             complete(lock_path(target.path), store)
     if engine is None and any(lock.base.digest for lock in locks):
-        say(f"base images stay where they are: {absent}")
+        say(f"base images are not fetched: {absent}")
     echo(
-        f"{size(found.bytes)} from outside ({found.files} files, {commits} git commits); "
+        f"{size(found.bytes)} downloaded ({found.files} files, {commits} git commits); "
         f"{size(found.stored_bytes)} were in the store ({found.stored_files} files)"
     )

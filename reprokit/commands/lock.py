@@ -21,36 +21,38 @@ def lock(
     ] = None,
     update: Annotated[
         list[str] | None,
-        typer.Option("--update", metavar="PIN", help="Resolve it anew: a wheel, a source, a section such as apt, all."),
+        typer.Option(
+            "--update", metavar="PIN", help="Resolve it again: a wheel, a source, a section such as apt, all."
+        ),
     ] = None,
-    check: bool = typer.Option(False, "--check", help="Write nothing; exit with 1 where a lock is stale or missing."),
-    data: bool = typer.Option(
-        False, "--data", help="Also the benchmarks' data of unknown checksum, which is downloaded for that."
-    ),
+    check: bool = typer.Option(False, "--check", help="Write nothing; exit with 1 if a lock is stale or missing."),
+    data: bool = typer.Option(False, "--data", help="Also lock data of unknown checksum, which is downloaded."),
 ) -> None:
-    """Resolve everything that recipes take in, and write it beside them."""
+    """Resolve all inputs of recipes, and write the locks beside them."""
     from reprokit.errors import UsageError
     from reprokit.recipe.find import current_targets, recipe_names
 
     names = names or []
     if not names and not check:
-        raise UsageError("name what to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes")
-    # The authors' own stacks are there to be checked: nothing of them is built, so nothing is locked unasked.
-    wanted = current_targets(names or recipe_names())
+        raise UsageError(
+            "name a recipe to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes"
+        )
+    # The authors' own stacks are never built, so they are locked only by name.
+    targets = current_targets(names or recipe_names())
     if check:
-        _check(wanted, bool(names))
+        _check(targets, bool(names))
     else:
-        _lock(wanted, update or [], data)
+        _lock(targets, update or [], data)
 
 
-def _check(wanted: list[Target], named: bool) -> None:
-    """Where no recipe is named, those without any lock are left out: nobody promised one."""
+def _check(targets: list[Target], named: bool) -> None:
+    """Compare locks with recipes. Recipes without any lock are skipped unless they are named."""
     from reprokit.image.lock.read import recipe_lock, variant_lock
     from reprokit.image.lock.sections import stale
     from reprokit.image.render import render
 
     bad = False
-    for target in wanted:
+    for target in targets:
         locked = variant_lock(target)
         if locked is None:
             if named or recipe_lock(target).variants:
@@ -64,8 +66,8 @@ def _check(wanted: list[Target], named: bool) -> None:
         raise typer.Exit(1)
 
 
-def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
-    """Each variant that can be locked is, and written at once, whatever comes of the others."""
+def _lock(targets: list[Target], update: list[str], data: bool) -> None:
+    """Lock each variant and write it at once, even if others fail."""
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
@@ -77,7 +79,7 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
 
     engine, store = Engine.connect(), Store()
     failed: list[tuple[Target, ReprokitError]] = []
-    for target in wanted:
+    for target in targets:
         whole = recipe_lock(target)
         old = whole.variants.get(target.variant_name)
         freed = update_of(update, target, old)
@@ -87,7 +89,7 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
             found = Locker(engine, target, store, mirrors, old, freed, say).lock()
             files = data_of(target.recipe, whole.data, data, store, mirrors, say)
         except ReprokitError as error:
-            if len(wanted) == 1:
+            if len(targets) == 1:
                 raise
             say(f"{target.label}: {error.message}")
             failed.append((target, error))
@@ -99,7 +101,7 @@ def _lock(wanted: list[Target], update: list[str], data: bool) -> None:
         echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")
     if failed:
         _, first = failed[0]
-        first.message = f"{len(failed)} of {len(wanted)} variants could not be locked; the first: {first.message}"
+        first.message = f"{len(failed)} of {len(targets)} variants could not be locked; the first: {first.message}"
         raise first
 
 
@@ -110,4 +112,4 @@ def _counted(lock: VariantLock) -> str:
     total = sum(locked.size for locked in lock.locked_inputs())
     found = {kind.name: len(getattr(lock, kind.name)) for kind in kinds()}
     counts = ", ".join(f"{count} {name}" for name, count in found.items() if count)
-    return f"locked {counts or 'the base alone'}, {size(total)}"
+    return f"locked {counts or 'only the base'}, {size(total)}"

@@ -23,9 +23,9 @@ def outdated(
     ],
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Say what upstream has changed, dropped or replaced since it was locked.
+    """List inputs that upstream has changed, removed or replaced since they were locked.
 
-    Exit 1 where something is gone, withdrawn or other than locked; that there is something newer is no failure.
+    Exit 1 if one is gone, withdrawn or changed; newer versions are no failure.
     """
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
@@ -58,7 +58,7 @@ def outdated(
 
 def _print(label: str, found: list[Moved]) -> None:
     if not found:
-        echo(f"{label}: all is upstream as it was locked")
+        echo(f"{label}: unchanged upstream")
     for m in found:
         upstream = f", upstream has {m.upstream[:_SHORT]}" if m.upstream else ""
         echo(f"{label}: {m.kind}: {m.name} {m.locked[:_SHORT]} {_WORDS[m.what]}{upstream}")

@@ -14,11 +14,11 @@ from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.supply.upkeep.collect import Plan
-    from reprokit.supply.upkeep.listing import Row
+    from reprokit.supply.upkeep.names import StoreRow
 
 store = typer.Typer(
     name="store",
-    help="List, verify, free, carry what recipes take in.",
+    help="List, verify, free and copy the inputs of recipes.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -30,20 +30,20 @@ _JSON = typer.Option(False, "--json", help="Print JSON.")
 def ls(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME[:VARIANT]", help="Else all there is.", autocompletion=completion.targets),
+        typer.Argument(metavar="NAME[:VARIANT]", help="Else everything.", autocompletion=completion.targets),
     ] = None,
     as_json: bool = _JSON,
 ) -> None:
-    """List what is there, and which locks name it.
+    """List the content of the store, and the locks that name it.
 
-    Of a recipe, also what its lock names and is not there.
+    For a recipe, also the missing inputs of its lock.
     """
     from reprokit.supply.store import Store
-    from reprokit.supply.upkeep import listing
+    from reprokit.supply.upkeep.names import everything, of_target
 
     held = Store()
     with held.in_use(say):
-        rows = listing.of_target(held, name) if name else listing.everything(held)
+        rows = of_target(held, name) if name else everything(held)
     if as_json:
         from dataclasses import asdict
 
@@ -54,12 +54,12 @@ def ls(
 
 @store.command()
 def verify(
-    repair: bool = typer.Option(False, "--repair", help="Remove what is bad; the next fetch brings it again."),
+    repair: bool = typer.Option(False, "--repair", help="Remove damaged entries; the next fetch downloads them."),
     as_json: bool = _JSON,
 ) -> None:
-    """Hash every file again and walk every repository.
+    """Hash every file and check every repository.
 
-    Exit code 1 where one is not what its name says.
+    Exit code 1 if one is damaged.
     """
     from reprokit.formatting import size
     from reprokit.supply import store as supply_store
@@ -82,17 +82,19 @@ def verify(
         )
     if found.bad:
         if not repair:
-            say("hint: `reprokit store verify --repair` removes them; `reprokit fetch` brings them again")
+            say("hint: `reprokit store verify --repair` removes them; `reprokit fetch` downloads them again")
         raise typer.Exit(1)
 
 
 @store.command()
 def gc(
-    everything: bool = typer.Option(False, "--all", help="Also what is young: less than a day, or a week if begun."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Only say what would go."),
+    everything: bool = typer.Option(
+        False, "--all", help="Also recent files: less than a day old, or a week for partial ones."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Only show what would be removed."),
     as_json: bool = _JSON,
 ) -> None:
-    """Free the space of what no lock names."""
+    """Remove everything that no lock names."""
     from reprokit.supply.store import Store
     from reprokit.supply.upkeep import collect
 
@@ -164,9 +166,9 @@ def import_(
         say(*found.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
 
 
-def _print_rows(rows: Sequence[Row]) -> None:
+def _print_rows(rows: Sequence[StoreRow]) -> None:
     from reprokit.formatting import size
-    from reprokit.supply.upkeep.listing import totals
+    from reprokit.supply.upkeep.names import totals
 
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
@@ -176,9 +178,9 @@ def _print_rows(rows: Sequence[Row]) -> None:
     for kind, (count, total) in totals(rows).items():
         say(f"{kind}: {count}, {size(total)}")
     if missing := sum(not row.here for row in rows):
-        say(f"missing: {missing}; `reprokit fetch` brings them")
+        say(f"missing: {missing}; `reprokit fetch` downloads them")
     if not rows:
-        say("nothing; `reprokit fetch NAME` brings what its lock names")
+        say("nothing; `reprokit fetch NAME` downloads the inputs of its lock")
 
 
 def _print_plan(plan: Plan, dry_run: bool) -> None:
@@ -190,10 +192,10 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
             echo(f"{size(each.size):>8}  {what}")
         for leftover in plan.leftovers:
             echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
-    say(f"kept, as locks name them: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
+    say(f"kept, named by locks: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
     if plan.young:
-        say(f"kept, as they are young: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
-    verb = "would go" if dry_run else "freed"
+        say(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
+    verb = "would be freed" if dry_run else "freed"
     echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
 
 

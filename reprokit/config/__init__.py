@@ -67,7 +67,7 @@ def _absolute(path: str) -> Path:
     return expanded
 
 
-class File(_Model):
+class ConfigFile(_Model):
     """The user's file (`paths.config_file()`)."""
 
     presets: tuple[Annotated[str, AfterValidator(_preset)], ...] = ()
@@ -79,7 +79,7 @@ class File(_Model):
 
 
 @dataclass(frozen=True)
-class Entry:
+class MirrorEntry:
     """One mirror. `value` is a template, or a registry's name; `source` a variable, `FILE:LINE` or a preset."""
 
     kind: str
@@ -94,7 +94,7 @@ class Configuration:
     `hosts` (`HOST[:PORT]`) may have private addresses, and get the user's credentials over https.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[MirrorEntry, ...] = ()
     fetch: Fetch = field(default_factory=Fetch)
     nodes: tuple[Node, ...] = ()
     workspace_roots: tuple[Path, ...] = ()
@@ -119,9 +119,9 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
         raise UsageError(f"cannot read the configuration: {error}", str(path)) from None
     document = yaml.read(text, str(path))
     try:
-        written = File.model_validate({} if document.data is None else document.data)
+        written = ConfigFile.model_validate({} if document.data is None else document.data)
     except ValidationError as error:
-        wrong = explained(error, document, File, _PAGE)
+        wrong = explained(error, document, ConfigFile, _PAGE)
         raise UsageError(redact(wrong.message), wrong.where, wrong.hint or _PAGE) from None
     entries = (*_variables(environment), *_entries(written, document))
     return Configuration(entries, written.fetch, nodes_of(written.nodes), written.workspace_roots, written.hosts)
@@ -158,7 +158,7 @@ def variable(kind: str) -> str:
     return f"REPROKIT_{kind.upper()}_MIRRORS"
 
 
-def _variables(environment: Mapping[str, str]) -> Iterator[Entry]:
+def _variables(environment: Mapping[str, str]) -> Iterator[MirrorEntry]:
     for kind in KINDS:
         written = [part.strip() for part in environment.get(variable(kind), "").split(",")]
         try:
@@ -167,16 +167,16 @@ def _variables(environment: Mapping[str, str]) -> Iterator[Entry]:
             message = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise UsageError(redact(message), f"${variable(kind)}", _PAGE) from None
         for value in getattr(lists, kind):
-            yield Entry(kind, value, f"${variable(kind)}")
+            yield MirrorEntry(kind, value, f"${variable(kind)}")
 
 
-def _entries(file: File, document: yaml.Document) -> Iterator[Entry]:
+def _entries(file: ConfigFile, document: yaml.Document) -> Iterator[MirrorEntry]:
     for kind in KINDS:
         for number, value in enumerate(getattr(file.mirrors, kind)):
-            yield Entry(kind, value, f"{document.where}:{document.line(('mirrors', kind, number))}")
+            yield MirrorEntry(kind, value, f"{document.where}:{document.line(('mirrors', kind, number))}")
     for name in file.presets:
         for kind in KINDS:
-            yield from (Entry(kind, value, f"preset {name}") for value in getattr(presets()[name], kind))
+            yield from (MirrorEntry(kind, value, f"preset {name}") for value in getattr(presets()[name], kind))
 
 
 @cache

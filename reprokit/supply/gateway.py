@@ -1,12 +1,11 @@
-"""The gateway: the HTTP proxy of this process through which a build gets everything, alive only while it runs.
+"""The gateway: an HTTP proxy in this process, which is a build's only network and exists only during the build.
 
-A build reaches it through the predefined `http_proxy` build arguments, which enter neither the layer cache's key nor
-the image's history. It serves the variant's wheels and git commits from the store under names that exist nowhere
-(`.invalid`, RFC 2606), passes plain HTTP on and tunnels CONNECT, and records every host that was asked for.
+A build uses it through the predefined `http_proxy` build arguments, which are neither in the layer cache's key nor in
+the image's history. It serves the variant's inputs from the store under host names that cannot exist (`.invalid`, RFC
+2606), passes plain HTTP on, tunnels CONNECT, and records every requested host.
 
-It listens at the socket of a closed network, which only that network's containers reach, or on 127.0.0.1, which other
-users of the machine reach too. So it asks for a password that only the build knows: what it serves may come from
-private repositories.
+It listens at the socket of a closed network, or on 127.0.0.1, which other users of the machine can reach. It requires a
+password that only the build has, as inputs may come from private repositories.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _STALL_S = 60
 
 
 class Gateway:
-    """Use as a context manager: the proxy answers inside it."""
+    """Use as a context manager: inside it the proxy runs."""
 
     def __init__(
         self,
@@ -51,7 +50,7 @@ class Gateway:
         address: tuple[str, int] | None = None,
         own: Own | None = None,
     ) -> None:
-        """`archives` are the hosts of the distribution's archive, for which the host's own mirrors may stand in.
+        """`archives` are hosts of the distribution's archive, which the host's own mirrors may replace.
 
         `recorder` records every file that passes over plain HTTP. Containers that connect to `address` arrive at
         `listening`: a port of 127.0.0.1 unless given. `own` replaces the hosts of the user's configuration.
@@ -96,7 +95,7 @@ class Gateway:
 
     @property
     def url(self) -> str:
-        """The address for `http_proxy`. It holds the password: keep it out of logs (see `hide`)."""
+        """The address for `http_proxy`, with the password: use `hide` for logs."""
         assert self.address is not None
         host, port = self.address
         return f"http://reprokit:{self._token}@{host}:{port}"
@@ -106,7 +105,7 @@ class Gateway:
         return text.replace(self._token, "***")
 
     def build_arguments(self) -> dict[str, str]:
-        """The predefined arguments of a build, in both spellings, as tools differ in the one that they read."""
+        """The predefined arguments of a build, in both spellings, as tools differ."""
         proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
         return {**dict.fromkeys(proxies, self.url), "no_proxy": "", "NO_PROXY": ""}
 
@@ -119,7 +118,7 @@ class Gateway:
         return (self.own or self.mirrors.own).names(host, port)
 
     def mirrored(self, address: SplitResult) -> list[SplitResult]:
-        """Where this file of a distribution's archive is asked for first: the user's mirrors, then the host's own."""
+        """The mirrors to try first for a file of a distribution's archive: the user's, then the host's own."""
         return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]
 
     def proxy(self, address: SplitResult) -> SplitResult | None:
@@ -154,13 +153,13 @@ class Gateway:
             self.bytes_served += count
 
 
-class _Server(server.Server):
+class _Server(server.LimitedServer):
     def __init__(self, gateway: Gateway, listening: socket.socket) -> None:
         self.gateway = gateway
         super().__init__(listening, Handler)
 
 
-class Handler(server.Handler):
+class Handler(server.LimitedHandler):
     server: _Server
 
     @property
@@ -233,7 +232,7 @@ class Handler(server.Handler):
         self.end_headers()
 
     def discard_body(self) -> None:
-        """Read what the client sends along, so that the connection can be used again."""
+        """Read the request body, so that the connection can be used again."""
         length = self.headers.get("Content-Length")
         known = not self.headers.get("Transfer-Encoding") and (length or "0").isdigit()
         if not known or int(length or 0) > 1 << 20:

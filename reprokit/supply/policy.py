@@ -1,4 +1,4 @@
-"""Whom a build may ask beyond what the gateway serves, and what it asked for."""
+"""Which other hosts a build may reach through its gateway, and a record of its downloads."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from reprokit.formatting import size
 from reprokit.redact import redact
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
-# Asked with method and name (a host, or the host:port of a CONNECT) before anything is passed on; says why a request
-# is refused, or None.
+# Called with method and name (a host, or the host:port of a CONNECT) before a request is passed on; returns why it is
+# refused, or None.
 Policy = Callable[[str, str], "str | None"]
 
 
 def pass_all(method: str, name: str) -> str | None:
-    """The policy of a build without a lock: everything is passed and recorded."""
+    """The policy of a build without a lock: pass everything on, and record it."""
     return None
 
 
 def locked(target: str) -> Policy:
-    """The policy of a build of `target` (`NAME:VARIANT`) from its lock: all that is asked for beyond it is refused."""
+    """The policy of a build of `target` (`NAME:VARIANT`) from its lock: refuse everything else."""
 
     def refuse(method: str, name: str) -> str | None:
         return f"undeclared download: {name.removesuffix(':443')} is not in the lock of {target}"
@@ -33,8 +33,8 @@ def locked(target: str) -> Policy:
 
 
 @dataclass(frozen=True)
-class Download:
-    """A file that a build got beyond its lock; size in bytes and sha256 where they were seen."""
+class RecordedDownload:
+    """A file that a build downloaded outside its lock; size in bytes and sha256 if they are known."""
 
     url: str
     size: int | None = None
@@ -42,42 +42,42 @@ class Download:
 
 
 class Recorder:
-    """What plain HTTP carried past the gateway, for `build --record`. CONNECT is bytes that nobody can read."""
+    """Downloads over plain HTTP, for `build --record`. The content of CONNECT is encrypted."""
 
     def __init__(self) -> None:
-        self._downloads: dict[str, Download] = {}
+        self._downloads: dict[str, RecordedDownload] = {}
         self._origins: dict[str, str] = {}
         self._lock = threading.Lock()
 
     @property
-    def downloads(self) -> list[Download]:
-        """In the order of their arrival, each once, by the address that the build asked first."""
+    def downloads(self) -> list[RecordedDownload]:
+        """In the order of arrival, each once, by the address that the build requested first."""
         return list(self._downloads.values())
 
     def redirected(self, url: str, location: str) -> None:
-        """An answer that sends the build from `url` to `location`, which the recipe need not know."""
+        """Record a redirect from `url` to `location`, so that the recipe needs only `url`."""
         target = urljoin(url, location)
         with self._lock:
             if len(self._origins) < GATEWAY_NAMES and len(target) <= GATEWAY_NAME:
                 self._origins[target] = self._origins.get(url, url)
         if target.startswith("https:"):
-            self._keep(Download(redact(self._origins.get(target, target))))
+            self._keep(RecordedDownload(redact(self._origins.get(target, target))))
 
     def passing(self, url: str) -> Passing:
-        """To be fed with a body as it passes."""
+        """A recorder for one body."""
         return Passing(url, self)
 
     def arrived(self, url: str, size: int, sha256: str) -> None:
-        self._keep(Download(redact(self._origins.get(url, url)), size, sha256))
+        self._keep(RecordedDownload(redact(self._origins.get(url, url)), size, sha256))
 
-    def _keep(self, download: Download) -> None:
+    def _keep(self, download: RecordedDownload) -> None:
         with self._lock:
             if len(self._downloads) < GATEWAY_NAMES and len(download.url) <= GATEWAY_NAME:
                 self._downloads[download.url] = download
 
 
 class Passing:
-    """A body on its way, counted and hashed."""
+    """A body that is passed on, counted and hashed."""
 
     def __init__(self, url: str, recorder: Recorder) -> None:
         self.url, self.recorder = url, recorder
@@ -88,15 +88,15 @@ class Passing:
         self.digest.update(block)
 
     def end(self) -> None:
-        """The body was whole."""
+        """The body is complete."""
         self.recorder.arrived(self.url, self.size, self.digest.hexdigest())
 
 
-def recipe_lines(downloads: Iterable[Download], hosts: Iterable[str], missing: Iterable[str]) -> list[str]:
-    """What a recipe would have to say so that its lock covers this.
+def recipe_lines(downloads: Iterable[RecordedDownload], hosts: Iterable[str], missing: Iterable[str]) -> list[str]:
+    """The lines of a recipe whose lock would cover these downloads.
 
-    `hosts` are the names that were asked (those with a port by CONNECT), `missing` what was asked of the gateway's own
-    servers in vain. Where files shall lie is not known: they are written below /opt.
+    `hosts` are the requested names (with a port for CONNECT), `missing` are inputs that the gateway lacked. The target
+    paths of files are unknown: /opt is written for them.
     """
     archive = [d for d in downloads if re.search(r"/(dists|pool)/", urlsplit(d.url).path)]
     packages = {_name(d.url).partition("_")[0] for d in archive if d.url.endswith(".deb")}
@@ -105,14 +105,12 @@ def recipe_lines(downloads: Iterable[Download], hosts: Iterable[str], missing: I
     lines += ["files:", *(_file(file) for file in files)] if files else []
     tunnels = sorted(host.removesuffix(":443") for host in hosts if ":" in host)
     if tunnels:
-        lines.append(
-            "# over TLS, which cannot be read here: `files` with an https:// address, or `sources` where it was git"
-        )
+        lines.append("# over TLS, so unknown: `files` with an https:// address, or `sources` for git")
         lines += [f"#   {host}" for host in tunnels]
-    return [*lines, *(f"# asked of reprokit in vain: {name}" for name in sorted(missing))]
+    return [*lines, *(f"# requested and not locked: {name}" for name in sorted(missing))]
 
 
-def _file(file: Download) -> str:
+def _file(file: RecordedDownload) -> str:
     name = _name(file.url)
     known = f', sha256: "{file.sha256}"' if file.sha256 else ""
     about = "" if file.size is None else f"  # {size(file.size)}"
@@ -120,6 +118,6 @@ def _file(file: Download) -> str:
 
 
 def _name(url: str) -> str:
-    """The last part of the address, as `files` may call it."""
+    """The last part of the address, as a valid name of `files`."""
     last = unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9._+-]", "_", last).lstrip(".+-") or "file"

@@ -31,10 +31,10 @@ def sha256_of(path: Path) -> str:
 
 
 class Store:
-    """Files by content below `root/sha256/`, and remembered answers below `root/index/`.
+    """Files by content in `root/sha256/`, and remembered answers in `root/index/`.
 
-    Nothing that is published is ever changed: writers rename into place. Who counts on something being there holds
-    `in_use()` for as long; only what frees space takes the store `alone()`.
+    Published files never change: writers rename them into place. Hold `in_use()` while you rely on a file; only
+    `reprokit store gc` and the like take the store `alone()`.
     """
 
     def __init__(self, root: Path | None = None) -> None:
@@ -45,21 +45,21 @@ class Store:
 
     @contextmanager
     def scratch(self) -> Iterator[str]:
-        """A folder on the store's own file system, so that what is made there can be published by a rename."""
+        """A temporary folder on the store's file system, so that its files can be published by a rename."""
         folder = self.root / "tmp"
-        with self.in_use():  # so that whoever has the store alone knows that all scratch is a dead process's
+        with self.in_use():  # so that `alone()` proves that all scratch folders are leftovers
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 yield scratch
 
     def add(self, path: Path) -> str:
-        """Publish a file of `scratch()`, which is gone afterwards; returns its sha256."""
+        """Move a file of `scratch()` into the store; returns its sha256."""
         sha256 = sha256_of(path)
         self.publish(path, sha256)
         return sha256
 
     def publish(self, path: Path, sha256: str) -> None:
-        """`add` for who has hashed the file while writing it."""
+        """`add` for a file whose sha256 is known."""
         published = self.path(sha256)
         if not published.exists():
             published.parent.mkdir(parents=True, exist_ok=True)
@@ -71,14 +71,14 @@ class Store:
             path.unlink()
 
     def remembered(self, kind: str, key: str) -> Any:
-        """What `remember` kept under this key, or None."""
+        """The data that `remember` kept under this key, or None."""
         try:
             return json.loads((self.root / "index" / kind / f"{key}.json").read_text())
         except (OSError, ValueError):
             return None
 
     def remember(self, kind: str, key: str, value: Any) -> None:
-        """Keep plain data under this key; in a store that is only read, nothing is kept."""
+        """Keep plain data under this key, unless the store is read-only."""
         folder = self.root / "index" / kind
         try:
             paths.private(self.root, shared=True)
@@ -91,7 +91,7 @@ class Store:
                 raise
 
     def used(self, lock: Path) -> None:
-        """Remember that this lock is built from, wherever it lies: what it names is kept for as long as it exists."""
+        """Remember a lock that is in use: `gc` keeps its files for as long as it exists."""
         path = str(lock.absolute())
         self.remember("locks", key_of(path), path)
 
@@ -102,19 +102,19 @@ class Store:
 
     @contextmanager
     def in_use(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-        """Nothing is freed meanwhile. Any number of processes may hold it, and one process more than once."""
-        with self._locked(fcntl.LOCK_SH, "space in the store is being freed; waiting for it to end", say):
+        """Prevent `gc` meanwhile. Any number of processes may hold it, each more than once."""
+        with self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` to end", say):
             yield
 
     @contextmanager
     def alone(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-        """Nobody else uses the store meanwhile. Not to be asked for by who holds `in_use()`."""
-        with self._locked(fcntl.LOCK_EX, "the store is in use by a fetch or a build; waiting for it to end", say):
+        """Exclude all other users of the store. A holder of `in_use()` must not call it."""
+        with self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", say):
             yield
 
     @contextmanager
     def _locked(self, how: int, waiting: str, say: Callable[[str], None]) -> Iterator[None]:
-        # flock and not filelock, which has no shared locks; the kernel drops it with the process, however that dies.
+        # flock, as filelock has no shared locks; the kernel releases it when the process ends.
         with self._lock_file() as file:
             try:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
@@ -130,7 +130,7 @@ class Store:
         except OSError as error:
             if error.errno not in _READ_ONLY:
                 raise
-            # Another user's, who shares it; a file that is open for reading can be locked.
+            # Another user's shared store. A file opened for reading can be locked.
             return path.open()
 
 
@@ -140,6 +140,6 @@ def key_of(value: Any) -> str:
 
 
 def unwritable(error: OSError, store: Store) -> EngineError:
-    """What a user reads when the store cannot be written to."""
-    why = "the disk is full" if is_full(error) else f"the store cannot be written to: {error.strerror or error}"
-    return EngineError(why, str(store.root), "run it again after that is mended: what came until now is kept")
+    """The error for a store that cannot be written."""
+    why = "the disk is full" if is_full(error) else f"the store is not writable: {error.strerror or error}"
+    return EngineError(why, str(store.root), "fix that and run it again: downloaded parts are kept")

@@ -93,7 +93,7 @@ def test_what_the_starting_file_explains_is_valid(file: Path):
     write(file, examples)
     found = config.load()
     assert {entry.kind for entry in found.entries} == set(config.KINDS)
-    assert set(yaml.read(examples, "x").data) == set(config.File.model_fields)
+    assert set(yaml.read(examples, "x").data) == set(config.ConfigFile.model_fields)
     assert found.hosts == ("artifacts.example.org", "10.0.0.7:8081")
     assert found.fetch == config.Fetch()  # the defaults, as they are
     assert [node.name for node in found.nodes] == ["lab1", "lab2", "lab3"]

@@ -55,7 +55,7 @@ def test_gc_keeps_what_is_named_or_young(call, held):
     other = held.path(plain(b"other").sha256)
     assert call("store", "gc").stdout == "freed: 0, 0 B\n" and other.exists()
     result = call("store", "gc", "--all", "--dry-run")
-    assert result.stdout.splitlines() == [f"     5 B  {other.name}", "would go: 1, 5 B"] and other.exists()
+    assert result.stdout.splitlines() == [f"     5 B  {other.name}", "would be freed: 1, 5 B"] and other.exists()
     freed = json.loads(call("store", "gc", "--all", "--json").stdout)
     assert freed == {"freed": True, "bytes": 5, "goes": [{"path": str(other), "bytes": 5}]}
     assert not other.exists() and held.path(plain(b"named").sha256).exists()

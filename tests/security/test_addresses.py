@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.recipe.model import RecipeFile
 from reprokit.supply.fetch.answers import Refusal
@@ -53,7 +53,7 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def mirrors(store: Store, *entries: Entry, hosts: tuple[str, ...] = ()) -> Mirrors:
+def mirrors(store: Store, *entries: MirrorEntry, hosts: tuple[str, ...] = ()) -> Mirrors:
     """Those of a user who has configured this, and nothing of pip's and apt's."""
     return Mirrors(store, Configuration(entries, hosts=hosts), (), PipSettings(), AptSettings())
 
@@ -126,7 +126,7 @@ def _refuse_all_but_loopback(address):
 def test_a_mirror_of_the_user_may_be_on_loopback(server, store):
     """And only on the port that is configured."""
     file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
-    mirror = Entry("files", f"http://127.0.0.1:{server.port}/{{path}}", "test")
+    mirror = MirrorEntry("files", f"http://127.0.0.1:{server.port}/{{path}}", "test")
     assert lock_file(file, store, mirrors(store, mirror), lambda line: None).size == len(DATA)
     other = Own.of([mirror.value])
     assert other.names("127.0.0.1", server.port) and not other.names("127.0.0.1", 22)
@@ -182,7 +182,7 @@ def test_an_index_lists_no_file_of_this_machine(server, store, tmp_path):
     file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
     with pytest.raises(SourceError):
         lock_file(file.model_copy(update={"urls": [uri]}), store, mirrors(store), lambda line: None)
-    folder = Entry("files", f"{tmp_path.as_uri()}/{{name}}", "test")
+    folder = MirrorEntry("files", f"{tmp_path.as_uri()}/{{name}}", "test")
     (tmp_path / "f").write_bytes(DATA)
     assert lock_file(file, store, mirrors(store, folder), lambda line: None).size == len(DATA)
     outside = Own.of([folder.value])

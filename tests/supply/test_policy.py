@@ -10,7 +10,7 @@ import yaml
 from reprokit.recipe.model import Variant
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.files import FileServer
-from reprokit.supply.policy import Download, Recorder, locked, recipe_lines
+from reprokit.supply.policy import RecordedDownload, Recorder, locked, recipe_lines
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
@@ -84,10 +84,10 @@ def test_what_passes_is_recorded_whole(recording: Gateway, upstream: Upstream):
         ask(recording, f"{root}/cut")
     ask(recording, f"{root}/a.zip", "HEAD")
     assert recording.recorder.downloads == [
-        Download(f"{root}/chunked", 7, hashlib.sha256(b"content").hexdigest()),
+        RecordedDownload(f"{root}/chunked", 7, hashlib.sha256(b"content").hexdigest()),
         # asked first as /moved, which is what the recipe says
-        Download(f"{root}/moved", len(content), hashlib.sha256(content).hexdigest()),
-        Download(f"{root}/secure"),
+        RecordedDownload(f"{root}/moved", len(content), hashlib.sha256(content).hexdigest()),
+        RecordedDownload(f"{root}/secure"),
     ]
 
 
@@ -100,10 +100,10 @@ def test_without_a_recorder_nothing_is_hashed(store: Store, upstream: Upstream):
 def test_the_lines_are_a_recipes():
     digest = "0" * 64
     downloads = [
-        Download("http://archive.test/debian/dists/bookworm/InRelease", 10, digest),
-        Download("http://archive.test/debian/pool/main/c/curl/curl_7.88.1-10_amd64.deb", 10, digest),
-        Download("http://example.org/releases/a%20b-1.0.tar.gz?x=1", 2_500_000, digest),
-        Download("http://example.org/moved/"),
+        RecordedDownload("http://archive.test/debian/dists/bookworm/InRelease", 10, digest),
+        RecordedDownload("http://archive.test/debian/pool/main/c/curl/curl_7.88.1-10_amd64.deb", 10, digest),
+        RecordedDownload("http://example.org/releases/a%20b-1.0.tar.gz?x=1", 2_500_000, digest),
+        RecordedDownload("http://example.org/moved/"),
     ]
     asked = {"archive.test": 2, "example.org": 2, "forge.test:443": 1, "forge.test:8443": 2}
     lines = recipe_lines(downloads, asked, ["left-pad"])
@@ -113,10 +113,10 @@ def test_the_lines_are_a_recipes():
         '  - {name: a_b-1.0.tar.gz, urls: ["http://example.org/releases/a%20b-1.0.tar.gz?x=1"], '
         f'sha256: "{digest}", path: /opt/a_b-1.0.tar.gz}}  # 2 MB',
         '  - {name: moved, urls: ["http://example.org/moved/"], path: /opt/moved}',
-        "# over TLS, which cannot be read here: `files` with an https:// address, or `sources` where it was git",
+        "# over TLS, so unknown: `files` with an https:// address, or `sources` for git",
         "#   forge.test",
         "#   forge.test:8443",
-        "# asked of reprokit in vain: left-pad",
+        "# requested and not locked: left-pad",
     ]
     variant = Variant.model_validate({"base": "debian:12", **yaml.safe_load("\n".join(lines))})
     assert [file.name for file in variant.files] == ["a_b-1.0.tar.gz", "moved"]

@@ -72,7 +72,7 @@ def test_users_share_the_store_and_who_frees_space_waits_for_all(store: Store):
         with store.scratch():  # one who waits to be alone holds up no user
             order.append("used")
     freeing.join()
-    assert order == ["the store is in use by a fetch or a build; waiting for it to end", "used", "alone"]
+    assert order == ["waiting for a fetch or build that uses the store to end", "used", "alone"]
 
 
 def test_users_wait_while_space_is_freed(store: Store):
@@ -89,4 +89,4 @@ def test_users_wait_while_space_is_freed(store: Store):
             user.join(0.01)
         order.append("freed")
     user.join()
-    assert order == ["space in the store is being freed; waiting for it to end", "freed", "used"]
+    assert order == ["waiting for `reprokit store gc` to end", "freed", "used"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -103,7 +103,7 @@ class Locker:
                 found |= kind.kept(old)
             else:
                 keep = None if kind.name in self.update.sections else old
-                found |= kind.resolve(request, tools, keep, freed)
+                found |= kind.resolve(replace(request, old=keep, freed=freed), tools)
         platform = request.platform
         return VariantLock.model_validate(
             {

@@ -7,20 +7,20 @@ from reprokit.image.platform import platform_of
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.kind import Request
+from reprokit.supply.kinds.kind import InputRequest
 from reprokit.supply.lock.model import Section, VariantLock
 from reprokit.supply.store import key_of
 
 SECTIONS = tuple(Section.model_fields)
 
 
-def request_of(target: Target, rendered: Rendered, machine: str) -> Request:
+def request_of(target: Target, rendered: Rendered, machine: str) -> InputRequest:
     """What a variant requires of each kind of input. `machine` is the image's, such as `x86_64`."""
     variant = target.variant
     wheels = wheel_requirements(target)
     # Other variants may have no Python whose version is known.
     platform = platform_of(target, machine) if wheels or variant.sdists or variant.conda else None
-    return Request(variant, machine, wheels, rendered.installs, platform)
+    return InputRequest(variant, machine, wheels, rendered.installs, platform)
 
 
 def sections(target: Target, rendered: Rendered, machine: str) -> Section:

@@ -1,4 +1,4 @@
-"""What an HTTP answer means for a download that may have begun before: pure decisions on status and headers."""
+"""How to use an HTTP answer for a new or continued download: decisions on status and headers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _WORTH_ANOTHER_TRY = (408, 425, 429)
 class Refusal(Exception):
     """Why one address did not give its file.
 
-    `again` says that asking once more may help, `wait_s` when the server wants that, `gone` that the server knows of no
-    such file, `other_bytes` that it has another under this name.
+    `again`: a retry may help, after `wait_s` if the server asks for that. `gone`: the server has no such file.
+    `other_bytes`: it has another file under this name.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Body:
-    """What to do with the body: `append` at the offset, take it from `start`, or drop it and `ask` for the whole file.
+    """How to use the body: `append` it at the offset, `start` with it, or drop it and `ask` for the complete file.
 
-    `total` is the file's size in bytes where the answer says it. An `encoded` body is never gone on with.
+    `total` is the file's size in bytes if the answer states it. An `encoded` body is never continued.
     """
 
     do: Literal["append", "start", "ask"]
@@ -50,18 +50,18 @@ class Body:
 
 
 def judge(status: int, headers: Mapping[str, str], offset: int, size: int | None, now: float) -> Body:
-    """How the answer to a request for the bytes from `offset` on is used; `size` is the file's where it is known.
+    """How to use the answer to a request for the bytes from `offset` on; `size` is the file's if known.
 
-    `now` is the time since the epoch in seconds. Raises Refusal. What is not a 206 at exactly this offset of a file of
-    exactly this size is never appended: others have corrupted files with a 200 (rust-lang/rustup #4710) and with a 206
-    that began elsewhere (containers/ramalama PR #2917).
+    `now` is the time since the epoch in seconds. Raises Refusal. Only a 206 at exactly this offset of a file of exactly
+    this size is appended: other tools have corrupted files with a 200 (rust-lang/rustup #4710) and with a 206 at
+    another offset (containers/ramalama PR #2917).
     """
     encoding = headers.get("Content-Encoding", "identity").lower()
     encoded = encoding not in ("identity", "")
     if status == 200:
         total = _length(headers)
         if size is not None and total is not None and total != size:
-            # Of the right size it may still be the file: some servers call every .gz encoded. The hash tells.
+            # With the right size it may still be the file: some servers call every .gz encoded. The hash decides.
             raise Refusal(f"it encodes the file ({encoding})") if encoded else other_size(total, size)
         return Body("start", total, encoded)
     if status == 206 and offset:
@@ -87,7 +87,7 @@ def other_size(got: int, expected: int) -> Refusal:
 
 
 def retry_after(value: str, now: float) -> float | None:
-    """Seconds from `now` that a Retry-After header asks for (RFC 9110 section 10.2.3), None where it makes no sense."""
+    """Seconds from `now` of a Retry-After header (RFC 9110 section 10.2.3), None for an invalid one."""
     if re.fullmatch(r"\d{1,9}", value.strip()):
         return float(value)
     try:
@@ -100,7 +100,7 @@ def retry_after(value: str, now: float) -> float | None:
 
 
 def strong_etag(headers: Mapping[str, str]) -> str | None:
-    """The ETag if it is a strong one: a weak one says nothing about bytes (RFC 9110 section 8.8.1)."""
+    """The ETag if it is strong: a weak one does not identify bytes (RFC 9110 section 8.8.1)."""
     etag = headers.get("ETag", "")
     return etag if re.fullmatch(r'"[\x21\x23-\x7e]*"', etag) else None
 

@@ -1,4 +1,4 @@
-"""Downloads as their user sees them: a live line on a terminal, plain lines elsewhere."""
+"""The progress of downloads: live on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EVERY_S = 5.0
 
 
 class Display(Protocol):
-    """Use as a context manager. `say` and `watch` are what `fetch_all` calls."""
+    """Use as a context manager. `fetch_all` calls `say` and `watch`."""
 
     def __enter__(self) -> Display: ...
     def __exit__(self, *_: object) -> None: ...
@@ -30,7 +30,7 @@ def display(stream: IO[str]) -> Display:
 
 
 class Plain:
-    """What is said, and every few seconds a line with the figures."""
+    """Prints messages, and every few seconds a line of progress."""
 
     def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
         self.stream, self.every_s = stream, every_s
@@ -52,7 +52,7 @@ class Plain:
 
 
 class Live:
-    """What is said scrolls by; below it stand the figures and the files under way."""
+    """Messages scroll; below them are progress and the current files."""
 
     def __init__(self, stream: IO[str]) -> None:
         from rich.live import Live as RichLive
@@ -88,12 +88,12 @@ class Live:
 
 def summary(progress: Progress) -> str:
     """`12 of 500 files, 1.2 GB of 3.4 GB, 45 MB/s, 0:48 left`."""
-    said = [
+    parts = [
         f"{progress.files_done} of {progress.files_total} files",
         f"{size(progress.bytes_done)} of {size(progress.bytes_total)}",
     ]
     if progress.rate >= 1:
-        said.append(f"{size(progress.rate)}/s")
+        parts.append(f"{size(progress.rate)}/s")
     if progress.left_s is not None:
-        said.append(f"{clock(progress.left_s)} left")
-    return ", ".join(said)
+        parts.append(f"{clock(progress.left_s)} left")
+    return ", ".join(parts)

@@ -14,8 +14,7 @@ from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Tally
-from reprokit.supply.fetch.stop import Stop
-from reprokit.supply.fetch.transfer import Slow, Transfer
+from reprokit.supply.fetch.transfer import Slow, Stop, Transfer
 from reprokit.supply.locked_input import LockedInput
 
 # An attempt that brings fewer bytes counts as failed, so that a server cannot keep a download busy for ever.

@@ -17,7 +17,7 @@ from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.progress import Tally
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.fetch.stop import Stop
+from reprokit.supply.fetch.transfer import Stop
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, unwritable
 

@@ -18,7 +18,7 @@ from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.fetch.stop import Stop, Stopped
+from reprokit.supply.fetch.transfer import Stop, Stopped
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, unwritable
 

@@ -1,4 +1,4 @@
-"""How far downloads are: counted by those who fetch, read by who shows it."""
+"""The progress of downloads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _RATE_WINDOW_S = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Bytes that earlier runs left are done from the start; a file that is begun anew takes its bytes back.
+    """Bytes of earlier runs count as done; a restarted file subtracts its bytes.
 
-    `rate` is bytes a second over the last seconds, `left_s` the seconds left at that rate: None where nothing comes,
-    or too little is known yet. `names` are the files under way, in the order they were begun.
+    `rate` is bytes a second over the last seconds, `left_s` the remaining seconds at that rate, None if unknown.
+    `names` are the current files, the oldest first.
     """
 
     files_done: int
@@ -28,7 +28,7 @@ class Progress:
 
 
 class Tally:
-    """Shared by the threads that fetch."""
+    """Counts for all download threads."""
 
     def __init__(self, files: int, size: int) -> None:
         """`size` in bytes is that of all `files`."""
@@ -40,17 +40,17 @@ class Tally:
         self._lock = threading.Lock()
 
     def at(self, sha256: str, name: str, offset: int) -> None:
-        """The file stands at `offset`."""
+        """A file has `offset` bytes."""
         with self._lock:
             self._under_way[sha256] = (name, offset)
 
     def got(self, count: int) -> None:
-        """So many bytes came in."""
+        """`count` bytes were received."""
         with self._lock:
             self.received += count
 
     def left(self, sha256: str) -> None:
-        """The file is given up, or another process has it."""
+        """A file failed, or another process fetches it."""
         with self._lock:
             self._under_way.pop(sha256, None)
 

@@ -1,9 +1,11 @@
-"""One attempt to get a file, or the rest of it, from one address."""
+"""One request for a file, or for the rest of it, which another thread can stop."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,13 +14,54 @@ from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
 from reprokit.supply.fetch.http import Answer, Client
 from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.stop import Stop
 
 _BLOCK = 1 << 20
 
 
+class Stopped(Exception):
+    """The downloads were stopped."""
+
+
+class Stop:
+    """Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._called = threading.Event()
+        self._lock = threading.Lock()
+        self._reading: set[Answer] = set()
+
+    def call(self) -> None:
+        self._called.set()
+        with self._lock:
+            for answer in self._reading:
+                answer.stop()
+
+    def check(self) -> None:
+        """Raises Stopped after `call`."""
+        if self._called.is_set():
+            raise Stopped
+
+    def wait(self, seconds: float) -> None:
+        """Sleep. Raises Stopped on `call`."""
+        self._called.wait(seconds)
+        self.check()
+
+    @contextmanager
+    def reading(self, answer: Answer) -> Iterator[None]:
+        """`call` ends the answer inside this context, which then raises Stopped."""
+        with self._lock:
+            self._reading.add(answer)
+        try:
+            self.check()
+            yield
+        finally:
+            with self._lock:
+                self._reading.discard(answer)
+            self.check()
+
+
 class Slow(Refusal):
-    """The address gives bytes, but so few that another one is better."""
+    """The address is slower than the minimum rate."""
 
     def __init__(self, rate: float, seconds: float) -> None:
         super().__init__(f"less than {rate:.0f} bytes/s for {seconds:.0f} s", again=True)
@@ -26,7 +69,7 @@ class Slow(Refusal):
 
 @dataclass(frozen=True)
 class Transfer:
-    """`size` in bytes is None where nobody knows it yet; `count` is told the length of each block."""
+    """`size` in bytes is None if it is unknown; `count` gets the length of each block."""
 
     url: str
     partial: Partial
@@ -36,10 +79,10 @@ class Transfer:
     count: Callable[[int], None]
 
     def run(self) -> None:
-        """Bring the partial file to its whole size, going on where it stands.
+        """Complete the partial file, continuing at its offset.
 
-        Raises Refusal; what came until then is kept where it can be the beginning of the file. Raises OSError where the
-        partial file cannot be written, and Stopped.
+        Raises Refusal, after which bytes that can belong to the file are kept; OSError where the partial file cannot be
+        written; Stopped.
         """
         scheme = urlsplit(self.url).scheme
         if scheme == "file" and self.client.settings.own.holds(self.url):
@@ -49,13 +92,13 @@ class Transfer:
         elif not self._ask():
             self.partial.restart()
             if not self._ask():
-                raise Refusal("it answers with a part where the whole file was asked for")
+                raise Refusal("it answers with a part of the file")
 
     def _ask(self) -> bool:
-        """Whether the answer could be used; else the whole file is to be asked for."""
+        """Whether the answer could be used; else the complete file must be requested."""
         partial, headers = self.partial, {}
         etag = partial.etag if partial.url == redact(self.url) else None
-        # Without a checksum only a strong ETag can tell that both halves are of one file.
+        # Without a checksum only a strong ETag proves that both parts are of one file.
         if partial.offset and self.size is None and etag is None:
             partial.restart()
         if partial.offset:
@@ -76,7 +119,7 @@ class Transfer:
         partial, settings = self.partial, self.client.settings
         size = body.total if self.size is None else self.size
         if self.size is None and (body.encoded or (size is None and not answer.chunked)):
-            raise Refusal("it encodes the file" if body.encoded else "it does not say how long the file is")
+            raise Refusal("it encodes the file" if body.encoded else "it does not state the length of the file")
         since, before = time.monotonic(), partial.offset
         try:
             while block := answer.read():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from reprokit.supply.lock.model import Section
 
 if TYPE_CHECKING:
-    from reprokit.supply.kinds.kind import Kind, Source
+    from reprokit.supply.kinds.kind import DataArchive, Kind
 
 NAMES = tuple(name for name in Section.model_fields if name != "base")
 
@@ -30,6 +30,6 @@ def kinds() -> list[Kind]:
     return [kind_of(name) for name in NAMES]
 
 
-def source(name: str) -> Source:
+def source(name: str) -> DataArchive:
     """The source of data of this name, one of `recipe.fields.DATA_SOURCES`."""
-    return cast("Source", import_module(f"{__name__}.{name}"))
+    return cast("DataArchive", import_module(f"{__name__}.{name}"))

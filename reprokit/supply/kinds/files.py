@@ -16,7 +16,7 @@ from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools, content_key
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools, content_key
 from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.serve.content import send_file
@@ -30,19 +30,17 @@ _AT_ONCE = 8
 
 
 class Files(Kind):
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         return [[file.name, file.urls, file.sha256] for file in request.variant.files]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {file.name for file in variant.files}
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         files = (lock_file(file, tools.store, tools.mirrors, tools.say) for file in request.variant.files)
         return {"files": tuple(files)}
 
-    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         return moved_files(lock.files, tools.mirrors.settings, tools.say)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
@@ -53,7 +51,7 @@ class Files(Kind):
                 yield from filled([mirror], {**fields, **place})
         yield from locked.urls
 
-    def server(self, entries: Sequence[PlainFile]) -> Server:
+    def server(self, entries: Sequence[PlainFile]) -> InputServer:
         return FileServer(tuple(entries))
 
 

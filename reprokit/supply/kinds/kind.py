@@ -24,10 +24,11 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
+class InputRequest:
     """What a variant requires: its recipe, and what the recipe's blocks add.
 
-    `platform` is None where the variant needs no Python packages. `machine` is the image's, such as `x86_64`.
+    `platform` is None where the variant needs no Python packages. `machine` is the image's, such as `x86_64`. Entries
+    of `old` stay in a new lock where they fit, except for those named in `freed`.
     """
 
     variant: Variant
@@ -35,6 +36,8 @@ class Request:
     requirements: Sequence[str] = ()
     installs: Sequence[AptInstall] = ()
     platform: Platform | None = None
+    old: VariantLock | None = None
+    freed: Collection[str] = ()
 
 
 class BaseImage(Protocol):
@@ -74,7 +77,7 @@ class Moved:
     what: Literal["newer", "vanished", "changed", "yanked"]
 
 
-class Server(Protocol):
+class InputServer(Protocol):
     """One kind's part of a gateway: requests to `host`, which does not exist on any network, come here."""
 
     host: str
@@ -104,7 +107,7 @@ class Kind:
     counted: str
     always: bool = field(default=False)
 
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         """Plain data that the section is resolved from: the section is stale when it changes."""
         raise NotImplementedError
 
@@ -112,13 +115,8 @@ class Kind:
         """Names for `--update` that stand for the whole section."""
         return ()
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
-        """The fields of the lock. What `old` locks stays where it fits, except for the entries named in `freed`.
-
-        Raises SourceError or UsageError naming what cannot be resolved.
-        """
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
+        """The fields of the lock. Raises SourceError or UsageError naming what cannot be resolved."""
         raise NotImplementedError
 
     def kept(self, lock: VariantLock) -> Mapping[str, Any]:
@@ -129,7 +127,7 @@ class Kind:
         """Entries that `--update` can free alone."""
         return ()
 
-    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         """What upstream no longer has as it is locked. Raises SourceError where upstream cannot be asked."""
         return ()
 
@@ -144,12 +142,12 @@ class Kind:
         """Fetch entries that are not files into the store; returns how many were missing. Raises SourceError."""
         return 0
 
-    def server(self, entries: Sequence[Any]) -> Server:
+    def server(self, entries: Sequence[Any]) -> InputServer:
         """Serve these entries, which are in the store."""
         raise NotImplementedError
 
 
-class Source(Protocol):
+class DataArchive(Protocol):
     """A source of a recipe's data, which lists files with sizes and checksums."""
 
     def find(self, record: str, name: str, mirrors: Mirrors) -> RecordFile:

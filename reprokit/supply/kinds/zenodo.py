@@ -27,7 +27,7 @@ ADDRESS = "https://zenodo.org"
 _FILES = Limit("RECORD_FILES", 10_000)
 
 
-class _File(BaseModel):
+class _ListedFile(BaseModel):
     model_config = ConfigDict(strict=True)
 
     key: str = Field(pattern=r"^[^/\\\x00-\x1f]+$", max_length=250)
@@ -47,7 +47,7 @@ def find(record: str, name: str, mirrors: Mirrors) -> RecordFile:
     try:
         files = _Record.model_validate(parsed(_get(url, mirrors))).files
         _FILES.check(len(files), "files in a record", url)
-        listed = [_File.model_validate({"key": file.get("filename"), **file}) for file in files]
+        listed = [_ListedFile.model_validate({"key": file.get("filename"), **file}) for file in files]
         found = [file for file in listed if file.key == name]
         if not found:
             near = nearest(name, [file.key for file in listed])

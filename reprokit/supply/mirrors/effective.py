@@ -1,19 +1,30 @@
-"""The settings in force and the source of each, as `reprokit config` shows them."""
+"""The settings in force and the source of each, as `reprokit config` shows them; `--check` asks each mirror once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from reprokit import paths
 from reprokit.config import KINDS, Fetch
-from reprokit.config.archives import archives, public_places
-from reprokit.config.templates import split_archive
+from reprokit.config.archives import archives, probe_path, public_places
+from reprokit.config.templates import fill, split_archive
 from reprokit.redact import redact
+from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.http import Client
 from reprokit.supply.kinds.conda import PUBLIC_CHANNEL
+from reprokit.supply.kinds.wheels.index import is_page, path_of
 from reprokit.supply.mirrors.places import Mirrors
 
+_AT_ONCE = 8
+_MOST_BYTES = 1 << 20
+_MOST_S = 5
+_A_HOST = "github.com"
+_ENOUGH_BYTES = 1 << 16  # for a rate
 PUBLIC = "public"
 WAYS = ("proxy", "certificates", "hosts", "fetch")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -89,3 +100,73 @@ def _ways(mirrors: Mirrors) -> Iterator[Line]:
 def _with_scheme(proxy: str, variable: str = "") -> str:
     """As an address, so that `redact` finds credentials."""
     return proxy if "://" in proxy or variable == "no_proxy" else f"http://{proxy}"
+
+
+@dataclass(frozen=True)
+class MirrorAnswer:
+    """`latency_s` is the time to the answer's headers, `rate` in bytes/s if enough arrived, `error` why none came."""
+
+    line: Line
+    latency_s: float | None = None
+    rate: float | None = None
+    error: str = ""
+
+
+def ask_each(lines: Sequence[Line], client: Client) -> list[MirrorAnswer]:
+    """The answers in the order of the lines, several asked at a time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda line: _ask(line, client), lines))
+
+
+def silent_kinds(answers: Sequence[MirrorAnswer]) -> list[str]:
+    """The kinds of which every mirror failed."""
+    kinds = dict.fromkeys(answer.line.kind for answer in answers)
+    return [kind for kind in kinds if all(a.error for a in answers if a.line.kind == kind)]
+
+
+def address_of(line: Line) -> str:
+    """The address to test: a file that every mirror of its kind has, else the host's front page.
+
+    Of a local folder it is the part without placeholders.
+    """
+    fixed = line.value.partition("{")[0]
+    if fixed.startswith("file:"):
+        return fixed
+    if line.kind == "registry":
+        host = line.value.partition("/")[0]
+        plain = host.partition(":")[0] in ("localhost", "127.0.0.1")  # as the engine asks
+        return f"{'http' if plain else 'https'}://{host}/v2/"
+    if line.kind == "apt":
+        archive = line.archive or "debian"
+        fields = {"archive": archive, "path": probe_path(archive), "as_of": ""}
+        return fill(line.value, fields) or _front(line.value)
+    if line.kind == "conda":
+        return (fill(line.value, {"channel": "conda-forge"}) or line.value).rstrip("/") + "/noarch/repodata.json"
+    if line.kind == "wheels" and fixed == line.value:
+        return line.value if is_page(line.value) else f"{line.value.rstrip('/')}/pip/"
+    return _front(line.value)
+
+
+def _front(template: str) -> str:
+    address = urlsplit(template.replace("{host}", _A_HOST))
+    return f"{address.scheme}://{address.netloc}/"
+
+
+def _ask(line: Line, client: Client) -> MirrorAnswer:
+    url = address_of(line)
+    if url.startswith("file:"):
+        return MirrorAnswer(line, error="" if path_of(url).exists() else "no such file or folder")
+    began = time.monotonic()
+    try:
+        with client.ask(url) as answer:
+            latency = time.monotonic() - began
+            # A 403 or 404 still proves that the server is up.
+            if answer.status >= 500 or (answer.status in (403, 404, 410) and line.kind in ("apt", "conda")):
+                return MirrorAnswer(line, latency, error=f"HTTP {answer.status}")
+            count = 0
+            while (block := answer.read()) and count < _MOST_BYTES and time.monotonic() - began < _MOST_S:
+                count += len(block)
+    except Refusal as refusal:
+        return MirrorAnswer(line, error=refusal.why)
+    seconds = time.monotonic() - began - latency
+    return MirrorAnswer(line, latency, count / seconds if count >= _ENOUGH_BYTES and seconds else None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from urllib.parse import SplitResult, urlsplit
@@ -54,7 +53,7 @@ class Mirrors:
         Raises UsageError for errors in the user's configuration.
         """
         self.configuration = configuration if configuration is not None else load()
-        self._store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
+        self.store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
         self._rest = Rest(store)
         self._wheel_index: WheelIndex | None = None
         self._lock = threading.Lock()
@@ -124,25 +123,13 @@ class Mirrors:
         """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""
         return self._rest.order([*filled(self.configuration.of("git"), git_fields(url)), url])
 
-    def guarded(self) -> AbstractContextManager[dict[str, str]]:
-        """The environment of a program that asks addresses of recipes, see `guard.guarded`."""
-        from reprokit.supply.guard import guarded  # its gateway has mirrors itself
-
-        return guarded(self._store, self.own)
-
-    def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
-        """The environment of a git that connects to this address, see `guard.git_environment`."""
-        from reprokit.supply.guard import git_environment
-
-        return git_environment(address, self._store, lambda: self.own)
-
     def channels(self, channel: str) -> list[str]:
         """Addresses of a conda channel."""
         return self._rest.order(channel_urls(self.configuration.of("conda"), channel))
 
     def seen(self, archive: str) -> tuple[str, ...]:
         """The addresses at which `lock` found an archive of apt."""
-        return remembered(self._store, archive)
+        return remembered(self.store, archive)
 
     def archive(self, url: str, hosts: Container[str] = ()) -> list[str]:
         """The mirrors to ask before this address of a file of a distribution's archive, without resting ones.

@@ -1,4 +1,4 @@
-"""Answers of known content: pages made here, and files of the store."""
+"""Answers with pages, and with files of the store."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def send_page(handler: Handler, body: bytes, kind: str) -> None:
 
 
 def send_file(handler: Handler, path: Path) -> None:
-    """Answer with a file, or the one range of it that is asked for (RFC 9110 section 14).
+    """Answer with a file, or with the one requested range of it (RFC 9110 section 14).
 
-    `If-Range` is not looked at: what an address gives never changes.
+    `If-Range` is ignored, as the content of an address never changes.
     """
     with path.open("rb") as file:
         size = path.stat().st_size
-        wanted = span(handler.headers.get("Range", ""), size)
-        if wanted is None:
+        requested = span(handler.headers.get("Range", ""), size)
+        if requested is None:
             handler.refuse(416, "no such range", {"Content-Range": f"bytes */{size}"})
             return
-        first, end = wanted
+        first, end = requested
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(end - first)}
         headers["Accept-Ranges"] = "bytes"
-        partial = wanted != (0, size)
+        partial = requested != (0, size)
         if partial:
             headers["Content-Range"] = f"bytes {first}-{end - 1}/{size}"
         handler.start(206 if partial else 200, headers)
@@ -41,12 +41,12 @@ def send_file(handler: Handler, path: Path) -> None:
             handler.gateway.served(end - first)
 
 
-def span(wanted: str, size: int) -> tuple[int, int] | None:
-    """First byte and end of a `Range` header in a file of `size` bytes; None where it lies outside.
+def span(requested: str, size: int) -> tuple[int, int] | None:
+    """First byte and end of a `Range` header in a file of `size` bytes; None for a range outside.
 
-    All of the file where there is no range, several, or one that cannot be read: a server may ignore them.
+    Missing, multiple and invalid ranges mean the complete file: a server may ignore them.
     """
-    match = re.fullmatch(r"bytes=(\d*)-(\d*)", wanted.strip())
+    match = re.fullmatch(r"bytes=(\d*)-(\d*)", requested.strip())
     if match is None or not (match[1] or match[2]):
         return 0, size
     if not match[1]:

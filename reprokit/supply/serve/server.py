@@ -1,4 +1,4 @@
-"""An HTTP server of few threads: its connections are bounded in number and, until they are authenticated, in time."""
+"""An HTTP server with limits: on the number of connections, and on their time until they are authenticated."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
 
-# Authenticated ones: as many as the helper program of a closed network carries at once.
+# Authenticated connections: as many as the helper of a closed network forwards at once.
 CONNECTIONS = 128
-# Others: for a new one the oldest is dropped, so that strangers cannot keep a build away by holding them.
+# Unauthenticated ones. A new one replaces the oldest, so that others cannot block a build by holding connections.
 PENDING = 32
 PENDING_S = 20.0
-# Of one request, its first line apart, which the library bounds. In bytes.
+# Bytes of headers in one request. The library limits the first line.
 HEADERS = 32 << 10
 
 
-class Server(ThreadingHTTPServer):
-    """Serves what arrives at `listening`, a socket of any family, with handlers that are `Handler`s."""
+class LimitedServer(ThreadingHTTPServer):
+    """Serves connections of `listening`, a socket of any family."""
 
     daemon_threads = True
-    block_on_close = False  # connections that are kept alive have no end of their own
+    block_on_close = False  # idle connections would never end
 
-    def __init__(self, listening: socket.socket, handler: type[Handler]) -> None:
+    def __init__(self, listening: socket.socket, handler: type[LimitedHandler]) -> None:
         super().__init__(("", 0), handler, bind_and_activate=False)
-        self.socket.close()  # one that nothing has been done with
+        self.socket.close()  # unused
         self.socket = listening
         if listening.family == socket.AF_INET:
-            # Inherited by its connections: an answer is two writes, and the second would wait 40 ms.
+            # Its connections inherit it: an answer is two writes, and the second would wait 40 ms.
             listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lock = threading.Lock()
         self._open: set[object] = set()
-        # Those that are not authenticated, the oldest first, and when their time is up.
+        # Unauthenticated connections, the oldest first, with their deadlines.
         self._pending: dict[object, float] = {}
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
         with self._lock:
-            # Dropped ones are open until their threads have noticed.
+            # Dropped connections stay open until their threads notice.
             full = len(self._open) >= CONNECTIONS + 2 * PENDING
             if not full:
                 self._open.add(request)
@@ -58,13 +58,13 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def admit(self, request: object) -> bool:
-        """Take a connection for authenticated. False where there are too many."""
+        """Count a connection as authenticated. False if there are too many."""
         with self._lock:
             self._pending.pop(request, None)
             return len(self._open) - len(self._pending) <= CONNECTIONS
 
     def service_actions(self) -> None:
-        """Called by `serve_forever` at each of its turns."""
+        """Called regularly by `serve_forever`."""
         now = time.monotonic()
         with self._lock:
             while self._pending and next(iter(self._pending.values())) < now:
@@ -82,17 +82,17 @@ class Server(ThreadingHTTPServer):
         _drop(oldest)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away is not worth a traceback on the user's terminal."""
+        """Print no traceback for a client that disconnects."""
 
 
 def _drop(request) -> None:  # type: ignore[no-untyped-def]
-    """End a connection; its thread finds it ended."""
+    """End a connection; its thread then stops."""
     with contextlib.suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Requests whose headers are bounded together."""
+class LimitedHandler(BaseHTTPRequestHandler):
+    """Requests with a limit on all headers together."""
 
     protocol_version = "HTTP/1.1"
     timeout = 300

@@ -1,4 +1,4 @@
-"""Freeing space: what no lock names goes, unless it is young."""
+"""Freeing space: remove everything that no lock names and that is old enough."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reprokit.supply.upkeep.names import all_locks, names_of
 from reprokit.supply.upkeep.verify import remove_folder
 
 _DAY_S = 24 * 60 * 60
-YOUNG_S = _DAY_S  # a build without a lock may still want it
+YOUNG_S = _DAY_S  # a build without a lock may still need it
 PARTIAL_S = 7 * _DAY_S
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What goes, and what stays because a lock names it or because it is young."""
+    """What `gc` removes, and what it keeps because a lock names it or because it is recent."""
 
     goes: tuple[Stored, ...]
     leftovers: tuple[Leftover, ...]
@@ -33,20 +33,20 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Bytes that are freed."""
+        """Bytes to free."""
         return sum(each.size for each in self.goes) + sum(leftover.size for leftover in self.leftovers)
 
 
 def plan(store: Store, everything: bool = False, now: float | None = None) -> Plan:
-    """What goes at the time `now` (seconds since 1970), young things too where `everything` is to.
+    """What to remove at the time `now` (seconds since 1970), recent files too with `everything`.
 
-    For the caller to have the store `alone()`. Raises UsageError where a lock cannot be read.
+    The caller has the store `alone()`. Raises UsageError where a lock cannot be read.
     """
     now = time.time() if now is None else now
     names = names_of(all_locks(store))
     leftovers = [
         *inventory.old_repositories(store),
-        *inventory.scratch(store),  # whoever works in scratch holds the store
+        *inventory.scratch(store),  # no process is using scratch: it would hold the store
         *_before(math.inf if everything else now - PARTIAL_S, inventory.partials(store)),
         *_before(now - _DAY_S, inventory.half_written_answers(store)),
     ]
@@ -57,7 +57,7 @@ def plan(store: Store, everything: bool = False, now: float | None = None) -> Pl
 def decide(
     stored: Iterable[Stored], leftovers: Iterable[Leftover], named: Container[str | Commit], young_since: float
 ) -> Plan:
-    """Keep what is named and what came after `young_since`."""
+    """Keep named entries and those newer than `young_since`."""
     kept: list[Stored] = []
     young: list[Stored] = []
     goes: list[Stored] = []
@@ -67,7 +67,7 @@ def decide(
 
 
 def free(store: Store, found: Plan) -> None:
-    """Let it go. Wherever this is interrupted, each file and each repository is there whole or gone.
+    """Remove it. After an interruption each file and repository is either complete or gone.
 
     Raises EngineError where the system refuses.
     """
@@ -85,7 +85,7 @@ def free(store: Store, found: Plan) -> None:
                 each.path.unlink(missing_ok=True)
     except OSError as error:
         hint = "does it belong to another user?"
-        raise EngineError(f"the store's space cannot be freed: {error.strerror}", str(error.filename), hint) from None
+        raise EngineError(f"cannot free space in the store: {error.strerror}", str(error.filename), hint) from None
 
 
 def _remove(path: Path) -> None:

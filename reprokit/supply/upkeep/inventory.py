@@ -1,4 +1,4 @@
-"""What is in the store: files by content, repositories by commit, and what was begun and not ended."""
+"""The content of the store: files, repositories, and leftovers of interrupted work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPOSITORY = re.compile(r"([0-9a-f]{40})\.git")
 
 @dataclass(frozen=True)
 class Stored:
-    """A published file, `key` its sha256, or a bare repository, `key` the commit that it is there for.
+    """A published file with its sha256 as `key`, or a bare repository with its commit.
 
     `size` in bytes, `since` the time of its publication in seconds since 1970.
     """
@@ -31,7 +31,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a download or a process left behind: its paths belong together, `since` is the newest time of them."""
+    """Paths that one interrupted download or process left; `since` is the newest time of them."""
 
     paths: tuple[Path, ...]
     size: int
@@ -43,14 +43,14 @@ def files(store: Store) -> list[Stored]:
     found = []
     for path in sorted((store.root / "sha256").glob("*/*")):
         if _SHA256.fullmatch(path.name) and path.parent.name == path.name[:2]:
-            # The time of the rename into place: a file that the user already had keeps its old time of change.
+            # The time of the rename into place: a copied file keeps its old modification time.
             status = path.lstat()
             found.append(Stored(path.name, path, status.st_size, status.st_ctime))
     return found
 
 
 def strays(store: Store) -> list[Path]:
-    """What lies among the published files and is none."""
+    """Other files among the published ones."""
     known = {file.path for file in files(store)}
     return [path for path in sorted((store.root / "sha256").rglob("*")) if not path.is_dir() and path not in known]
 
@@ -66,13 +66,13 @@ def repositories(store: Store) -> list[Stored]:
 
 
 def old_repositories(store: Store) -> list[Leftover]:
-    """Repositories as reprokit kept them before, one below another where addresses said so; nothing reads them."""
+    """Repositories of older versions of reprokit, which are no longer used."""
     old = store.root / "git"
     return [_leftover((old,))] if old.is_dir() else []
 
 
 def partials(store: Store) -> list[Leftover]:
-    """Downloads that were begun, each with all that is kept beside it."""
+    """Partial downloads, each with its sidecar file."""
     groups: dict[str, list[Path]] = {}
     for path in sorted(_below(store.root / "partial")):
         groups.setdefault(path.name[:64], []).append(path)
@@ -80,17 +80,17 @@ def partials(store: Store) -> list[Leftover]:
 
 
 def scratch(store: Store) -> list[Leftover]:
-    """Folders that processes work in; those of dead ones stay."""
+    """Temporary folders, also of killed processes."""
     return [_leftover((path,)) for path in sorted(_below(store.root / "tmp"))]
 
 
 def half_written_answers(store: Store) -> list[Leftover]:
-    """Answers that a process began to remember."""
+    """Incomplete files of `Store.remember`."""
     return [_leftover((path,)) for path in sorted((store.root / "index").glob("*/tmp*"))]
 
 
 def size_below(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder."""
+    """Bytes of a file, or of all files in a folder."""
     if not path.is_dir() or path.is_symlink():
         return path.lstat().st_size
     return sum(Path(folder, name).lstat().st_size for folder, _, names in os.walk(path) for name in names)

@@ -1,4 +1,4 @@
-"""The names that locks give to files of the store."""
+"""The names that locks give to the content of the store, and the rows of `reprokit store ls`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe.find import targets
-from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
+from reprokit.supply.upkeep import inventory
+
+_UNNAMED = "unnamed"
 
 
 @dataclass
 class Names:
-    """Inputs by sha256, and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
+    """Inputs by key, and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
 
     inputs: dict[str, LockedInput] = field(default_factory=dict)
     commits: set[Commit] = field(default_factory=set)
@@ -94,5 +97,62 @@ def _add(found: Names, lock: Lock, variant: str) -> None:
 
 def _add_inputs(found: Names, label: str, inputs: Iterable[LockedInput]) -> None:
     for each in inputs:
-        found.inputs.setdefault(each.sha256, each)
-        found.labels.setdefault(each.sha256, []).append(label)
+        found.inputs.setdefault(each.key, each)
+        found.labels.setdefault(each.key, []).append(label)
+
+
+@dataclass(frozen=True)
+class StoreRow:
+    """One file or repository. `kind` is that of the mirrors, `git` or `unnamed`; `key` a sha256 or commit.
+
+    `size` in bytes (0 for a missing repository), `locks` the labels that name it.
+    """
+
+    kind: str
+    name: str
+    size: int
+    key: str
+    locks: tuple[str, ...]
+    here: bool = True
+
+
+def everything(store: Store) -> list[StoreRow]:
+    """Everything in the store, by kind and name. Raises UsageError where a lock cannot be read."""
+    names = names_of(all_locks(store))
+    stored = [*inventory.files(store), *inventory.repositories(store)]
+    return _sorted(_row(names, each.key, each.size, True) for each in stored)
+
+
+def of_target(store: Store, text: str) -> list[StoreRow]:
+    """Everything that the lock of `NAME[:VARIANT]` names, present or not. Raises UsageError without such a lock."""
+    names = locked(text).names
+    rows = []
+    for each in names.inputs.values():
+        rows.append(_row(names, each.key, each.size, bool(each.stored(store))))
+    for commit in names.commits:
+        folder = folder_of(commit, store)
+        here = folder.is_dir()
+        rows.append(_row(names, commit, inventory.size_below(folder) if here else 0, here))
+    return _sorted(rows)
+
+
+def totals(rows: Iterable[StoreRow]) -> dict[str, tuple[int, int]]:
+    """Number and bytes of present entries, by kind."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in rows:
+        if row.here:
+            count, size = found.get(row.kind, (0, 0))
+            found[row.kind] = (count + 1, size + row.size)
+    return found
+
+
+def _row(names: Names, key: str | Commit, size: int, here: bool) -> StoreRow:
+    labels = tuple(names.labels_of(key))
+    if isinstance(key, Commit):
+        return StoreRow("git", key.name, size, key.commit, labels, here)
+    locked = names.inputs.get(key)
+    return StoreRow(locked.kind if locked else _UNNAMED, locked.name if locked else "", size, key, labels, here)
+
+
+def _sorted(rows: Iterable[StoreRow]) -> list[StoreRow]:
+    return sorted(rows, key=lambda row: (row.kind == _UNNAMED, row.kind, row.name, row.key))

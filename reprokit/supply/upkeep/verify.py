@@ -1,4 +1,4 @@
-"""Whether the store still holds what it was given: every file hashed again, every repository walked."""
+"""Verification of the store: hash every file and check every repository."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from reprokit.supply.upkeep.inventory import Stored
 
 Watch = Callable[[int, int], None]
 _BLOCK = 1 << 20
-# What fsck says of the form of old but unharmed objects (`error in commit X: badTimezone: ...`), and by the way.
+# Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
 _HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
 
 
 @dataclass(frozen=True)
 class Bad:
-    """Something that is not what its name says: `what` as people know it, `why` in words."""
+    """A damaged entry: `what` is its name for users, `why` the reason."""
 
     what: str
     path: Path
@@ -34,7 +34,7 @@ class Bad:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was looked at, and what of it is bad."""
+    """The checked entries, and the damaged ones."""
 
     files: int
     repositories: int
@@ -43,9 +43,9 @@ class Verified:
 
 
 def verify(store: Store, watch: Watch = lambda done, total: None) -> Verified:
-    """Look at everything that is published; `watch` is told the bytes done and to be done, one call at a time.
+    """Check everything that is published; `watch` gets the bytes done and in total, one call at a time.
 
-    Changes nothing. For the caller to hold `store.in_use()` meanwhile.
+    Changes nothing. The caller holds `store.in_use()`.
     """
     files, repositories = inventory.files(store), inventory.repositories(store)
     total = sum(file.size for file in files) + sum(repository.size for repository in repositories)
@@ -65,7 +65,7 @@ def verify(store: Store, watch: Watch = lambda done, total: None) -> Verified:
 
 
 def repair(store: Store, bad: tuple[Bad, ...]) -> None:
-    """Remove what is bad, so that the next fetch brings it again. For the caller to have the store `alone()`."""
+    """Remove damaged entries, so that the next fetch downloads them. The caller has the store `alone()`."""
     trash = store.root / "tmp"
     trash.mkdir(parents=True, exist_ok=True)
     for each in bad:
@@ -76,7 +76,7 @@ def repair(store: Store, bad: tuple[Bad, ...]) -> None:
 
 
 def remove_folder(path: Path, trash: Path) -> None:
-    """Remove a published folder so that it is there whole or not at all, wherever this is interrupted."""
+    """Remove a published folder so that it is complete or gone after an interruption."""
     aside = trash / f"removed-{path.name}"
     if aside.exists():
         shutil.rmtree(aside)
@@ -85,7 +85,7 @@ def remove_folder(path: Path, trash: Path) -> None:
 
 
 class _Tally:
-    """Bytes that several threads have done together."""
+    """Counts bytes for several threads."""
 
     def __init__(self, total: int, watch: Watch) -> None:
         self.done, self.total, self.watch = 0, total, watch
@@ -122,7 +122,7 @@ def _look_at_repository(repository: Stored, tally: _Tally) -> Bad | None:
 
 
 def faults(folder: Path, commit: str) -> str:
-    """What is wrong with a bare repository that is to hold a commit whole, or nothing."""
+    """What is wrong with the repository of a commit; empty if it is complete."""
     code, lines = git_says(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
     wrong = [line for line in lines if not line.startswith(_HARMLESS)]
     if code and wrong:

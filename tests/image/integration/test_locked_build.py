@@ -60,7 +60,7 @@ def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
 
 def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_path: Path):
     desk.run("fetch", desk.recipe)
-    assert "0 B from outside" in desk.run("fetch", desk.recipe)
+    assert "0 B downloaded" in desk.run("fetch", desk.recipe)
     # Built from what was carried to another store, as on a node that never reached anything.
     desk.run("store", "export", desk.recipe, "-o", "carried.tar.zst")
     node = {"REPROKIT_HOME": str(desk.root / "node"), "http_proxy": "", "https_proxy": ""}

@@ -69,7 +69,7 @@ def test_halves_of_two_files_are_never_one(store: Store, server: Server):
 
 
 def test_a_file_of_no_stated_length_is_refused(store: Store, server: Server):
-    with pytest.raises(SourceError, match="it does not say how long the file is"):
+    with pytest.raises(SourceError, match="it does not state the length of the file"):
         learn([server.url("/f", lambda r: Reply(200, {}, DATA, "close"))], store, QUICK)
 
 

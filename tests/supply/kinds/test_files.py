@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.kinds.files import lock_file, moved_files
@@ -88,7 +88,7 @@ def test_a_file_that_nobody_has(upstream: Upstream, store: Store):
 
 def test_the_users_mirrors_come_first(upstream: Upstream, store: Store, tmp_path: Path):
     (tmp_path / "model.bin").write_bytes(BYTES)
-    mirror = Configuration((Entry("files", f"file://{tmp_path}/{{name}}", "test"),), hosts=HOSTS)
+    mirror = Configuration((MirrorEntry("files", f"file://{tmp_path}/{{name}}", "test"),), hosts=HOSTS)
     assert lock(wanted(upstream), store, mirror).sha256 == SHA256
     assert lock(wanted(upstream, SHA256), store, mirror).size == len(BYTES)
     assert methods(upstream) == []

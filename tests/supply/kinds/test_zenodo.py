@@ -20,7 +20,10 @@ from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
+from reprokit.supply.transfer.exporting import export
+from reprokit.supply.upkeep.names import of_target
 from tests.support.fetching import HOSTS
+from tests.support.stores import a_lock, no_engine, write_recipe
 from tests.support.upstream import Upstream
 
 CONTENT = b"# A tiny data file for test purposes only\n1  2  3  4  5  6\n"
@@ -102,6 +105,21 @@ def test_the_first_fetch_adds_the_sha256_to_the_lock(api: Upstream, store: Store
     assert store.path(file.sha256).read_bytes() == CONTENT
     assert fetch_all([file.locked_input()], store, mirrors).files == 0
     assert fetch_all(Lock(recipe="paper", data=data).data_inputs(), store, mirrors).files == 0  # by its md5, too
+
+
+def test_what_was_not_fetched_yet_is_listed_and_not_exported(
+    api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path, recipes: Path
+):
+    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, store, mirrors, quiet)
+    path = write_recipe(recipes, a_lock("paper").model_copy(update={"data": data}))
+    (row,) = of_target(store, "paper")
+    assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
+    manifest = export(["paper"], tmp_path / "x.tar.zst", store, no_engine)
+    assert manifest.files == ()
+    fetch_all(lock_file.read(lock_file.lock_path(path)).data_inputs(), store, mirrors, settings=mirrors.settings)
+    lock_file.complete(lock_file.lock_path(path), store)
+    (row,) = of_target(store, "paper")
+    assert row.here and row.key == hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_other_bytes_are_refused(api: Upstream, store: Store, mirrors: Mirrors):

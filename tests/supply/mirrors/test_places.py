@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.fetch.failure import FetchFailed
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings, remember_archive
@@ -36,7 +36,7 @@ class Host:
         self.store, self.pip, self.apt = store, PipSettings(), AptSettings()
 
     def __call__(self, *indexes: str, **lists: list[str]) -> Mirrors:
-        entries = tuple(Entry(kind, value, "test") for kind, values in lists.items() for value in values)
+        entries = tuple(MirrorEntry(kind, value, "test") for kind, values in lists.items() for value in values)
         return Mirrors(self.store, Configuration(entries, hosts=HOSTS), indexes, self.pip, self.apt)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.fetch import fetch_git
@@ -40,7 +40,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def mirrors(store: Store, **lists: str) -> Mirrors:
-    entries = tuple(Entry(kind, value, "test") for kind, value in lists.items())
+    entries = tuple(MirrorEntry(kind, value, "test") for kind, value in lists.items())
     return Mirrors(store, Configuration(entries), pip=PipSettings(), apt=AptSettings())
 
 

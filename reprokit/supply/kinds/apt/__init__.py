@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.config import archives
 from reprokit.config.templates import filled, split_archive
-from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Apt(Kind):
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
         return [request.variant.base, request.machine, installs]
 
@@ -27,15 +27,13 @@ class Apt(Kind):
     def kept(self, lock: VariantLock) -> Mapping[str, Any]:
         return {"apt": lock.apt, "apt_as_of": lock.apt_as_of}
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.apt.resolve import lock_apt
 
         packages, as_of = lock_apt(tools.engine, tools.base(), request.installs, tools.store, tools.say)
         return {"apt": packages, "apt_as_of": as_of}
 
-    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.apt.resolve import moved_apt
 
         if not lock.apt:
@@ -53,7 +51,7 @@ class Apt(Kind):
         yield from filled([base + "/{path}" for base in mirrors.seen(archive)], locked.fields)
         yield from filled(archives.public_places(archive), locked.fields)
 
-    def server(self, entries: Sequence[AptPackage]) -> Server:
+    def server(self, entries: Sequence[AptPackage]) -> InputServer:
         from reprokit.supply.kinds.apt.serve import Archive
 
         return Archive(tuple(entries))

@@ -1,4 +1,4 @@
-"""A base's own apt, asked in a container that is gone afterwards."""
+"""The base's own apt in a temporary container."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from reprokit.supply.kinds.kind import BaseImage
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
-# A part of an update that fails is a failure. apt 2.6 can wait for ever where it retries one of two archives of a host.
-# What an image has downloaded is named all the same, and apt keeps its cache where the image forbids it: otherwise each
-# call makes it anew.
+# Any failed part fails the update. No retries: apt 2.6 can hang when it retries one of two archives of a host.
+# Packages that the image has downloaded are listed too. apt keeps its cache even if the image forbids that: else every
+# call builds it again.
 _CONFIGURATION = """
 Acquire::ForceHash "SHA256";
 Acquire::Languages "none";
@@ -30,16 +30,16 @@ Dir::Cache::Archives "/tmp/archives";
 Dir::Cache::pkgcache "pkgcache.bin";
 Dir::Cache::srcpkgcache "srcpkgcache.bin";
 """
-# As the block `base` does: the vendor's lists are signed with a key that was replaced in April 2022.
+# As in the block `base`: the vendor's lists are signed with a key that was replaced in April 2022.
 WITHOUT_VENDOR = "rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list"
-# What a killed process leaves ends by itself.
+# The container of a killed process ends by itself.
 _LONGEST_S = 3600
 _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Answer:
-    """How a command ended, and what it printed on standard output and error."""
+class CommandResult:
+    """Exit code, standard output and standard error of a command."""
 
     code: int
     output: str
@@ -47,10 +47,10 @@ class Answer:
 
 
 class BaseApt:
-    """Use as a context manager: the container runs inside it, its package lists are today's.
+    """Use as a context manager: inside it the container runs, with today's package lists.
 
-    The network is reached through a gateway, so that the host's mirrors and proxies are used. They are given to each
-    command and are no part of the container. Raises SourceError where the lists cannot be had, EngineError.
+    Its network is a gateway, which uses the host's mirrors and proxies. Raises SourceError where the lists cannot be
+    downloaded, EngineError.
     """
 
     def __init__(self, engine: Engine, base: BaseImage, store: Store, say: Callable[[str], None]) -> None:
@@ -84,7 +84,7 @@ class BaseApt:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def ask(self, command: Sequence[str]) -> Answer:
+    def ask(self, command: Sequence[str]) -> CommandResult:
         """Run a command as root."""
         environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
         environment["DEBIAN_FRONTEND"] = "noninteractive"
@@ -95,10 +95,10 @@ class BaseApt:
             errors.append(err or b"")
         code = self.engine.exec_exit_code(started)
         texts = (b"".join(parts).decode("utf-8", "replace") for parts in (output, errors))
-        return Answer(1 if code is None else code, *(redact(text) for text in texts))
+        return CommandResult(1 if code is None else code, *(redact(text) for text in texts))
 
     def update(self) -> None:
-        """Get today's package lists. Raises SourceError."""
+        """Download today's package lists. Raises SourceError."""
         self.say(f"reading the package lists of {self.base.reference}")
         for _ in range(_TRIES):
             answer = self.ask(["apt-get", "update"])
@@ -106,6 +106,6 @@ class BaseApt:
                 return
         failed = re.search(r"^E: .*", answer.errors, re.MULTILINE)
         raise SourceError(
-            f"the package lists of {self.base.reference} cannot be had: {failed[0] if failed else answer.errors}",
-            hint="`reprokit config` shows the mirrors and proxies that are used",
+            f"cannot download the package lists of {self.base.reference}: {failed[0] if failed else answer.errors}",
+            hint="`reprokit config` shows the mirrors and proxies in use",
         )

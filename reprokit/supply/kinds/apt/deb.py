@@ -1,4 +1,4 @@
-"""What is in a Debian package: its control file and its data (deb(5), deb-control(5))."""
+"""Debian packages: control file and data (deb(5), deb-control(5))."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _BROKEN = (
 
 
 def control(path: Path) -> str:
-    """The control file's stanza without the line break at its end.
+    """The control file's stanza without its final line break.
 
-    Raises SourceError where this is no such package, UsageError beyond a limit.
+    Raises SourceError for an invalid package, UsageError beyond a limit.
     """
     with path.open("rb") as file:
         return stanza(file, str(path))
 
 
 def stanza(file: IO[bytes], where: str) -> str:
-    """`control` of an open file, which errors call `where`."""
+    """`control` of an open file; errors name it `where`."""
     done = 0
     for member, stream in _members(file, "control.tar", CONTROL, where):
         done += member.size
@@ -57,9 +57,9 @@ def stanza(file: IO[bytes], where: str) -> str:
 
 
 def data(file: IO[bytes], where: str) -> Iterator[tuple[tarfile.TarInfo, Stream]]:
-    """The entries of the package's file system, each with the stream to read its body from before the next.
+    """The entries of the package's file system, each with the stream of its body, to be read before the next entry.
 
-    Raises SourceError where this is no such package, UsageError beyond a limit.
+    Raises SourceError for an invalid package, UsageError beyond a limit.
     """
     return _members(file, "data.tar", PACKAGE, where)
 
@@ -87,7 +87,7 @@ def _refused(where: str) -> Iterator[None]:
 
 
 def _part(file: IO[bytes], prefix: str) -> tuple[str, int]:
-    """Name and size of the archive's member `prefix.*`, at whose beginning the file then is."""
+    """Name and size of the archive's member `prefix.*`; the file is then at its start."""
     file.seek(0)
     if file.read(len(_AR_MAGIC)) != _AR_MAGIC:
         raise ValueError("it is no ar archive")
@@ -102,7 +102,7 @@ def _part(file: IO[bytes], prefix: str) -> tuple[str, int]:
 
 
 def _unpacked(name: str, packed: IO[bytes], where: str) -> Iterator[bytes]:
-    """A part's tar in blocks, in one of the forms that dpkg-deb has packed with since Debian 8 and Ubuntu 14.04."""
+    """A part's tar in blocks, from any compression of dpkg-deb since Debian 8 and Ubuntu 14.04."""
     with _refused(where):
         if name.endswith(".tar.xz"):
             yield from _xz(packed)
@@ -114,7 +114,7 @@ def _unpacked(name: str, packed: IO[bytes], where: str) -> Iterator[bytes]:
         elif name.endswith(".tar"):
             tar = packed
         else:
-            raise ValueError(f"{name} is packed in an unknown way")
+            raise ValueError(f"{name} has an unknown compression")
         yield from iter(lambda: tar.read(_BLOCK), b"")
 
 
@@ -123,5 +123,5 @@ def _xz(packed: IO[bytes]) -> Iterator[bytes]:
     while not decompressor.eof:
         block = packed.read(_BLOCK) if decompressor.needs_input else b""
         if decompressor.needs_input and not block:
-            raise EOFError("it was cut")
+            raise EOFError("it is truncated")
         yield decompressor.decompress(block, _BLOCK)

@@ -1,4 +1,4 @@
-"""What apt prints, as data. The forms have been the same from apt 1.6 (Ubuntu 18.04) to 3.0 (Debian 13)."""
+"""Parsers of apt's output, which is the same from apt 1.6 (Ubuntu 18.04) to 3.0 (Debian 13)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 from reprokit.untrusted.documents import understood
 
-# The archive of packages that are locked with their whole address.
+# The archive of packages that are locked with their address.
 _UNNAMED = "other"
 # apt-get --print-uris: 'ADDRESS' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST
 _URI = re.compile(r"^'(\S+)' ([^\s_]+)_([^\s_]+)_([^\s_]+)\.deb (\d+) SHA256:([0-9a-f]{64})$", re.MULTILINE)
 # apt-cache madison: NAME | VERSION | ADDRESS SUITE/COMPONENT ARCHITECTURE Packages
 _LISTED = re.compile(r"^ *(\S+) \| *(\S+) \| (\S+) (\S+)/[^/\s]+ \S+ Packages$", re.MULTILINE)
-# grep -H ^Date: of the Release files, whose names say their address
+# grep -H ^Date: of the Release files, which are named after their address
 _DATE = re.compile(r"^(?:.*/)?([^/\s]+)_(?:In)?Release:Date: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A version of a package that an archive's suite has, and the name of the suite's package lists."""
+    """A version of a package in a suite, and the name of the suite's package lists."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ def packages_of(text: str) -> tuple[AptPackage, ...]:
     """The packages of `apt-get --print-uris` with Acquire::ForceHash=SHA256, each once, by name."""
     found = {}
     for address, name, version, architecture, size, sha256 in _URI.findall(text):
-        with understood("what apt prints", name):
+        with understood("apt's output", name):
             address = unquote(address)
             archive, path = archive_of(address) or (_UNNAMED, urlsplit(address).path.lstrip("/"))
             found[sha256] = AptPackage(
@@ -61,16 +61,16 @@ def in_order(packages: Iterable[AptPackage]) -> tuple[AptPackage, ...]:
 
 
 def remember_archives(text: str, store: Store) -> None:
-    """Keep where `apt-get --print-uris` found its archives, for fetching on this machine."""
+    """Remember the archives in the output of `apt-get --print-uris`, for fetches on this machine."""
     for address in map(unquote, (match[0] for match in _URI.findall(text))):
-        with understood("what apt prints", address[:200]):
+        with understood("apt's output", address[:200]):
             found = archive_of(address)
         if found:
             remember_archive(store, found[0], redact(address).removesuffix(found[1]))
 
 
 def listed(text: str) -> tuple[Listed, ...]:
-    """The lines of `apt-cache madison`: of each package the newest version first."""
+    """The lines of `apt-cache madison`: each package's newest version first."""
     return tuple(
         Listed(name, version, _list_name(f"{address.rstrip('/')}/dists/{suite}"))
         for name, version, address, suite in _LISTED.findall(text)
@@ -78,9 +78,9 @@ def listed(text: str) -> tuple[Listed, ...]:
 
 
 def as_of(packages: Sequence[AptPackage], text: str) -> str:
-    """The newest date of the suites that these packages need, as `20261121T101500Z`; empty where none says.
+    """The newest date of the suites that these packages need, as `20261121T101500Z`, or empty.
 
-    Of a package that several suites have, the oldest suite counts: a later change of another one changes no lock.
+    If several suites have a package, the oldest one counts, so that later changes of the others change no lock.
     """
     dates = {suite: _date(date) for suite, date in _DATE.findall(text)}
     by_package: dict[tuple[str, str], list[datetime]] = {}
@@ -97,7 +97,7 @@ def _date(text: str) -> datetime:
 
 
 def _list_name(address: str) -> str:
-    """How apt calls the file of an address (URItoFileName of its fileutl.cc)."""
+    """apt's file name for an address (URItoFileName of its fileutl.cc)."""
     with understood("the address of a package list", address[:200]):
         place = urlsplit(address)
     quoted = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda match: f"%{ord(match[0]):02x}", place.path)

@@ -1,4 +1,4 @@
-"""The apt packages of a variant: resolved by its base's own apt, as the build will install them."""
+"""Resolve apt packages with the base's own apt, as the build installs them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.kinds.apt.container import Answer, BaseApt
+from reprokit.supply.kinds.apt.container import BaseApt, CommandResult
 from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
 from reprokit.supply.kinds.apt.install import AptInstall, enable
 from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of, remember_archives
@@ -22,10 +22,10 @@ Say = Callable[[str], None]
 def lock_apt(
     engine: Engine, base: BaseImage, installs: Sequence[AptInstall], store: Store, say: Say
 ) -> tuple[tuple[AptPackage, ...], str]:
-    """What these installs download on the base, dependencies and upgrades of the base's own packages included.
+    """The packages that these installs download on the base, with dependencies and upgrades of the base's own.
 
-    With it the date of the package lists that they came from, as `20261121T101500Z`. Nothing is downloaded but the
-    lists. Raises UsageError or SourceError naming the package and its block, EngineError.
+    Also the date of their package lists, as `20261121T101500Z`. Only the lists are downloaded. Raises UsageError or
+    SourceError naming the package and its block, EngineError.
     """
     if not installs:
         return (), ""
@@ -52,9 +52,9 @@ def successors(
     store: Store,
     say: Say,
 ) -> tuple[tuple[AptPackage, ...], str, tuple[Drift, ...]]:
-    """What takes the place of locked packages of which some are on no mirror any more: packages, date and differences.
+    """Today's replacement for locked packages that no mirror has: packages, date and differences.
 
-    All of them are resolved anew: a successor may need others of its own age, and apt alone knows which fit together.
+    All packages are resolved again, as a newer one may need newer dependencies.
     """
     packages, date = lock_apt(engine, base, installs, store, say)
     return packages, date, drifts(locked, packages)
@@ -68,7 +68,7 @@ def moved_apt(
     store: Store,
     say: Say,
 ) -> list[Moved]:
-    """The locked packages of which the base's archives now list another version as the newest, or none at all."""
+    """The locked packages that the base's archives list in another newest version, or not at all."""
     if not locked:
         return []
     with BaseApt(engine, base, store, say) as apt:
@@ -79,7 +79,7 @@ def moved_apt(
 
 
 def _newest(text: str) -> dict[str, str]:
-    """The newest version of each package that `apt-cache madison` names."""
+    """The newest version of each package in the output of `apt-cache madison`."""
     newest: dict[str, str] = {}
     for line in listed(text):
         newest.setdefault(line.name, line.version)
@@ -87,7 +87,7 @@ def _newest(text: str) -> dict[str, str]:
 
 
 def _enable(apt: BaseApt, components: Sequence[str], enabled: set[str]) -> None:
-    """Ask for these components from here on, as the blocks that follow do."""
+    """Enable these components for the installs that follow, as their blocks do."""
     if set(components) - enabled:
         enabled |= set(components)
         apt.ask(["sh", "-c", "; ".join(enable(components))])
@@ -95,18 +95,18 @@ def _enable(apt: BaseApt, components: Sequence[str], enabled: set[str]) -> None:
 
 
 def _lists(apt: BaseApt, packages: Sequence[AptPackage]) -> str:
-    """The versions that there are of these packages, and the dates of the lists."""
+    """The available versions of these packages, and the dates of the lists."""
     versions = apt.ask(["apt-cache", "madison", *dict.fromkeys(p.name for p in packages)]).output
     return versions + apt.ask(["sh", "-c", "grep -H ^Date: /var/lib/apt/lists/*Release"]).output
 
 
-def _explained(apt: BaseApt, install: AptInstall, answer: Answer) -> ReprokitError:
-    """apt's refusal as one error, with what there is instead."""
+def _explained(apt: BaseApt, install: AptInstall, answer: CommandResult) -> ReprokitError:
+    """apt's error as one of the block, with alternatives."""
     where = f"block {install.block}"
     if version := re.search(r"^E: Version '(\S+)' for '(\S+)' was not found", answer.errors, re.MULTILINE):
-        there = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]
-        hint = f"versions that {apt.base.reference} can have: {', '.join(dict.fromkeys(there)) or 'none'}"
-        return UsageError(f"there is no {version[2]} {version[1]}", where, hint)
+        known = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]
+        hint = f"versions for {apt.base.reference}: {', '.join(dict.fromkeys(known)) or 'none'}"
+        return UsageError(f"no such version: {version[2]} {version[1]}", where, hint)
     unknown = re.search(
         r"^E: (?:Unable to locate package|Couldn't find any package by \S+|Package) '?([^\s']+)'?"
         r"(?: has no installation candidate)?$",

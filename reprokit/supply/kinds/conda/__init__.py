@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.config.templates import filled
-from reprokit.supply.kinds.kind import Kind, Request, Server, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Tools
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -21,16 +21,14 @@ _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 
 class Conda(Kind):
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         variant = request.variant
         return [variant.conda, variant.conda_channels, request.machine] if variant.conda else []
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {spec.partition("=")[0] for spec in variant.conda}
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.conda.solve import lock_conda
 
         variant = request.variant
@@ -49,7 +47,7 @@ class Conda(Kind):
 
         require_rattler()
 
-    def server(self, entries: Sequence[CondaPackage]) -> Server:
+    def server(self, entries: Sequence[CondaPackage]) -> InputServer:
         from reprokit.supply.kinds.conda.environment import Environment
 
         return Environment(tuple(entries))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from reprokit.errors import SourceError, UsageError
 from reprokit.redact import redact
@@ -20,22 +20,18 @@ from reprokit.untrusted.documents import understood
 if TYPE_CHECKING:
     from rattler import Gateway, GenericVirtualPackage, RepoDataRecord
 
+    from reprokit.supply.mirrors.places import Mirrors
+
 Subdir = Literal["linux-64", "linux-aarch64"]
 _SUBDIRS: dict[str, Subdir] = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 # As conda-lock declares: the kernel of the host that locks must not matter.
 _LINUX = "5.10"
 
 
-class Channels(Protocol):
-    """Addresses of channels (`reprokit.supply.mirrors.places.Mirrors`)."""
-
-    def channels(self, channel: str) -> list[str]: ...
-
-
 def lock_conda(
     specs: Sequence[str],
     channels: Sequence[str],
-    places: Channels,
+    places: Mirrors,
     platform: Platform,
     say: Callable[[str], None],
     cuda: str = "",
@@ -65,7 +61,7 @@ def require_rattler() -> None:
 
 
 async def _solve(
-    specs: Sequence[str], channels: Sequence[str], places: Channels, subdir: Subdir, glibc: str, cuda: str
+    specs: Sequence[str], channels: Sequence[str], places: Mirrors, subdir: Subdir, glibc: str, cuda: str
 ) -> tuple[CondaPackage, ...]:
     from rattler import Gateway, solve
     from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError

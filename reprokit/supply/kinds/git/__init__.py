@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
@@ -13,15 +13,13 @@ if TYPE_CHECKING:
 
 
 class Git(Kind):
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         return [[source.git, source.commit, source.submodules] for source in request.variant.sources]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {source.name for source in variant.sources}
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.git.resolve import lock_git
 
         found: set[GitCommit] = set()
@@ -29,7 +27,7 @@ class Git(Kind):
             found |= set(lock_git(source, tools.store, tools.say, tools.mirrors))
         return {"git": tuple(sorted(found, key=lambda c: (c.url, c.commit)))}
 
-    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.git.resolve import moved_git
 
         return moved_git(request.variant.sources, lock.git, tools.mirrors, tools.say)
@@ -39,7 +37,7 @@ class Git(Kind):
 
         return fetch_git(entries, tools.store, tools.mirrors, tools.say, offline)
 
-    def server(self, entries: Sequence[GitCommit]) -> Server:
+    def server(self, entries: Sequence[GitCommit]) -> InputServer:
         from reprokit.supply.kinds.git.serve import Repositories
 
         return Repositories(entries)

@@ -11,18 +11,22 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from reprokit.errors import SourceError
 from reprokit.redact import redact
+from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
 from reprokit.supply.kinds.git.store import Commit, folder_of, has_commit, tree_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store, key_of, unwritable
+
+if TYPE_CHECKING:
+    from reprokit.supply.mirrors.places import Mirrors
 
 Say = Callable[[str], None]
 _ATTEMPTS = 4
@@ -43,26 +47,10 @@ _NAME = "reprokit"
 _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
-class GitPlaces(Protocol):
-    """Addresses of repositories (`reprokit.supply.mirrors`); several threads call these methods at once."""
-
-    def git(self, url: str) -> Iterable[str]:
-        """Addresses of the repository at this https:// address, in the order to try."""
-        ...
-
-    def reach(self, address: str) -> AbstractContextManager[Mapping[str, str] | None]:
-        """The environment of a git that connects to this address, None for the user's own."""
-        ...
-
-    def report(self, url: str, error: str | None) -> None:
-        """Record why an attempt failed, or with None that it worked."""
-        ...
-
-
 def fetch_git(
     commits: Sequence[GitCommit],
     store: Store,
-    places: GitPlaces,
+    places: Mirrors,
     say: Say = lambda line: None,
     offline: bool = False,
 ) -> int:
@@ -90,7 +78,7 @@ def _address(locked: GitCommit) -> Commit:
     return Commit(locked.url, locked.commit)
 
 
-def ensure(commits: Iterable[Commit], store: Store, places: GitPlaces, say: Say = lambda line: None) -> None:
+def ensure(commits: Iterable[Commit], store: Store, places: Mirrors, say: Say = lambda line: None) -> None:
     """Fetch the missing ones of these commits.
 
     Raises SourceError where a fetch fails, EngineError where the store is not writable.
@@ -136,7 +124,7 @@ class _Running:
                 process.terminate()
 
 
-def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: _Running) -> None:
+def _ensure(commit: Commit, store: Store, places: Mirrors, say: Say, running: _Running) -> None:
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(published.with_suffix(".lock")):
@@ -155,14 +143,14 @@ def _ensure(commit: Commit, store: Store, places: GitPlaces, say: Say, running: 
         shutil.rmtree(pieces, ignore_errors=True)
 
 
-def _try(fetch: _Fetch, addresses: list[str], places: GitPlaces, running: _Running) -> None:
+def _try(fetch: _Fetch, addresses: list[str], places: Mirrors, running: _Running) -> None:
     """Try every address in turn, repeatedly unless its error is final."""
     commit, say = fetch.commit, fetch.say
     say(f"{commit.name}: fetching {commit.commit[:12]}")
     for attempt in range(_ATTEMPTS):
         for address in tuple(addresses):
             try:
-                with places.reach(address) as fetch.environ:
+                with git_environment(address, places) as fetch.environ:
                     fetch.fetch(address)
             except GitFailed as error:
                 places.report(address, str(error))

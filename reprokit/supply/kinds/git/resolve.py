@@ -6,20 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from reprokit.recipe.model import Source
+from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
-from reprokit.supply.kinds.git.fetch import GitPlaces, ensure
+from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.kinds.git.store import Commit, submodules_of, tree_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store, key_of
 from reprokit.untrusted.documents import understood
 
+if TYPE_CHECKING:
+    from reprokit.supply.mirrors.places import Mirrors
+
 _AT_ONCE = 8
 
 
-def lock_git(source: Source, store: Store, say: Callable[[str], None], places: GitPlaces) -> tuple[GitCommit, ...]:
+def lock_git(source: Source, store: Store, say: Callable[[str], None], places: Mirrors) -> tuple[GitCommit, ...]:
     """The commit first, then its submodules by address. All of them are fetched into the store.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
@@ -35,7 +40,7 @@ def lock_git(source: Source, store: Store, say: Callable[[str], None], places: G
     return found
 
 
-def _resolved(source: Source, store: Store, say: Callable[[str], None], places: GitPlaces) -> list[GitCommit]:
+def _resolved(source: Source, store: Store, say: Callable[[str], None], places: Mirrors) -> list[GitCommit]:
     top = Commit(source.git, source.commit)
     seen: set[Commit] = set()
     level = {top}
@@ -54,7 +59,7 @@ def _locked(commit: Commit, store: Store) -> GitCommit:
 def moved_git(
     sources: Sequence[Source],
     locked: Sequence[GitCommit],
-    places: GitPlaces,
+    places: Mirrors,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Moved]:
     """Commits that their repositories no longer have, and refs of the recipe that point elsewhere now, sorted.
@@ -79,10 +84,10 @@ def _each(locked: Iterable[GitCommit]) -> list[GitCommit]:
     return list({(commit.url, commit.commit): commit for commit in locked}.values())
 
 
-def _moved_ref(source: Source, places: GitPlaces) -> Moved | None:
+def _moved_ref(source: Source, places: Mirrors) -> Moved | None:
     """How the branch or tag of the recipe's commit has changed."""
     branch, tag = f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"
-    with places.reach(source.git) as environ:
+    with git_environment(source.git, places) as environ:
         lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}", environ=environ).splitlines()
     refs = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     now = refs.get(f"{tag}^{{}}", refs.get(tag, refs.get(branch, "")))
@@ -93,9 +98,9 @@ def _moved_ref(source: Source, places: GitPlaces) -> Moved | None:
     return Moved("git", f"{source.name} {source.ref}", source.commit, now, "changed" if tag in refs else "newer")
 
 
-def _vanished(locked: GitCommit, places: GitPlaces) -> Moved | None:
+def _vanished(locked: GitCommit, places: Mirrors) -> Moved | None:
     """Check that the repository still has the commit, without fetching its files."""
-    with TemporaryDirectory(prefix="reprokit-git-") as folder, places.reach(locked.url) as environ:
+    with TemporaryDirectory(prefix="reprokit-git-") as folder, git_environment(locked.url, places) as environ:
         git("init", "--quiet", "--bare", folder)
         try:
             options = ("--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=tree:0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprokit.supply.kinds.kind import Kind, Moved, Request, Server, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Wheels(Kind):
-    def asked(self, request: Request) -> list[Any]:
+    def asked(self, request: InputRequest) -> list[Any]:
         variant, platform = request.variant, request.platform
         if platform is None or not (request.requirements or variant.sdists):
             return []
@@ -25,35 +25,29 @@ class Wheels(Kind):
     def singles(self, lock: VariantLock | None) -> Collection[str]:
         return {wheel.name for wheel in lock.wheels} if lock else ()
 
-    def resolve(
-        self, request: Request, tools: Tools, old: VariantLock | None, freed: Collection[str]
-    ) -> Mapping[str, Any]:
+    def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.wheels.resolve import lock_wheels
 
-        if request.platform is None:
+        variant, platform = request.variant, request.platform
+        if platform is None:
             return {}
-        keep = old.wheels if old else ()
-        variant, mirrors = request.variant, tools.mirrors
-        sdists, indexes = variant.sdists, variant.wheel_indexes
-        return {
-            "wheels": lock_wheels(
-                request.requirements, sdists, request.platform, indexes, mirrors, tools.store, tools.say, keep, freed
-            )
-        }
+        asked = (request.requirements, variant.sdists, platform, variant.wheel_indexes)
+        keep = request.old.wheels if request.old else ()
+        return {"wheels": lock_wheels(*asked, tools.mirrors, tools.store, tools.say, keep, request.freed)}
 
-    def moved(self, request: Request, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
+    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.wheels.resolve import moved_wheels
 
-        if not lock.wheels or request.platform is None:
+        variant, platform = request.variant, request.platform
+        if not lock.wheels or platform is None:
             return ()
-        variant, mirrors = request.variant, tools.mirrors
-        sdists, indexes = variant.sdists, variant.wheel_indexes
-        return moved_wheels(lock.wheels, request.requirements, sdists, request.platform, indexes, mirrors, tools.say)
+        asked = (request.requirements, variant.sdists, platform, variant.wheel_indexes)
+        return moved_wheels(lock.wheels, *asked, tools.mirrors, tools.say)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         return mirrors.wheel_index.urls(locked)
 
-    def server(self, entries: Sequence[Distribution]) -> Server:
+    def server(self, entries: Sequence[Distribution]) -> InputServer:
         from reprokit.supply.kinds.wheels.serve import Index
 
         return Index(tuple(entries))

@@ -15,6 +15,7 @@ from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
 from reprokit.redact import redact
 from reprokit.supply.fetch.measure import Measure
+from reprokit.supply.guard import guarded
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, versions
@@ -163,7 +164,7 @@ class _Resolution:
                 raise _with_neighbours(error, self.platform, indexes, {}) from None
             self.say(f"{error.message}; trying the recipe's indexes too")
             missing = error.message
-        with mirrors.guarded() as variables:
+        with guarded(mirrors.store, mirrors.own) as variables:
             try:
                 return self._asked(mirrors.pip, indexes, variables)
             except uv.Unsatisfied as error:

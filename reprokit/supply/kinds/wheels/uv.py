@@ -77,12 +77,12 @@ def resolve(
     Unsatisfied, or Unreachable for the first index that fails.
     """
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
-        wanted, config, output = (Path(folder) / name for name in ("wanted.in", "uv.toml", "pylock.toml"))
-        wanted.write_text("".join(f"{line}\n" for line in [*requirements, *sdists]))
+        required, config, output = (Path(folder) / name for name in ("requirements.in", "uv.toml", "pylock.toml"))
+        required.write_text("".join(f"{line}\n" for line in [*requirements, *sdists]))
         config.write_text("".join(_static_metadata(*entry) for entry in sdists.items()))
         if preferred:
             output.write_text(_as_pylock(preferred))
-        command = [_uv(), "pip", "compile", str(wanted), f"--output-file={output}", "--format=pylock.toml"]
+        command = [_uv(), "pip", "compile", str(required), f"--output-file={output}", "--format=pylock.toml"]
         command += [f"--config-file={config}", "--no-progress", "--only-binary=:all:"]
         command += [f"--no-binary={_name(text)}" for text in sdists]
         command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]

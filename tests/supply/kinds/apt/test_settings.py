@@ -4,7 +4,7 @@ import socket
 from base64 import b64encode
 from pathlib import Path
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.settings import AptSettings, mirrors_of, proxies_of, read_settings
 from reprokit.supply.mirrors.places import Mirrors
@@ -60,7 +60,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
         mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
-        mirrors = [Entry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
+        mirrors = [MirrorEntry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
         host = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
         gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), apt=host)
         url = f"http://127.0.0.1:{upstream.port}/debian/pool/main"

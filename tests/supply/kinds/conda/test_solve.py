@@ -62,7 +62,7 @@ def test_the_first_channel_that_has_a_package_gives_it(channel: Path, tmp_path: 
 
 def test_the_next_address_where_one_is_dead(channel: Path, tmp_path: Path):
     assert lock(Places(main=[tmp_path / "nowhere", channel]), "tool==1.0")[1].version == "1.0"
-    with pytest.raises(SourceError, match="no address gives the conda channel main"):
+    with pytest.raises(SourceError, match="no address serves the conda channel main"):
         lock(Places(main=[tmp_path / "nowhere"]), "tool==1.0")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.kinds.git import fetch as fetch_git_module
 from reprokit.supply.kinds.git.command import GitFailed, git
@@ -76,7 +76,7 @@ def show(commit: Commit, path: str, store: Store) -> str:
 
 
 def mirror(*templates: str) -> Configuration:
-    return Configuration(tuple(Entry("git", template, "test") for template in templates))
+    return Configuration(tuple(MirrorEntry("git", template, "test") for template in templates))
 
 
 def test_one_commit_without_its_history(repositories: Repositories, store: Store, places: Mirrors):
@@ -135,7 +135,7 @@ def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
     said: list[str] = []
     ensure([top], store, places, said.append)
     assert show(top, "file599", store) == big_files(600)["file599"]
-    assert any("in pieces, 256 of 600 files are here" in line for line in said)
+    assert any("in pieces, 256 of 600 files done" in line for line in said)
     assert max(server.packs) < 1_500_000
     assert not list((store.root / "partial").iterdir())
     # What was put together from pieces is a repository like any other.

@@ -47,4 +47,4 @@ def test_the_cause_among_gits_lines():
     assert first_cause(["fatal: unable to access 'https://me:pw@forge.test/x/': no"]).endswith(
         "'https://forge.test/x/': no"
     )
-    assert first_cause([]) == "git said nothing"
+    assert first_cause([]) == "git gave no reason"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.config import Configuration, Entry
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
 from reprokit.supply.kinds.kind import Moved
@@ -179,7 +179,7 @@ def test_the_recipes_indexes_come_second(index: Path, lock: Lock, upstream: Upst
     assert names(lock(["top"], indexes=(recipe,), say=said.append)) == ["top==1.0"]
     assert "/recipe/top/" not in asked(upstream) and not said
     assert names(lock(["top==2.0"], indexes=(recipe,), say=said.append)) == ["top==2.0"]
-    assert "asking the recipe's own indexes too" in said[0]
+    assert "trying the recipe's indexes too" in said[0]
 
 
 def test_sizes_are_asked_for_and_no_wheel_is_downloaded(
@@ -217,7 +217,7 @@ def test_an_index_that_is_down_is_done_without(
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     said: list[str] = []
     assert names(lock(["top==1.0"], say=said.append)) == ["top==1.0"]
-    assert "going on without it" in said[0] and "127.0.0.1:9/simple" in said[0] and "secret" not in said[0]
+    assert "continuing without it" in said[0] and "127.0.0.1:9/simple" in said[0] and "secret" not in said[0]
     with pytest.raises(SourceError, match="could not be reached") as error:
         lock(["gone==1.0"])
     assert "127.0.0.1:9" in error.value.where
@@ -251,7 +251,7 @@ def test_an_index_with_a_password(index: Path, lock: Lock, upstream: Upstream, m
 
 def test_the_users_mirror_is_asked(index: Path, lock: Lock, upstream: Upstream):
     wheel = make_wheel(index.parent / "elsewhere", "top", "1.0")
-    mirror = Configuration((Entry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test"),), hosts=HOSTS)
+    mirror = Configuration((MirrorEntry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test"),), hosts=HOSTS)
     assert names(lock(["top==1.0"], configuration=mirror)) == ["top==1.0"]
 
 

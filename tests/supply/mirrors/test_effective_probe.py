@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 from reprokit import cli
 from reprokit.errors import SourceError
-from reprokit.supply.mirrors.effective import Line
-from reprokit.supply.mirrors.probe import address_of
+from reprokit.supply.mirrors.effective import Line, address_of
 from tests.support.upstream import Upstream
 
 
@@ -72,7 +71,7 @@ mirrors:
     assert rows["wheels", f"{root}/simple"]["latency_s"] > 0
     assert rows["git", f"file://{tmp_path}/git/{{owner}}/{{repo}}.git"]["error"] is None
     assert rows["conda", f"{root}/c/{{channel}}"]["error"] == "HTTP 503"
-    assert rows["files", "file:///nowhere/{name}"]["error"] == "it is not there"
+    assert rows["files", "file:///nowhere/{name}"]["error"] == "no such file or folder"
     assert isinstance(result.exception, SourceError)
     assert result.exception.message == "no mirror of conda, files answers"
     assert len([path for _, path, _, _ in upstream.requests if path == "/simple/pip/"]) == 1
