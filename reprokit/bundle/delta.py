@@ -48,13 +48,3 @@ def of_inventory(path: Path) -> Iterator[Chain]:
         raise UsageError(f"not an inventory of a node: {type(error).__name__}: {error}", str(path), hint) from None
     LAYERS.check(max(map(len, found), default=0), "layers in an image", str(path))
     yield from found
-
-
-def of_node(name: str) -> Iterator[Chain]:
-    """The layers that a node has now. Raises UsageError, SourceError, EngineError."""
-    from reprokit.nodes.config import find
-    from reprokit.nodes.inventory import inventory
-    from reprokit.nodes.ssh import SshConnection
-
-    with SshConnection(find(name)) as connection:
-        yield from (image.layers for image in inventory(connection).images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,8 +18,10 @@ from reprokit.bundle.write import Changed, Extras
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
 from reprokit.oci.read import EngineImage, Progress
+from reprokit.oci.store import Chain
 
 Say = Callable[[str], None]
+NodeLayers = Callable[[str], Iterable[Chain]]
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,18 @@ class ExportResult:
     bytes_excluded: int = 0
 
 
-def run(engine: Engine, request: ExportRequest, out: Path, say: Say, progress: Progress) -> ExportResult:
-    """Run the export. `out` stays unchanged where it fails. Raises every kind of `reprokit.errors`."""
+def run(
+    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, say: Say, progress: Progress
+) -> ExportResult:
+    """Run the export; `node_layers` gives the layers of a node's images by the node's name.
+
+    `out` stays unchanged where it fails. Raises every kind of `reprokit.errors`.
+    """
     with _selected(engine, request, say) as (images, changed, report):
         target = chain(
             *map(delta.of_bundle, request.since),
             *map(delta.of_inventory, request.inventories),
-            *map(delta.of_node, request.nodes),
+            *map(node_layers, request.nodes),
         )
         without = delta.excluded_layers(images, target)
         written = FORMATS[request.form](engine, images, out, without, _extras(request, images), changed, say, progress)

@@ -62,6 +62,7 @@ def export(
     """
     from reprokit.bundle.export import ExportRequest, run
     from reprokit.engine import Engine
+    from reprokit.nodes.inventory import layers_on
 
     request = ExportRequest(
         names=tuple(names or ()),
@@ -77,7 +78,7 @@ def export(
     )
     request.check(out)
     with progress(f"writing {out.name}") as report:
-        result = run(Engine.connect(), request, out, say, report)
+        result = run(Engine.connect(), request, out, layers_on, say, report)
     if as_json:
         dump(_json(out, result))
     else:

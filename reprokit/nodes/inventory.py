@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError
+from reprokit.nodes.config import find
 from reprokit.nodes.ssh import SshConnection, last_line
 from reprokit.oci.model import Descriptor
-from reprokit.oci.store import Form, LayerChains, is_containerd
+from reprokit.oci.store import Chain, Form, LayerChains, is_containerd
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import LAYERS
 
@@ -100,6 +101,12 @@ def inventory(connection: SshConnection, limit_s: float = 60) -> Inventory:
         return parse(answer.stdout)
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise EngineError(f"the node's answer is not valid: {error}", connection.node.name) from None
+
+
+def layers_on(name: str) -> list[Chain]:
+    """The layers of each image that a node has now. Raises UsageError, SourceError, EngineError."""
+    with SshConnection(find(name)) as connection:
+        return [image.layers for image in inventory(connection).images]
 
 
 def parse(output: str) -> Inventory:

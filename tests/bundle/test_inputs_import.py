@@ -195,7 +195,7 @@ def test_what_is_no_bundle(content: bytes, node: Store, tmp_path: Path):
     (tmp_path / "no").write_bytes(content)
     with pytest.raises(UsageError, match="not a bundle"):
         import_from(tmp_path / "no", node)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="cannot read the bundle"):
         import_from(tmp_path / "gone", node)
 
 

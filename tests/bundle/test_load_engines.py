@@ -123,7 +123,7 @@ def test_what_an_engine_has_of_an_interrupted_load_is_used_and_goes(there, load,
     path = Made.of({X: [A, B, C]}).write(tmp_path / "x.rkit")
     with ExitStack() as stack:
         (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
-        begun = loader.Giving(file, file.bundle.images[0], ImageStore.of(there), lambda done, total: None)
+        begun = loader.Loader(file, file.bundle.images[0], ImageStore.of(there), lambda done, total: None)
         begun._start(begun._blocks(0, 1, None)).result()
     assert there.image(X) is None and len(there.images(["reprokit.loading"])) == 1
     load(path)

@@ -72,5 +72,5 @@ def test_a_known_recipe_says_the_variant():
 def test_an_unknown_recipe_needs_its_variant_or_digest():
     assert of_recipe("lab:5000/theirs:cpu") == (parse("lab:5000/theirs:cpu"), None)
     assert of_recipe(f"lab:5000/theirs@{DIGEST}") == (parse(f"lab:5000/theirs@{DIGEST}"), None)
-    with pytest.raises(UsageError, match="say the variant"):
+    with pytest.raises(UsageError, match="give the variant"):
         of_recipe("lab:5000/theirs")

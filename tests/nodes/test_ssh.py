@@ -100,8 +100,8 @@ def test_an_inventory_can_be_kept(nodes):
     image = next(i for i in found.images if "kept:1" in i.tags)
     assert image.labels == {"reprokit.recipe": "r"}
     assert image.id == (nodes["node1"].engine().image("kept:1") or {})["Id"]
-    assert found.held([*image.layers, "sha256:other"]) == 1
-    assert found.held(["sha256:other", *image.layers]) == 0
+    assert found.chains.present((*image.layers, "sha256:other")) == 1
+    assert found.chains.present(("sha256:other", *image.layers)) == 0
     nodes["node1"].engine().remove_image("kept:1")
 
 

@@ -97,7 +97,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(base: str, tmp_path: Path) -
 
 def test_where_nothing_can_be_written_it_is_said_at_once(base: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    for out, why in ((tmp_path, "this is a folder"), (tmp_path / "file" / "x.rkit", "the file cannot be written")):
+    for out, why in (
+        (tmp_path, "the target is a folder"),
+        (tmp_path / "file" / "x.rkit", "the file cannot be written"),
+    ):
         assert why in export(base, "-o", str(out), code=2).stderr
 
 

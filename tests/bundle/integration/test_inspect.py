@@ -69,7 +69,7 @@ def test_a_bundle_is_the_same_as_itself(reprokit, old):
 def test_what_is_no_bundle_is_named(reprokit, tmp_path):
     (tmp_path / "x").write_bytes(b"x" * 5000)
     assert "not a bundle" in reprokit("inspect", tmp_path / "x", code=2)
-    assert "cannot be read" in reprokit("diff", tmp_path / "y", tmp_path / "x", code=2)
+    assert "cannot read the bundle" in reprokit("diff", tmp_path / "y", tmp_path / "x", code=2)
 
 
 def test_instructions_are_those_of_the_dockerfile():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reprokit.supply.transfer.exporting import export
 
 from reprokit.config import Configuration
 from reprokit.errors import SourceError, UsageError
@@ -20,7 +21,6 @@ from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.transfer.exporting import export
 from reprokit.supply.upkeep.names import of_target
 from tests.support.fetching import HOSTS
 from tests.support.stores import a_lock, no_engine, write_recipe
