@@ -102,8 +102,8 @@ def _texts(chosen: Locked) -> RecipeText:
 def _files(chosen: Iterable[Locked], store: Store, say: Say) -> tuple[Sized, ...]:
     found: dict[str, Sized] = {}
     for file in (file for each in chosen for file in each.names.inputs.values()):
-        if store.path(file.sha256).exists():
-            found[file.sha256] = Sized(sha256=file.sha256, size=file.size)
+        if sha256 := file.stored(store):
+            found[sha256] = Sized(sha256=sha256, size=file.size)
         else:
             say(f"{file.name} is excluded: benchmark data that is not in the store")
     return tuple(found[key] for key in sorted(found))

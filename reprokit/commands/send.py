@@ -12,7 +12,7 @@ from reprokit import completion
 from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
-    from reprokit.nodes.address import Node
+    from reprokit.config.nodes import Node
     from reprokit.nodes.send import Outcome
 
 

@@ -22,8 +22,8 @@ from pydantic import (
 
 from reprokit import paths
 from reprokit.config import templates
+from reprokit.config.nodes import Node, WrittenNodes, nodes_of
 from reprokit.errors import UsageError
-from reprokit.nodes.address import Node, WrittenNodes, nodes_of
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.recipe.fields import Size

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from reprokit.config.nodes import Node
 from reprokit.errors import UsageError
 from reprokit.nodes import config
-from reprokit.nodes.address import Node
 from reprokit.recipe import find
 from reprokit.recipe.spelling import nearest
 

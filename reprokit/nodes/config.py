@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reprokit import config
-from reprokit.nodes.address import Node, parse_node
+from reprokit.config.nodes import Node, parse_node
 
 _MOST_INCLUDES = 16  # ssh's own limit
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from reprokit.config.nodes import Node
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.host.disk import ENGINE_HINT, require_space
-from reprokit.nodes.address import Node
 from reprokit.nodes.inventory import Inventory, inventory
 from reprokit.nodes.packing import Packing
 from reprokit.nodes.remote_load import compose, load_script

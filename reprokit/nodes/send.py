@@ -8,10 +8,10 @@ from concurrent.futures import wait as wait_for_all
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprokit.config.nodes import Node
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.image import trust
-from reprokit.nodes.address import Node
 from reprokit.nodes.delivery import Delivery, NameTaken, NodeProgress
 from reprokit.nodes.packing import Packing, PackingStopped, image_to_send
 from reprokit.nodes.remote_staging import sender_id

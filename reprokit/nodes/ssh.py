@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, cast
 
+from reprokit.config.nodes import Node
 from reprokit.errors import EngineError, SourceError
-from reprokit.nodes.address import Node
 from reprokit.untrusted.limits import NODE_ANSWER, NODE_LOGIN
 
 CONNECT_S = 10

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from reprokit.config.nodes import Node
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.host.gpu import GpuDevice
 from reprokit.image.freshness import Freshness, freshness
 from reprokit.nodes import inventory, probe
-from reprokit.nodes.address import Node
 from reprokit.nodes.inventory import Inventory, NodeImage
 from reprokit.nodes.probe import NodeFacts
 from reprokit.nodes.ssh import SshConnection, last_line

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reprokit import completion
+from reprokit.config.nodes import Node, parse_node
 from reprokit.errors import UsageError
 from reprokit.nodes import config
-from reprokit.nodes.address import Node, parse_node
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.config.nodes import Node
 from reprokit.errors import SourceError
 from reprokit.nodes import survey
-from reprokit.nodes.address import Node
 from reprokit.nodes.ssh import SshConnection
 from reprokit.untrusted.limits import NODE_ANSWER
 from tests.support.waiting import wait_for

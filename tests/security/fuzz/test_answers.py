@@ -15,9 +15,9 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprokit.config.nodes import Node
 from reprokit.errors import ReprokitError
 from reprokit.nodes import image_reference, inventory, registry_client, remote_staging
-from reprokit.nodes.address import Node
 from reprokit.nodes.remote import Remote
 from reprokit.supply import locked_input
 from reprokit.supply.fetch.answers import Refusal

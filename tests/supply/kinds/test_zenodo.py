@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reprokit.supply.transfer.exporting import export
 
 from reprokit.config import Configuration
 from reprokit.errors import SourceError, UsageError
@@ -23,7 +22,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.names import of_target
 from tests.support.fetching import HOSTS
-from tests.support.stores import a_lock, no_engine, write_recipe
+from tests.support.stores import a_lock, export_inputs, write_recipe
 from tests.support.upstream import Upstream
 
 CONTENT = b"# A tiny data file for test purposes only\n1  2  3  4  5  6\n"
@@ -114,8 +113,7 @@ def test_what_was_not_fetched_yet_is_listed_and_not_exported(
     path = write_recipe(recipes, a_lock("paper").model_copy(update={"data": data}))
     (row,) = of_target(store, "paper")
     assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
-    manifest = export(["paper"], tmp_path / "x.tar.zst", store, no_engine)
-    assert manifest.files == ()
+    assert export_inputs(["paper"], tmp_path / "x.rkit", store).files == ()
     fetch_all(lock_file.read(lock_file.lock_path(path)).data_inputs(), store, mirrors, settings=mirrors.settings)
     lock_file.complete(lock_file.lock_path(path), store)
     (row,) = of_target(store, "paper")
