@@ -209,6 +209,6 @@ def test_an_older_archive_is_refused_with_the_command_that_makes_a_new_one(node:
 def test_too_little_space_is_said_before_anything_is_written(bring: Bring, node: Store, monkeypatch):
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(ReprokitError, match="2 MB are to be written, and 100 B are free"):
+    with pytest.raises(ReprokitError, match="not enough disk space: need 2 MB, 100 B free"):
         bring()
     assert is_empty(node)

@@ -114,7 +114,7 @@ def test_a_login_that_never_ends_keeps_to_its_time(hostile, script):
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_a_flood_as_an_answer_is_refused(hostile, stream):
     hostile.login(f"{_READY}exec yes flood >&{stream}\n")
-    with SshConnection(hostile.node, 5) as connection, pytest.raises(SourceError, match="more than 8 MiB"):
+    with SshConnection(hostile.node, 5) as connection, pytest.raises(SourceError, match="longer than 8 MiB"):
         connection.run("echo here")
 
 

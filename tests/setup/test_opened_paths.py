@@ -42,7 +42,14 @@ OTHERS = {
         *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
     ],
     "named on the command line, or new at the user's wish": [
-        *("bench/plots.py", "bench/printed.py", "bundle/delta.py", "bundle/export.py", "bundle/formats/*"),
+        *(
+            "bench/plot_layout.py",
+            "bench/plots.py",
+            "bench/printed.py",
+            "bundle/delta.py",
+            "bundle/export.py",
+            "bundle/formats/*",
+        ),
         *("bundle/partial_file.py", "bundle/read.py", "bundle/resumable_tar.py", "bundle/signature.py"),
         *("bundle/recipes.py", "bundle/selection.py", "bundle/write.py", "commands/*", "recipe/find.py"),
     ],

@@ -13,6 +13,7 @@ import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import IncompleteRead
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,7 @@ _MOST_REDIRECTS = 10
 _DRAINED = 1 << 16
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
+_AS_IT_COMES: dict[str, Any] = {"redirect": False, "preload_content": False, "decode_content": False}
 _HEADERS = {"User-Agent": "reprokit", "Accept": "*/*", "Accept-Encoding": "identity"}
 
 
@@ -123,9 +125,13 @@ class Client:
             if self.settings.proxy(address):
                 port = address.port or _PORTS[address.scheme]
                 check_for_proxy(address.hostname or "", port, self._named)
-            response = self._pool(address).request(
-                method, bare, body=body, headers=headers, redirect=False, preload_content=False, decode_content=False
-            )
+            request = partial(self._pool(address).request, method, bare, body=body, headers=headers, **_AS_IT_COMES)
+            try:
+                response = request()
+            except urllib3.exceptions.ProtocolError as error:
+                if body is not None or not isinstance(_innermost(error), ConnectionError):
+                    raise
+                response = request()  # the server may have closed a kept connection just as it was used again
         return Answer(response)
 
     def _pool(self, address: SplitResult) -> urllib3.PoolManager:

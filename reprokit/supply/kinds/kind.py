@@ -40,7 +40,7 @@ class InputRequest:
     freed: Collection[str] = ()
 
 
-class BaseImage(Protocol):
+class PreparedBase(Protocol):
     """The base on the engine; `archives` are the hosts that its packages came from."""
 
     @property
@@ -59,7 +59,7 @@ class Tools:
     mirrors: Mirrors
     say: Say
     engine: Engine
-    base: Callable[[], BaseImage]
+    base: Callable[[], PreparedBase]
 
 
 @dataclass(frozen=True, order=True)

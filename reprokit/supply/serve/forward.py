@@ -63,7 +63,7 @@ def _send(handler: Handler, address: SplitResult) -> Answer:
     headers = HTTPHeaderDict((k, v) for k, v in handler.headers.items() if k.lower() not in replaced)
     for name in ("User-Agent", "Accept-Encoding"):
         headers.setdefault(name, SKIP_HEADER)
-    headers |= {**own, "Connection": "close"}
+    headers |= own
     return client.send(address, handler.command, headers, _body(handler) if "Content-Length" in headers else None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -210,3 +211,20 @@ def run_all(functions: list[Callable[[], None]]) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
+
+
+def test_a_kept_connection_that_ends_as_it_is_used_again_is_made_anew():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            for _ in range(2):  # each connection ends when a second request comes
+                with listening.accept()[0] as connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    connection.recv(1 << 16)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with Client(QUICK) as client:
+            for _ in range(2):
+                with client.ask(f"http://127.0.0.1:{listening.getsockname()[1]}/f") as answer:
+                    assert b"".join(iter(answer.read, b"")) == b"ok"

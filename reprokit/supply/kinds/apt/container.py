@@ -14,7 +14,7 @@ from reprokit.helper.sidecar import closed_network
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.install import is_vendors
-from reprokit.supply.kinds.kind import BaseImage
+from reprokit.supply.kinds.kind import PreparedBase
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 
@@ -53,7 +53,7 @@ class BaseApt:
     downloaded, EngineError.
     """
 
-    def __init__(self, engine: Engine, base: BaseImage, store: Store, say: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, base: PreparedBase, store: Store, say: Callable[[str], None]) -> None:
         self.engine, self.base, self.store, self.say = engine, base, store, say
         self._stack = ExitStack()
 

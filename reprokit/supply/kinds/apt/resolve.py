@@ -12,7 +12,7 @@ from reprokit.supply.kinds.apt.container import BaseApt, CommandResult
 from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
 from reprokit.supply.kinds.apt.install import AptInstall, enable
 from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of, remember_archives
-from reprokit.supply.kinds.kind import BaseImage, Moved
+from reprokit.supply.kinds.kind import Moved, PreparedBase
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 
@@ -20,7 +20,7 @@ Say = Callable[[str], None]
 
 
 def lock_apt(
-    engine: Engine, base: BaseImage, installs: Sequence[AptInstall], store: Store, say: Say
+    engine: Engine, base: PreparedBase, installs: Sequence[AptInstall], store: Store, say: Say
 ) -> tuple[tuple[AptPackage, ...], str]:
     """The packages that these installs download on the base, with dependencies and upgrades of the base's own.
 
@@ -46,7 +46,7 @@ def lock_apt(
 
 def successors(
     engine: Engine,
-    base: BaseImage,
+    base: PreparedBase,
     installs: Sequence[AptInstall],
     locked: Sequence[AptPackage],
     store: Store,
@@ -62,7 +62,7 @@ def successors(
 
 def moved_apt(
     engine: Engine,
-    base: BaseImage,
+    base: PreparedBase,
     installs: Sequence[AptInstall],
     locked: Sequence[AptPackage],
     store: Store,
