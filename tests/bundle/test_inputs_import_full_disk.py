@@ -32,7 +32,7 @@ def test_it_is_told_wherever_it_happens_and_made_up_for(archive: Path, disk: Dis
         if done.returncode == 0:
             break
         assert done.returncode == 3 and done.stderr.startswith("error: the disk is full"), done.stderr
-        assert "hint: make room" in done.stderr
+        assert "hint: free space" in done.stderr
         failures += 1
     # In the folders of the store, in the files read from the archive, and in what git makes of a commit.
     assert failures > 5 and done.returncode == 0
