@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from reprokit.engine import LABEL
+from reprokit.host.fit import ImageNeeds
 from reprokit.oci.layout import docker_manifest, layout_files
 from reprokit.oci.model import Digest, Image, Size, digest_of
 from reprokit.recipe import fields as f
 from reprokit.supply.lock.model import Model, Sized
-from reprokit.untrusted.documents import parsed
 
 METADATA, SIGNATURE = "reprokit.json", "reprokit.json.sig"
 # In the index: the digest of `reprokit.json`, so that no bit of it can change unnoticed.
@@ -46,10 +46,7 @@ class ImageMetadata(Model):
     @classmethod
     def of_labels(cls, name: str, image_id: str, size: int, labels: Mapping[str, str], **more: Any) -> ImageMetadata:
         """An image described by its labels; `more` are the other fields."""
-        try:
-            pins = parsed(labels.get(f"{LABEL}.pins") or "{}")
-        except ValueError:
-            pins = {}
+        needs = ImageNeeds.of_labels(labels)
         return cls(
             name=name,
             id=image_id,
@@ -57,9 +54,9 @@ class ImageMetadata(Model):
             recipe=labels.get(f"{LABEL}.recipe", ""),
             variant=labels.get(f"{LABEL}.variant", ""),
             inputs=labels.get(f"{LABEL}.inputs", ""),
-            pins={str(key): str(pin) for key, pin in pins.items()} if isinstance(pins, dict) else {},
-            min_driver=labels.get(f"{LABEL}.min-driver", ""),
-            compute_capabilities=tuple(filter(None, labels.get(f"{LABEL}.compute-capabilities", "").split(","))),
+            pins=dict(needs.pins),
+            min_driver=needs.min_driver,
+            compute_capabilities=needs.compute_capabilities,
             **more,
         )
 

@@ -34,7 +34,7 @@ class ImageNeeds:
             pins = {}
         capabilities = labels.get("reprokit.compute-capabilities", "").split(",")
         return cls(
-            pins if isinstance(pins, dict) else {},
+            {str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
             labels.get("reprokit.min-driver", ""),
             tuple(filter(None, capabilities)),
         )

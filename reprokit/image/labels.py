@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
 from reprokit.engine import LABEL
-from reprokit.untrusted.documents import parsed
 
 if TYPE_CHECKING:
     from reprokit.image.inputs import Inputs
@@ -82,38 +79,6 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
         f"{LABEL}.{key}": value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for key, value in found.items()
     }
-
-
-@dataclass(frozen=True)
-class ImageLabels:
-    """What the labels of an image say; anyone can write them. Empty where a label is missing or not valid."""
-
-    recipe: str
-    variant: str
-    inputs: str
-    lock: str
-    pins: dict[str, str]
-    min_driver: str
-    compute_capabilities: tuple[str, ...]
-
-    @classmethod
-    def of(cls, labels: Mapping[str, str]) -> ImageLabels:
-        def label(key: str) -> str:
-            return labels.get(f"{LABEL}.{key}", "")
-
-        try:
-            pins = parsed(label("pins") or "{}")
-        except ValueError:
-            pins = {}
-        return cls(
-            recipe=label("recipe"),
-            variant=label("variant"),
-            inputs=label("inputs"),
-            lock=label("lock"),
-            pins={str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
-            min_driver=label("min-driver"),
-            compute_capabilities=tuple(filter(None, label("compute-capabilities").split(","))),
-        )
 
 
 def minimum_driver(cuda: str | None) -> str:

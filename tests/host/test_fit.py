@@ -85,3 +85,14 @@ def test_the_recipes_own_capabilities_are_no_gpus_of_the_machine():
     stack = {"base": "debian:12", "pins": {"cuda": "10.2"}}
     needed = Variant.model_validate({**stack, "requires": {"gpu": "required", "compute_capability": ["8.6"]}})
     assert recipe_findings(needed, True, [], None, None) == []
+
+
+def test_labels_are_read_as_they_were_written_and_survive_nonsense():
+    needs = ImageNeeds.of_labels({"reprokit.pins": '{"cuda": "11.8", "torch": 2}'})
+    assert needs.pins == {"cuda": "11.8", "torch": "2"}
+        "cuda": "11.8",
+        "torch": "2",
+    }
+    for text in ("", "[", "[1]", "3", "{" * 5000):
+        needs = ImageNeeds.of_labels({"reprokit.pins": '{"cuda": "11.8", "torch": 2}'})
+    assert needs.pins == {"cuda": "11.8", "torch": "2"}

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from reprokit.engine import LABEL
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
-from reprokit.image.labels import ImageLabels, labels, minimum_driver
+from reprokit.image.labels import labels, minimum_driver
 from reprokit.supply.served_set import ServedSet
 from tests.support.builds import rendered, target_of
 
@@ -37,10 +36,3 @@ def test_labels():
 )
 def test_the_lowest_driver_of_a_cuda(cuda: str | None, driver: str):
     assert minimum_driver(cuda) == driver
-
-
-def test_labels_are_read_as_they_were_written_and_survive_nonsense():
-    found = ImageLabels.of({f"{LABEL}.recipe": "a", f"{LABEL}.pins": '{"cuda": "11.8"}', f"{LABEL}.inputs": "i"})
-    assert (found.recipe, found.pins, found.inputs, found.compute_capabilities) == ("a", {"cuda": "11.8"}, "i", ())
-    for text in ("[", "[1]", "3", "{" * 5000):
-        assert ImageLabels.of({f"{LABEL}.pins": text}).pins == {}
