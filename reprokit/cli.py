@@ -27,6 +27,7 @@ VERBS = {
     "show": "Show a recipe: its paper, variants, pins and benchmarks.",
     "new": "Write a commented starting recipe.",
     "schema": "Print the JSON Schema of recipes, for editors.",
+    "explain": "Name the cause of a failure from its log, and the remedy.",
     "config": "Show the mirrors and proxies in force, and the source of each.",
     "check": "Check pins against the facts, before anything is downloaded.",
     "render": "Write the Dockerfile of a recipe.",

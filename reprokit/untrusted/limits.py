@@ -11,6 +11,8 @@ from reprokit.errors import UsageError
 COMMAND_OUTPUT = 64 << 20
 # Of RE2's program and caches for one pattern.
 PATTERN_MEMORY = 8 << 20
+# Of RE2's program and caches for the patterns of all rules that explain logs.
+SET_MEMORY = 64 << 20
 # Of each stream of a node before its login is done, and of the answer to one script, whose JSON takes 20 times that.
 NODE_LOGIN = 1 << 20
 NODE_ANSWER = 8 << 20

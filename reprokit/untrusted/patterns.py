@@ -5,9 +5,9 @@ Syntax: https://github.com/google/re2/wiki/Syntax. It has no lookaround and no b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reprokit.untrusted.limits import PATTERN_MEMORY
+from reprokit.untrusted.limits import PATTERN_MEMORY, SET_MEMORY
 
 if TYPE_CHECKING:
     import re
@@ -25,3 +25,38 @@ def compiled(pattern: str, *, multiline: bool = False) -> re.Pattern[str]:
     except re2.error as error:
         reason = error.args[0]
         raise ValueError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
+
+
+def compiled_bytes(pattern: str) -> re.Pattern[bytes]:
+    """The pattern for bytes of any encoding; its text is ASCII. Raises ValueError with RE2's reason."""
+    import re2
+
+    compiled(pattern)
+    found: re.Pattern[bytes] = re2.compile(pattern.encode(), _bytes_options())
+    return found
+
+
+class PatternSet:
+    """Many patterns for bytes, searched for in one pass."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        import re2
+
+        self._set = re2.Set.SearchSet(_bytes_options())
+        for pattern in patterns:
+            self._set.Add(pattern.encode())
+        self._set.Compile()
+
+    def search(self, text: bytes) -> list[int]:
+        """The numbers of the patterns that match somewhere in `text`."""
+        return self._set.Match(text) or []
+
+
+def _bytes_options() -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = SET_MEMORY
+    options.encoding = re2.Options.Encoding.LATIN1
+    return options

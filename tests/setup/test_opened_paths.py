@@ -32,13 +32,14 @@ OTHERS = {
     "what comes with reprokit": [
         "compat/facts.py",
         "container/prepare.py",
+        "explain/load.py",
         "helper/sidecar.py",
         "recipe/blocks.py",
         "recipe/start.py",
     ],
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
-        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
+        *("explain/last.py", "filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
         *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
     ],
     "named on the command line, or new at the user's wish": [

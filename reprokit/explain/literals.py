@@ -1,0 +1,83 @@
+"""The fixed texts of a regular expression: every match of it contains one of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SHORTEST = 3
+_QUANTIFIERS = "?*{+"
+
+
+class FixedText(NamedTuple):
+    """A text that a match contains; `fold` where upper and lower case are the same."""
+
+    text: str
+    fold: bool
+
+
+def literals(pattern: str) -> list[FixedText]:
+    """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
+
+    Texts inside groups do not count, so a group of alternatives needs fixed text beside it.
+    """
+    fold = pattern.startswith("(?i)")
+    found = []
+    for alternative in _alternatives(pattern.removeprefix("(?i)")):
+        text = max(_runs(alternative), key=len, default="")
+        if len(text) < SHORTEST:
+            raise ValueError(f"no fixed text of {SHORTEST} characters outside groups in {alternative!r}")
+        found.append(FixedText(text, fold))
+    return found
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """`a|b(c|d)` as `a`, `b(c|d)`."""
+    parts, start, depth, at = [], 0, 0, 0
+    while at < len(pattern):
+        step = _step(pattern, at)
+        if step == 1:
+            depth += (pattern[at] == "(") - (pattern[at] == ")")
+            if pattern[at] == "|" and depth == 0:
+                parts.append(pattern[start:at])
+                start = at + 1
+        at += step
+    return [*parts, pattern[start:]]
+
+
+def _runs(pattern: str) -> list[str]:
+    """The fixed texts of one alternative, outside groups."""
+    runs, run, depth, at = [], "", 0, 0
+    while at < len(pattern):
+        step = _step(pattern, at)
+        piece, after = pattern[at : at + step], pattern[at + step : at + step + 1]
+        depth += (piece == "(") - (piece == ")")
+        fixed = _fixed(piece) if depth == 0 else ""
+        optional = after != "" and after in _QUANTIFIERS
+        if fixed and not optional:
+            run += fixed
+        else:
+            runs.append(run)
+            run = ""
+        at += step
+        if after == "{":
+            at = pattern.index("}", at) + 1
+    return [*runs, run]
+
+
+def _step(pattern: str, at: int) -> int:
+    """The length of the escape, the character class or the character at `at`."""
+    if pattern[at] == "\\":
+        return 2
+    if pattern[at] != "[":
+        return 1
+    end = at + 2 if pattern[at + 1 : at + 2] != "^" else at + 3
+    while end < len(pattern) and pattern[end] != "]":
+        end += _step(pattern, end) if pattern[end] == "\\" else 1
+    return end + 1 - at
+
+
+def _fixed(piece: str) -> str:
+    """The character that a piece stands for; empty where it stands for several or for none."""
+    if piece.startswith("\\"):
+        return piece[1:] if not piece[1:].isalnum() else ""
+    return piece if len(piece) == 1 and piece not in "()|.^$?*+{}" else ""

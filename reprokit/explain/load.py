@@ -1,0 +1,99 @@
+"""The rules that come with reprokit, and the user's own beside its configuration file."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
+
+from reprokit.errors import UsageError
+from reprokit.explain.literals import FixedText, literals
+from reprokit.explain.model import LogRule, Signs
+from reprokit.paths import config_file
+from reprokit.recipe.yaml import read
+from reprokit.untrusted import files
+from reprokit.untrusted.documents import first_fault
+from reprokit.untrusted.patterns import PatternSet, compiled_bytes
+
+FOLDER = Path(__file__).parent / "rules"
+_SIGNS = "signs.yaml"
+_LARGEST = 1 << 20
+
+
+class Matcher(NamedTuple):
+    """Everything that is searched for. `owners[n]` is the rule or the sign that pattern `n` belongs to."""
+
+    rules: dict[str, LogRule]
+    patterns: list[str]
+    owners: list[LogRule | str]
+    set: PatternSet
+    prefilter: Any  # a pattern of bytes that finds every line that the set could match
+
+
+def user_folder() -> Path:
+    """Where users put rules of their own."""
+    return config_file().parent / "rules"
+
+
+@lru_cache(maxsize=1)
+def bundled() -> tuple[list[LogRule], Signs]:
+    """The rules and signs that come with reprokit."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    rules: list[LogRule] = []
+    for path in sorted(FOLDER.glob("*.yaml")):
+        if path.name != _SIGNS:
+            rules += [LogRule.model_validate(entry) for entry in yaml.load(path.read_bytes(), loader)]
+    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), loader))
+
+
+def user_rules(folder: Path) -> list[LogRule]:
+    """The rules of a folder's `*.yaml`; none where it does not exist. Raises UsageError naming file and line."""
+    return [rule for path in sorted(folder.glob("*.yaml")) for rule in _file(path)]
+
+
+def _file(path: Path) -> list[LogRule]:
+    document = read(files.read(path, _LARGEST).decode("utf-8", "replace"), str(path))
+    if not isinstance(document.data, list):
+        raise UsageError("rules are a YAML list", str(path), "begin each rule with `- id: NAME`")
+    found = []
+    for number, entry in enumerate(document.data):
+        try:
+            found.append(LogRule.model_validate(entry))
+        except ValidationError as error:
+            field, problem = first_fault(error)
+            place = (number, *(int(part) if part.isdigit() else part for part in field.split(".") if part))
+            name = entry.get("id", number + 1) if isinstance(entry, dict) else number + 1
+            where = f"{path}:{document.line(place)}"
+            raise UsageError(f"rule {name}: {field or 'the rule'}: {problem}", where) from None
+    return found
+
+
+@lru_cache(maxsize=1)
+def matcher() -> Matcher:
+    """All rules, compiled once. A user's rule replaces the bundled one of the same id."""
+    rules, signs = bundled()
+    return compile_rules([*rules, *user_rules(user_folder())], signs)
+
+
+def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:
+    """A matcher of these rules and signs; of two rules with one id the later is used."""
+    named = {rule.id: rule for rule in rules}
+    owned: list[tuple[str, LogRule | str]] = [(p, rule) for rule in named.values() for p in rule.patterns]
+    owned += [(p, sign) for sign, patterns in signs for p in patterns]
+    patterns = [pattern for pattern, _ in owned]
+    texts = {literal for pattern, owner in owned if owner != "harmless" for literal in literals(pattern)}
+    return Matcher(named, patterns, [owner for _, owner in owned], PatternSet(patterns), _prefilter(texts))
+
+
+def _prefilter(texts: set[FixedText]) -> Any:
+    import re2
+
+    needed: list[FixedText] = []
+    for literal in sorted(texts, key=lambda found: len(found.text)):
+        if not any(short.text in literal.text and short.fold >= literal.fold for short in needed):
+            needed.append(literal)
+    alternatives = (f"(?i:{re2.escape(t.text)})" if t.fold else re2.escape(t.text) for t in needed)
+    return compiled_bytes("|".join(alternatives))

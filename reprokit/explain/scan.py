@@ -1,0 +1,215 @@
+"""One pass over a log: which rules and signs match where."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from typing import IO, Any
+
+from reprokit.explain.blocks import LogBlock, blocks
+from reprokit.explain.load import Matcher
+from reprokit.explain.model import LogRule
+from reprokit.untrusted.patterns import compiled_bytes
+from reprokit.untrusted.text import escaped
+
+# Lines are examined up to this length around the text that made them suspicious.
+LONGEST = 4096
+_SHOWN = 400
+_VALUE = 200
+_CONTEXT = 3
+# Suspicious lines that are examined; after those, only the log's last block.
+MOST = 100_000
+# Lines that are held against a rule's `near` and `without`; the rest are taken for more of the same.
+_MOST_A_RULE = 500
+_MOST_ERRORS = 50
+# What BuildKit, CI services, pip and launchers of several processes put before a line.
+_PREFIX = re.compile(
+    rb"(?:#\d+ (?:\d+\.\d+ )?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z? {1,2}|> +|\| ?|\d+\.\d+ (?=\S)"
+    rb"|\[\d+/\d+\] |\d+: )+"
+)
+
+
+@dataclass
+class Hit:
+    """The first match of a rule or of an unknown error, and the number of the line of its last match."""
+
+    line: int
+    text: str
+    values: dict[str, str]
+    context: list[tuple[int, str]]
+    last: int
+
+
+@dataclass
+class Scan:
+    """What a log contains."""
+
+    rules: dict[str, Hit] = field(default_factory=dict)
+    errors: list[Hit] = field(default_factory=list)
+    signs: dict[str, int] = field(default_factory=dict)  # the last line of each kind
+    lines: int = 0
+    examined: int = 0
+    tried: dict[str, int] = field(default_factory=dict)  # lines held against each rule
+    tail: Hit | None = None  # the last line that is not empty
+
+
+def scan(log: IO[bytes], matcher: Matcher) -> Scan:
+    """Examine the suspicious lines of a log. Memory does not grow with the log."""
+    found = Scan()
+    for block in blocks(log):
+        if found.examined < MOST or block.last:
+            _examine(block, matcher, found)
+        if block.last:
+            found.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
+            found.tail = _tail(block)
+    return found
+
+
+def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
+    position, counted, line = block.start, 0, block.line
+    limit = found.examined + MOST
+    while position < block.end and found.examined < limit:
+        match = matcher.prefilter.search(block.text, position, block.end)
+        if match is None:
+            return
+        found.examined += 1
+        start, end = _part(block.text, match.start(), match.end())
+        line += block.text.count(b"\n", counted, start)
+        counted = start
+        place = Place(block, start, end, line)
+        numbers = matcher.set.search(block.text[start:end])
+        if place.text != block.text[start:end]:  # what a builder puts before a line hides its beginning
+            numbers = sorted({*numbers, *matcher.set.search(place.text)})
+        if numbers:
+            _record(found, matcher, numbers, place)
+        position = max(end, match.end())
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a line in a block."""
+
+    block: LogBlock
+    start: int
+    end: int
+    line: int
+
+    @property
+    def text(self) -> bytes:
+        part = self.block.text[self.start : self.end]
+        return part[_prefix(part) :]
+
+    def around(self, lines: int) -> bytes:
+        """The line between its neighbours."""
+        text, start, end = self.block.text, self.start, self.end
+        for _ in range(lines + 1):
+            start = text.rfind(b"\n", max(0, start - LONGEST), max(0, start))
+            if start < 0:
+                start = max(0, self.start - lines * LONGEST)
+                break
+        for _ in range(lines + 1):
+            after = text.find(b"\n", end, end + LONGEST)
+            end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
+        return text[start + 1 if start > 0 else 0 : end]
+
+    def context(self) -> list[tuple[int, str]]:
+        """The lines around this one with their numbers, this one among them."""
+        text, shown = self.block.text, [(self.line, readable(self.text))]
+        start, end = self.start, self.end
+        for step in range(1, _CONTEXT + 1):
+            end = text.find(b"\n", end)
+            if end < 0 or end + 1 >= len(text):
+                break
+            after = text.find(b"\n", end + 1, end + LONGEST)
+            shown.append((self.line + step, readable(text[end + 1 : after if after >= 0 else end + LONGEST])))
+            end += 1
+        for step in range(1, _CONTEXT + 1):
+            start = text.rfind(b"\n", 0, max(start, 0))
+            if start < 0:
+                break
+            before = text.rfind(b"\n", max(0, start - LONGEST), start)
+            shown.insert(0, (self.line - step, readable(text[before + 1 : start])))
+        return shown
+
+
+def _part(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """The part of a line, between newlines or carriage returns, that holds `text[start:end]`."""
+    lowest, highest = max(0, start - LONGEST), min(len(text), end + LONGEST)
+    begin = max(text.rfind(b"\n", lowest, start), text.rfind(b"\r", lowest, start)) + 1
+    stops = [stop for stop in (text.find(b"\n", end, highest), text.find(b"\r", end, highest)) if stop >= 0]
+    return begin or lowest, min(stops, default=highest)
+
+
+def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> None:
+    owners: dict[Any, list[int]] = {}
+    for number in numbers:
+        owner = matcher.owners[number]
+        owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
+    if "harmless" in owners:
+        return
+    known = False
+    for owner, own in owners.items():
+        if owner in matcher.rules:
+            known |= _match(found, matcher, matcher.rules[owner], min(own), place)
+        elif owner != "error":
+            found.signs[owner] = place.line
+    if "error" in owners:
+        found.signs["error"] = place.line
+        if not known and len(found.errors) < _MOST_ERRORS:
+            found.errors.append(_hit(place, {}))
+
+
+def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Place) -> bool:
+    hit = found.rules.get(rule.id)
+    found.tried[rule.id] = found.tried.get(rule.id, 0) + 1
+    if found.tried[rule.id] > _MOST_A_RULE:
+        if hit is not None:
+            hit.last = place.line
+        return hit is not None
+    around = place.around(rule.lines) if rule.near or rule.without else b""
+    if rule.without and _compiled(rule.without).search(around):
+        return False
+    near = _compiled(rule.near).search(around) if rule.near else None
+    if rule.near and near is None:
+        return False
+    if hit is not None:
+        hit.last = place.line
+        return True
+    pattern = _compiled(matcher.patterns[number])
+    match = pattern.search(place.text) or pattern.search(place.block.text[place.start : place.end])
+    values = {**(_values(near) if near else {}), **(_values(match) if match else {})}
+    found.rules[rule.id] = _hit(place, values)
+    return True
+
+
+def _hit(place: Place, values: dict[str, str]) -> Hit:
+    return Hit(place.line, readable(place.text), values, place.context(), place.line)
+
+
+def _tail(block: LogBlock) -> Hit | None:
+    text = block.text.rstrip()
+    if not text:
+        return None
+    start, end = _part(text, len(text) - 1, len(text))
+    return _hit(Place(block, start, end, block.line + text.count(b"\n", 0, start)), {})
+
+
+def _values(match: Any) -> dict[str, str]:
+    return {name.decode(): readable(value)[:_VALUE] for name, value in match.groupdict().items() if value}
+
+
+def _prefix(part: bytes) -> int:
+    match = _PREFIX.match(part)
+    return match.end() if match else 0
+
+
+def readable(part: bytes) -> str:
+    """A line as it may be shown: bounded, its longest part alone, without control characters."""
+    part = max(part[-LONGEST:].split(b"\r"), key=len)
+    return escaped(part.strip().decode("utf-8", "replace")[:_SHOWN])
+
+
+@cache
+def _compiled(pattern: str) -> Any:
+    return compiled_bytes(pattern)

@@ -1,0 +1,65 @@
+"""`reprokit explain`: a file, standard input or the last failure; as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.explain import last
+
+LOG = "line one\n/bin/sh: 1: nvcc: not found\nmake: *** [all] Error 127\n"
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+
+
+def test_text_names_cause_line_context_and_remedy(call, tmp_path):
+    (tmp_path / "build.log").write_text(LOG)
+    out = call("explain", "build.log").stdout
+    assert out.splitlines()[0].startswith("line 2: there is no nvcc")
+    assert "> 2 | /bin/sh: 1: nvcc: not found" in out
+    assert "remedy: take the devel tag" in out
+    assert "\n\nalso possible:\n  line 3:" in out
+
+
+def test_json_is_best_first(call, tmp_path):
+    (tmp_path / "build.log").write_text(LOG)
+    found = json.loads(call("explain", "build.log", "--json").stdout)
+    assert [cause["rule"] for cause in found["causes"]] == ["nvcc-not-found", "build-command-failed"]
+
+
+def test_the_last_failure(call):
+    last.record([LOG.encode()])
+    assert "no nvcc" in call("explain", "--last").stdout
+
+
+def test_a_success_is_said_to_be_one(call, tmp_path):
+    (tmp_path / "build.log").write_text("[100%] Built target x\n")
+    result = call("explain", "build.log")
+    assert (result.exit_code, result.stdout) == (0, "no failure found in this log\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give a log"),
+        (("x.log", "--last"), "give a log"),
+        (("nothere.log",), "cannot read the log"),
+        ((".",), "cannot read the log|folder"),
+        (("--last",), "no failure was recorded"),
+    ],
+)
+def test_wrong_usage_is_named(call, arguments, message):
+    error = call("explain", *arguments).exception
+    assert isinstance(error, UsageError)
+    assert re.search(message, str(error))
+
+
+def test_nothing_of_a_log_steers_the_terminal(call, tmp_path):
+    (tmp_path / "x.log").write_bytes(b"\x1b]0;evil\x07ImportError: a.so: undefined symbol: x\x9b31m\xe2\x80\xae\n")
+    assert not set("\x1b\x07\x9b\u202e") & set(call("explain", "x.log").stdout)

@@ -1,0 +1,135 @@
+"""The first cause, not the last consequence; and no accusation of a success."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.explain.judge import explain
+from reprokit.explain.load import bundled
+from reprokit.explain.model import Explanation, LogRule
+from tests.support import logs
+
+
+def explained(text: str, failed: bool | None = None) -> Explanation:
+    return explain(logs.stream(text), failed)
+
+
+@pytest.mark.parametrize("rule", bundled()[0], ids=lambda rule: rule.id)
+def test_every_rule_explains_its_example_first(rule: LogRule):
+    """So that no other rule stands above it there."""
+    assert [cause.rule for cause in explained(rule.example).causes][:1] == [rule.id]
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_every_form_of_a_log_gives_the_same_cause_and_line(form: str):
+    text = logs.noise("compile") + (
+        "[ 83%] Building CUDA object a.cu.o\n[ 84%] Building CXX object b.cc.o\n"
+        "/src/b.cc:9:10: fatal error: cudnn.h: No such file or directory\n"
+        "    9 | #include <cudnn.h>\ncompilation terminated.\n[ 85%] Built target c\n"
+        "make[2]: *** [CMakeFiles/b.dir/build.make:90: b.cc.o] Error 1\nmake: *** [Makefile:136: all] Error 2\n"
+    )
+    first, *others = explain(logs.stream(logs.FORMS[form](text))).causes
+    assert (first.rule, first.line) == ("cudnn-header", 403)
+    assert "fatal error: cudnn.h: No such file or directory" in first.text
+    assert [cause.rule for cause in others] == ["build-command-failed"]
+
+
+def test_the_first_of_chained_exceptions_is_the_cause():
+    text = (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nKeyError: 7\n\n'
+        "During handling of the above exception, another exception occurred:\n\n"
+        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\nRuntimeError: cannot go on\n'
+    )
+    (cause,) = explained(text).causes
+    assert (cause.rule, cause.line) == ("unexplained", 3)
+    assert cause.confidence < 0.5
+
+
+def test_what_was_survived_ranks_below_what_came_after():
+    text = (
+        "WARNING: Retrying (Retry(total=4)) after connection broken by 'ReadTimeoutError': /simple/torch/\n"
+        "Successfully installed torch-2.0.1\n" + "step\n" * 5 + "RuntimeError: Bool type is not supported by dlpack\n"
+    )
+    causes = explained(text).causes
+    assert causes[0].rule == "dgl-bool-dlpack"
+    assert causes[-1].rule == "pip-network"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello\n",
+        "-- Looking for cuda.h - not found\n[100%] Built target x\n",
+        "make: [Makefile:3: clean] Error 1 (ignored)\ndone.\n",
+        "tests/test_errors.py::test_error PASSED\n===== 3 passed, 1 xfailed in 0.1s =====\n",
+        "fatal: not a git repository (or any parent): .git\n-- Build files have been written to: /src/b\n",
+        "Traceback (most recent call last):\nKeyError: 1\ncached\nSuccessfully installed x-1\n",
+    ],
+)
+def test_a_success_is_not_accused(text: str):
+    assert explained(text) == Explanation(True, [])
+
+
+def test_progress_of_others_hides_no_failure():
+    """In parallel builds, and where the end of the log is missing."""
+    text = "b.cc:9:10: fatal error: cudnn.h: No such file or directory\n[ 85%] Built target c\n[7/9] Linking CXX d\n"
+    assert explained(text).causes[0].rule == "cudnn-header"
+
+
+def test_a_cause_long_before_the_end_was_survived():
+    text = "Failed to initialize NVML: Unknown Error\n" + "step done\n" * 6000
+    assert explained(text).success
+    assert not explained(text + "make: *** [all] Error 2\n").success
+
+
+def test_a_package_that_could_not_be_fetched_is_no_missing_package():
+    text = (
+        "Err:1 http://archive.example/ubuntu focal InRelease\n  Temporary failure resolving 'archive.example'\n"
+        "E: Unable to locate package git\n"
+    )
+    assert explained(text).causes[0].rule == "apt-unreachable"
+
+
+def test_how_the_command_ended_decides_where_it_is_known():
+    assert explained("error: x\n", failed=False).success
+    (cause,) = explained("some words\nlast words\n\n", failed=True).causes
+    assert (cause.rule, cause.line, cause.text) == ("unexplained", 2, "last words")
+    assert not explained("", failed=True).success
+
+
+def test_captured_values_stand_in_cause_remedy_and_change():
+    (cause, *_) = explained(
+        "x.h:138:2: error: #error -- unsupported GNU version! gcc versions later than 11 are not supported!"
+    ).causes
+    assert "at most gcc 11" in cause.cause
+    assert "g++-11" in cause.remedy
+    assert cause.as_json()["recipe_change"] == [{"op": "replace", "path": "/variants/*/pins/gcc", "value": "11"}]
+
+
+def test_a_change_whose_value_was_not_captured_is_left_out():
+    (cause, *_) = explained("error: #error -- unsupported GNU version!").causes
+    assert cause.recipe_change == []
+
+
+def test_the_oldest_cuda_for_a_gpu_comes_from_the_facts():
+    text = (
+        "NVIDIA GeForce RTX 4080 with CUDA capability sm_89 is not compatible with the current PyTorch installation.\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    )
+    (cause, *_) = explained(text).causes
+    assert cause.recipe_change[0]["value"] == "11.8"
+
+
+def test_mangled_names_are_shown_as_their_author_wrote_them():
+    text = "ImportError: m.so: undefined symbol: _Z33cublas_tensor_core_matmul_cuda_4dN2at6TensorES0_"
+    (cause, *_) = explained(text).causes
+    assert "cublas_tensor_core_matmul_cuda_4d(at::Tensor, at::Tensor)" in cause.cause
+
+
+def test_json_has_the_promised_keys():
+    found = explained("E: Unable to locate package llvm-10-dev\n").as_json()
+    assert set(found) == {"success", "causes"}
+    assert set(found["causes"][0]) == {"rule", "line", "text", "cause", "remedy", "recipe_change", "confidence"}
+    assert found["success"] is False
+    assert found["causes"][0]["line"] == 1

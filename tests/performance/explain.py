@@ -1,0 +1,106 @@
+"""How well `reprokit explain` names causes: the scores of the corpus by area, and its speed: `make bench`.
+
+A third of the logs is held out: no rule was written for them. Each log stands in the noise of a build, once plain and
+once in the form that its name draws (colours, carriage returns, JSON of Docker and BuildKit, times before lines).
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from reprokit.explain.judge import explain
+from tests.support import logs
+
+
+@dataclass
+class Score:
+    """Counts of one area."""
+
+    failures: int = 0
+    first: int = 0
+    top: int = 0
+    near: int = 0
+    successes: int = 0
+    quiet: int = 0
+
+    def add(self, other: Score) -> None:
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def judge(log: logs.Log, form: Callable[[str], str]) -> Score:
+    text = log.noisy()
+    found = explain(logs.stream(form(text)))
+    if log.rule is None:
+        return Score(successes=1, quiet=int(found.success))
+    rules = [cause.rule for cause in found.causes]
+    near = bool(found.causes) and abs(found.causes[0].line - log.causal(text)) <= logs.NEAR
+    return Score(1, int(rules[:1] == [log.rule]), int(log.rule in rules[:3]), int(near))
+
+
+def table(title: str, chosen: list[logs.Log], form: Callable[[logs.Log], Callable[[str], str]]) -> None:
+    areas: dict[str, Score] = defaultdict(Score)
+    for log in chosen:
+        score = judge(log, form(log))
+        areas[log.area].add(score)
+        areas["all"].add(score)
+        if show_missed and score.first + score.quiet < 1:
+            found = explain(logs.stream(form(log)(log.noisy())))
+            print("  missed:", log.name, log.rule, [(cause.rule, cause.line) for cause in found.causes[:3]])
+    print(f"\n{title}\n{'area':10} {'logs':>5} {'first':>7} {'top 3':>7} {'line':>7} {'quiet':>7}")
+    for area, score in sorted(areas.items(), key=lambda item: (item[0] == "all", item[0])):
+        number = score.failures + score.successes
+        parts = [(score.first, score.failures), (score.top, score.failures), (score.near, score.failures)]
+        shown = [
+            f"{part / whole:6.1%}" if whole else "     -" for part, whole in [*parts, (score.quiet, score.successes)]
+        ]
+        print(f"{area:10} {number:5} {' '.join(f'{text:>7}' for text in shown)}")
+
+
+def speed(megabytes: int) -> None:
+    """Seconds for a log of this size, in the forms that the limits are set for."""
+    for form in (logs.plain, logs.coloured, logs.docker_json):
+        unit = form(logs.noise("compile", 20_000)).encode()
+        with tempfile.TemporaryFile() as file:
+            for _ in range(megabytes * 1_000_000 // len(unit)):
+                file.write(unit)
+            file.write(
+                form("a.cc:1:10: fatal error: cudnn.h: No such file or directory\nmake: *** [all] Error 1\n").encode()
+            )
+            file.seek(0)
+            began = time.process_time()
+            found = explain(file)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        rule = found.causes[0].rule if found.causes else "none"
+        seconds = time.process_time() - began
+        print(f"{form.__name__:12} {megabytes} MB: {seconds:5.1f} s of CPU, peak {peak:.0f} MB, {rule}")
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--megabytes", type=int, default=500)
+parser.add_argument("--missed", action="store_true", help="name the logs whose cause was missed; never for held out")
+parser.add_argument("--no-scores", dest="scores", action="store_false", help="only the speed")
+options = parser.parse_args()
+show_missed = options.missed
+if not options.scores:
+    speed(options.megabytes)
+    sys.exit()
+everything = logs.corpus()
+table("written for, plain", [log for log in everything if not log.held_out], lambda log: logs.plain)
+table("written for, in its form", [log for log in everything if not log.held_out], lambda log: logs.FORMS[log.form])
+show_missed = False
+table("held out, plain", [log for log in everything if log.held_out], lambda log: logs.plain)
+table("held out, in its form", [log for log in everything if log.held_out], lambda log: logs.FORMS[log.form])
+if options.megabytes:
+    print()
+    speed(options.megabytes)
