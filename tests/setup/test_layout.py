@@ -12,7 +12,10 @@ from tests.support.paths import ROOT
 
 TESTS = ROOT / "tests"
 # Folders of the tests, and what they mirror.
-MIRRORED = {"workspaces/fused_attention": "workspaces/fused_attention/fused_attention", "": "reprokit"}
+MIRRORED = {
+    **{f"workspaces/{name}": f"workspaces/{name}/{name}" for name in ("fused_attention", "operator_fusion")},
+    "": "reprokit",
+}
 # Tests of no single module: of the checkout, of several modules together, of the kernels' C++ and CUDA.
 FREE = {"setup", "integration", "kernels", "security"}
 

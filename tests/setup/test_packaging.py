@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.network, pytest.mark.xdist_group("packaging")]
 
-CARRIED = ("recipes", "images", "workspaces/fused_attention")
+CARRIED = ("recipes", "images", "workspaces/fused_attention", "workspaces/operator_fusion")
 
 
 def tracked(folder: str) -> set[str]:

@@ -1,0 +1,59 @@
+"""Samples in turns, and the interval of their ratio."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from operator_fusion import timing
+
+
+def test_functions_are_called_in_turns_in_alternating_order():
+    calls: list[str] = []
+
+    def function(name: str):
+        def run() -> None:
+            calls.append(name)
+            sum(range(200_000))
+
+        return run
+
+    samples = timing.interleaved({"a": function("a"), "b": function("b")}, "cpu", rounds=4)
+    assert [len(values) for values in samples.values()] == [4, 4]
+    turns = [name for name, before in zip(calls, [None, *calls], strict=False) if name != before]
+    assert turns[:7] == ["a", "b", "a", "b", "a", "b", "a"] or turns[:5] == ["a", "b", "a", "b", "a"]
+
+
+def test_one_function_under_two_names_is_sampled_under_both_and_warmed_up_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timing, "SAMPLE_MS", 0)
+    calls: list[None] = []
+
+    def function() -> None:
+        calls.append(None)
+
+    samples = timing.interleaved({1: function, 2: function}, "cpu", rounds=3)
+    assert [len(values) for values in samples.values()] == [3, 3]
+    assert len(calls) == 2 + 6
+
+
+def test_a_spent_budget_still_leaves_three_rounds():
+    samples = timing.interleaved({"a": lambda: sum(range(100_000))}, "cpu", rounds=50, budget_s=0)
+    assert len(samples["a"]) == timing.MIN_ROUNDS
+
+
+def test_a_ratio_of_pairs_is_free_of_what_slows_both():
+    rng = random.Random(0)
+    speeds = [rng.uniform(1, 5) for _ in range(21)]
+    found = timing.ratio([1.2 * s * rng.gauss(1, 0.001) for s in speeds], speeds)
+    assert found.median == pytest.approx(1.2, rel=0.01)
+    assert 1.19 < found.low <= found.median <= found.high < 1.21
+
+
+def test_the_interval_is_wide_where_pairs_disagree():
+    rng = random.Random(0)
+    found = timing.ratio([rng.uniform(0.5, 1.5) for _ in range(11)], [1.0] * 11)
+    assert found.high - found.low > 0.2
+
+
+def test_one_pair_has_no_width():
+    assert timing.ratio([2.0], [1.0]) == (2.0, 2.0, 2.0)

@@ -1,0 +1,77 @@
+"""Times of functions in turns, so that a change of the machine's speed meets all of them, and ratios of pairs."""
+
+import random
+import statistics
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
+
+import torch
+
+SAMPLE_MS = 2.0  # calls are repeated within a sample until it lasts this long
+MIN_ROUNDS = 3
+RESAMPLES = 1000
+
+Samples = Dict[Any, List[float]]
+
+
+class Ratio(NamedTuple):
+    """The median of pairwise ratios and its 95 % bootstrap interval."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def clock_of(device: str) -> str:
+    """ "thread": CPU time of the calling thread, which other programs do not add to; on one thread. Else "wall"."""
+    return "thread" if device == "cpu" and torch.get_num_threads() == 1 else "wall"
+
+
+def interleaved(
+    functions: Mapping[Any, Callable[[], Any]], device: str, rounds: int, budget_s: float = float("inf")
+) -> Samples:
+    """Milliseconds a call, one sample of each function a round, in alternating order.
+
+    Each function is called twice before. One with several names is sampled for each of them. Stops at no fewer than
+    MIN_ROUNDS once `budget_s` is spent.
+    """
+    clock = clock_of(device)
+    calls: Dict[Callable[[], Any], int] = {}
+    for function in functions.values():
+        if function not in calls:
+            function()
+            calls[function] = max(1, int(SAMPLE_MS / max(_sample(function, 1, device, clock), 1e-4)))
+    samples: Samples = {name: [] for name in functions}
+    deadline = time.perf_counter() + budget_s
+    order = list(functions)
+    for turn in range(rounds):
+        if turn >= MIN_ROUNDS and time.perf_counter() > deadline:
+            break
+        for name in order:
+            function = functions[name]
+            samples[name].append(_sample(function, calls[function], device, clock))
+        order.reverse()
+    return samples
+
+
+def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
+    """Of samples taken in the same rounds: the median of above / below."""
+    pairs = [a / b for a, b in zip(above, below)]
+    rng = random.Random(0)
+    medians = sorted(statistics.median(rng.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
+    return Ratio(statistics.median(pairs), medians[RESAMPLES // 40], medians[-RESAMPLES // 40 - 1])
+
+
+def _sample(function: Callable[[], Any], calls: int, device: str, clock: str) -> float:
+    now = time.thread_time if clock == "thread" else time.perf_counter
+    if device != "cpu":
+        torch.cuda.synchronize()
+    start = now()
+    for _ in range(calls):
+        function()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return (now() - start) * 1000 / calls

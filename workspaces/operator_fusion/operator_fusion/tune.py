@@ -1,0 +1,129 @@
+"""The verbs that measure: a search by one strategy or several, and a plan beside the baselines."""
+
+import argparse
+import json
+import sys
+from typing import Any, Callable, Dict, List, Tuple
+
+import torch
+
+from . import compare, grid, machine, plans
+from .measure import Bench
+from .search.exact import Exact
+from .search.loop import STRATEGIES, Progress, Result, search
+from .shapes import Shape
+from .store import Store
+from .weights import random_weights, read_bert
+
+BATCH = 8  # plans measured together
+
+
+def tune(options: argparse.Namespace, shape: Shape) -> None:
+    """Prints the best plan and the table of strategies. Raises ValueError, OSError, and RuntimeError of torch."""
+    bench, store = _opened(options, shape)
+    results: Dict[str, List[Result]] = {}
+    for name in options.strategy:
+        for seed in range(1 if STRATEGIES[name] is Exact else options.seeds):
+            show = _live(f"{name}, seed {seed}")
+            strategy = STRATEGIES[name](seed)
+            results.setdefault(name, []).append(search(strategy, bench.measure, store, options.budget, show, BATCH))
+    confirmed = _confirmed(bench, results)
+    # Plans within the noise of each other are told apart in turns.
+    winners = {name: min(found, key=lambda result: result.value).best for name, found in results.items()}
+    ratios = bench.head_to_head(list(dict.fromkeys(winners.values())), 3 * options.rounds) if len(winners) > 1 else {}
+    bench.close()
+    best = min(confirmed, key=lambda plan: confirmed[plan])
+    if options.json:
+        about = {"environment": machine.describe(shape.device)}
+        print(json.dumps(about))
+        for job, found in store.items():
+            print(store.record(job, found))
+    else:
+        print(f"best plan: {best.value} {best}")
+        print(f"time / compiled layer: {confirmed[best]:.3f}\n")
+        print(compare.markdown(compare.rows(results, confirmed)))
+        for name, plan in winners.items() if ratios else ():
+            print(f"best plan of {name}: {plan.value}, time / that of {options.strategy[0]}: {ratios[plan]}")
+    if options.plot:
+        title = f"batch {shape.batch}, seq {shape.seq}, {shape.mask}, {shape.dtype}"
+        compare.plot(results, confirmed, options.plot, title, _report)
+
+
+def baselines(options: argparse.Namespace, shape: Shape) -> None:
+    """Prints the plan's cell of the speed-up grid."""
+    bench, store = _opened(options, shape)
+    plan = store.best() if options.plan is None else plans.from_value(options.plan)
+    peak = _peak(shape)
+    found = grid.cell(bench, plan, _report, options.rounds)
+    bench.close()
+    if options.json:
+        print(json.dumps({"environment": machine.describe(shape.device)}))
+        for record in found.records(store.params):
+            print(json.dumps(record))
+        return
+    print(f"plan {plan.value}: {plan}")
+    for name, milliseconds in found.milliseconds.items():
+        print(f"  {name:24} {milliseconds:9.2f} ms")
+    print(
+        f"speed-up over {found.rival}: {found.speedup} (95 % interval); with GEMMs alone it would be {found.bound:.2f}"
+    )
+    share = f", {100 * found.gemm_gflops / peak:.0f} % of the raw peak" if peak else ""
+    print(f"GEMMs: {found.gemm_gflops:.0f} GFLOP/s{share}")
+
+
+def _opened(options: argparse.Namespace, shape: Shape) -> Tuple[Bench, Store]:
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if shape.device != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"--device {shape.device}, and torch sees no CUDA device")
+    reason = machine.missing_for(shape.dtype, shape.device)
+    if reason:
+        raise ValueError(f"--dtype {shape.dtype}: {reason}")
+    params = {**shape.params(), **machine.describe(shape.device), "weights": "bert" if options.weights else "random"}
+    store = Store(options.results, params)
+    layers = read_bert(options.weights, shape) if options.weights else random_weights(shape)
+    return Bench(shape, layers, options.rounds), store
+
+
+def _confirmed(bench: Bench, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
+    """The time of every plan that some search thought best for a while, measured once more."""
+    chosen = [plan for found in results.values() for result in found for plan in result.chosen if plan is not None]
+    wanted = list(dict.fromkeys(chosen))
+    values: Dict[plans.Plan, float] = {}
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        values.update(zip(batch, [found.value for found in bench.measure(batch)]))
+    return values
+
+
+def _peak(shape: Shape) -> float:
+    """GFLOP/s of a loop of nothing but multiply-adds, by the benchmark of fused_attention; 0 where that is missing."""
+    try:
+        from fused_attention.bench import machine as attention_machine
+
+        return float(attention_machine.roofs(shape.device).peaks[shape.dtype])
+    except (ImportError, RuntimeError) as error:
+        _report(f"the raw peak is not measured: {str(error).splitlines()[0]}")
+        return 0.0
+
+
+def _live(title: str) -> Callable[[Progress], None]:
+    """Best so far: one line that is written over in a terminal, else a line whenever it improves."""
+    terminal = sys.stderr.isatty()
+    last: List[Any] = []
+
+    def show(progress: Progress) -> None:
+        plan = f"plan {progress.best.value} at {progress.value:.3f}" if progress.best else "measuring parts"
+        line = f"{title}: {progress.used}/{progress.budget}, {plan}, {progress.seconds:.0f} s"
+        if terminal:
+            end = "\n" if progress.used == progress.budget else ""
+            print(f"\r{line:79}", end=end, file=sys.stderr, flush=True)
+        elif last[-1:] != [progress.best]:
+            last.append(progress.best)
+            _report(line)
+
+    return show
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
