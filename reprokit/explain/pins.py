@@ -14,5 +14,5 @@ def pins(values: dict[str, str]) -> dict[str, str]:
     if digits is None:
         return {}
     wanted = int(digits[1] + digits[2])
-    known = [version for version, toolkit in bundled()["cuda"]["toolkits"].items() if wanted in toolkit["sm"]]
+    known = [version for version, toolkit in bundled().cuda.toolkits.items() if wanted in toolkit.sm]
     return {"oldest_cuda": min(known, key=key)} if known else {}

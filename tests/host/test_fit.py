@@ -91,5 +91,4 @@ def test_labels_are_read_as_they_were_written_and_survive_nonsense():
     needs = ImageNeeds.of_labels({"reprokit.pins": '{"cuda": "11.8", "torch": 2}'})
     assert needs.pins == {"cuda": "11.8", "torch": "2"}
     for text in ("", "[", "[1]", "3", "{" * 5000):
-        needs = ImageNeeds.of_labels({"reprokit.pins": '{"cuda": "11.8", "torch": 2}'})
-    assert needs.pins == {"cuda": "11.8", "torch": "2"}
+        assert ImageNeeds.of_labels({"reprokit.pins": text}) == ImageNeeds()
