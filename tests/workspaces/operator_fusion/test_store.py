@@ -34,7 +34,7 @@ def test_measurements_are_read_back(file: Path):
 
 
 def test_records_are_read_as_those_of_every_benchmark(file: Path):
-    figures = parse(Parse(format="records"), file.read_text()).figures
+    figures = parse(Parse(format="records"), file.read_text()).measurements
     assert [figure.samples for figure in figures] == [(1.0 + n, 1.5 + n, 9.0) for n in range(4)]
     assert figures[0].params == {**PARAMS, "job": "plan", "id": "41115"}
     assert {figure.metric for figure in figures} == {"operator_fusion.relative_time"}
