@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from reprokit.bundle.canonical_tar import Member, refuse, scan
 from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, small_files
 from reprokit.errors import UsageError
+from reprokit.host.disk import is_full
 from reprokit.image.base.resolve import carried_name
 from reprokit.oci.layout import manifest_of
 from reprokit.oci.model import (
@@ -82,7 +83,7 @@ def opened(path: Path) -> Iterator[Bundle]:
         try:
             yield _read(path, file.fileno())
         except OSError as error:
-            if error.filename is None and error.errno is not None:
+            if error.filename is None and error.errno is not None and not is_full(error):
                 raise UsageError(f"cannot read the bundle: {error.strerror}", str(path)) from None
             raise
 

@@ -160,7 +160,7 @@ class Variant(RecipePart):
         for number, target in enumerate(targets):
             for other in targets[:number] + targets[number + 1 :]:
                 if PurePosixPath(target).is_relative_to(other):
-                    raise ValueError(f"the mount {target} is inside the mount {other}")
+                    raise ValueError(f"the mount {target} is at or inside the mount {other}")
         return self
 
     @model_validator(mode="after")

@@ -246,7 +246,7 @@ def test_a_full_disk_here_is_told(nodes, user, large, tmp_path):
     assert done.returncode == 4
     assert done.stderr.splitlines()[-2:] == [
         f"error: layers cannot be packed: No space left on device ({home}/send/spool)",
-        "hint: free space, or choose another place with $REPROKIT_HOME",
+        "hint: free space there, or choose another place with $REPROKIT_HOME",
     ]
 
 

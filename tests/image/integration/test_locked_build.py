@@ -68,7 +68,7 @@ def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_
     try:
         route = other.inside(["cat", "/proc/net/route"]).stdout.splitlines()
         assert len(route) == 1, "the engine's network has a way out"
-        assert " 2 repositories" in desk.run("store", "import", "carried.tar.zst", inside=other, **node)
+        assert " 2 new repositories" in desk.run("store", "import", "carried.tar.zst", inside=other, **node)
         said = desk.run("build", "--offline", desk.recipe, inside=other, **node)
         assert f"{desk.image} built in" in said
         labels = other.connect().image(desk.image)["Config"]["Labels"]

@@ -192,7 +192,7 @@ def test_atoffer_without_a_gpu(forge: Forge, build: Build, inside):
         assert smoke.expect and re.search(smoke.expect, said), said
     overhead = recipe.benchmarks["search-cost"]
     said = inside(image, f"bash -c {shlex.quote(overhead.command)}")
-    assert [f.samples for f in parse(overhead.parse, said).figures] == [(12.3,)]
+    assert [f.samples for f in parse(overhead.parse, said).measurements] == [(12.3,)]
     assert inside(image, "cd /tmp && su nobody -s /bin/sh -c 'touch /opt/atoffer/artifact/script/x' && echo yes") == (
         "yes\n"
     )

@@ -22,7 +22,7 @@ def test_numbers_whose_time_grows_with_their_square(run: Run, tmp_path: Path) ->
     """YAML 1.1 has integers in base 60."""
     for number in ("1" + ":1" * 400_000, "1" + ":1" * 400_000 + ".5", "0x" + "f" * 900_000, "9" * 900_000):
         a_recipe(tmp_path, f"name: x\nyear: {number}\n")
-        assert "a number of" in run("check", "x", code=2)
+        assert "a number with" in run("check", "x", code=2)
 
 
 @pytest.mark.parametrize("value", ["[]", "{}", "{a: b}", "b", "0"])
