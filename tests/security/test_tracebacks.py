@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,7 @@ def test_a_recipe_name_that_is_none(verb: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))  # what `-` stands for
     for name in NAMES:
         # Errors of the command line and of ours are the only ones.
         with contextlib.suppress(ReprokitError, typer.Exit, *_CLICK):
