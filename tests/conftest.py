@@ -24,6 +24,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
 from tests.support.engines import debian_13
+from tests.support.images import Images
 from tests.support.repositories import Repositories
 from tests.support.shared import shared
 from tests.support.stores import fetch
@@ -164,3 +165,23 @@ def commit(repositories: Repositories, store: Store) -> Commit:
     """A commit of team/tool, in the store."""
     head = repositories.make("team/tool", {"a": "1" * 5000, "b": "2"})
     return fetch(store, "team/tool", head)
+
+
+@pytest.fixture(scope="session")
+def images(engine: Engine) -> Iterator[Images]:
+    """Makes images on this machine's engine."""
+    made = Images(engine)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def base(images: Images) -> str:
+    """An image that others are made on."""
+    return images.common_base()
+
+
+@pytest.fixture(scope="session")
+def two(images: Images, base: str) -> tuple[str, str]:
+    """Two images of a common base, each with layers of its own."""
+    return images.two_on(base)

@@ -125,7 +125,7 @@ class Raw:
 
 
 class Unchanged(Raw):
-    """An extra as a file. Its end raises UsageError where the bundle was changed since it was verified."""
+    """A workspace or input of the bundle. At its end `read` raises UsageError if it has changed since `verify`."""
 
     def __init__(self, bundle: Bundle, path: str, digest: str) -> None:
         super().__init__(bundle, bundle.members[path], (hashed := hashlib.sha256()).update)

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 
 def explain(
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE|-]", help="The log; - is standard input.")] = None,
-    last: bool = typer.Option(False, "--last", help="The log of the last failure."),
+    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The log; - is standard input.")],
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Name the cause of a failure from its log, and the remedy."""
     from reprokit.explain.judge import explain as explained
 
-    with _opened(file, last) as log:
+    with _opened(file) as log:
         found = explained(log)
     if json:
         dump(found.as_json())
@@ -33,15 +32,11 @@ def explain(
         _print(found)
 
 
-def _opened(file: Path | None, last: bool) -> AbstractContextManager[IO[bytes]]:
+def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
     from reprokit.errors import UsageError
-    from reprokit.explain.last import find
 
-    if last == (file is not None):
-        raise UsageError("give a log, - for standard input, or --last")
-    if file is not None and str(file) == "-":
+    if str(path) == "-":
         return nullcontext(sys.stdin.buffer)
-    path = find() if file is None else file
     try:
         opened = path.open("rb")
     except OSError as error:

@@ -90,7 +90,7 @@ class Images(EngineClient):
         return last["status"]
 
     def save(self, reference: str) -> Generator[bytes, None, None]:
-        """Save an image under this name, as a tar in blocks."""
+        """Yield the tar of `docker save` for this name, in blocks."""
         return self.save_all([reference])
 
     def save_all(self, references: list[str]) -> Generator[bytes, None, None]:

@@ -20,7 +20,7 @@ _TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": tuple, "sourc
 
 @dataclass(frozen=True)
 class Use:
-    """A block in a variant, with its options and their defaults."""
+    """A variant's use of a block: its options, with defaults filled in."""
 
     spec: BlockSpec
     options: dict[str, Any]

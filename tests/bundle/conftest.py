@@ -1,39 +1,19 @@
-"""Images that the tests of bundles share."""
+"""What the tests of bundles share."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from reprokit.bundle.inputs_import import Imported
-from reprokit.engine import Engine
 from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.store import Store
-from tests.support.images import Images
 from tests.support.stores import CONTENTS, a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
-
-
-@pytest.fixture(scope="session")
-def images(engine: Engine) -> Iterator[Images]:
-    made = Images(engine)
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="session")
-def base(images: Images) -> str:
-    return images.common_base()
-
-
-@pytest.fixture(scope="session")
-def two(images: Images, base: str) -> tuple[str, str]:
-    """Two images of a common base, each with layers of its own."""
-    return images.two_on(base)
 
 
 @pytest.fixture

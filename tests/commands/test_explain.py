@@ -1,4 +1,4 @@
-"""`reprokit explain`: a file, standard input or the last failure; as text and as JSON."""
+"""`reprokit explain`: a file or standard input; as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.explain import last
 
 LOG = "line one\n/bin/sh: 1: nvcc: not found\nmake: *** [all] Error 127\n"
 
@@ -33,11 +32,6 @@ def test_json_is_best_first(call, tmp_path):
     assert [cause["rule"] for cause in found["causes"]] == ["nvcc-not-found", "build-command-failed"]
 
 
-def test_the_last_failure(call):
-    last.record([LOG.encode()])
-    assert "no nvcc" in call("explain", "--last").stdout
-
-
 def test_a_success_is_said_to_be_one(call, tmp_path):
     (tmp_path / "build.log").write_text("[100%] Built target x\n")
     result = call("explain", "build.log")
@@ -47,11 +41,8 @@ def test_a_success_is_said_to_be_one(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give a log"),
-        (("x.log", "--last"), "give a log"),
         (("nothere.log",), "cannot read the log"),
         ((".",), "cannot read the log|folder"),
-        (("--last",), "no failure was recorded"),
     ],
 )
 def test_wrong_usage_is_named(call, arguments, message):

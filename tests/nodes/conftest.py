@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.engine import Engine
 from tests.support.cluster import Cluster, cluster
-from tests.support.images import Images
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +26,3 @@ def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "reprokit"))
     return _started
-
-
-@pytest.fixture(scope="session")
-def images(engine: Engine) -> Iterator[Images]:
-    """Makes images on this machine's engine."""
-    made = Images(engine)
-    yield made
-    made.close()

@@ -39,7 +39,7 @@ OTHERS = {
     ],
     "reprokit's own private folders": [
         *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
-        *("explain/last.py", "filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
+        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
         *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
     ],
     "named on the command line, or new at the user's wish": [

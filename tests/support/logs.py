@@ -1,4 +1,4 @@
-"""The corpus of logs: what it holds, the noise of a build before each, and the forms that logs come in.
+"""Read the corpus of logs; add a build's output before each, and write it in the forms that logs come in.
 
 Logs `provoked here` or `run here` are as the programs printed them. Those with an address retell a public thread: the
 programs' messages in their form, with other names and paths and shorter than posted, as its text is not ours to copy.

@@ -21,7 +21,7 @@ NAMES = tuple(name for name in Section.model_fields if name != "base")
 
 @cache
 def kind_of(name: str) -> Kind:
-    """The kind of this name, its module loaded only now: most verbs need none."""
+    """Import and return the kind of this name. Most verbs need none, so none is imported earlier."""
     return cast("Kind", import_module(f"{__name__}.{name}").KIND)
 
 

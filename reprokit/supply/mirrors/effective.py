@@ -125,9 +125,9 @@ def silent_kinds(answers: Sequence[MirrorAnswer]) -> list[str]:
 
 
 def address_of(line: Line) -> str:
-    """The address to test: a file that every mirror of its kind has, else the host's front page.
+    """The address that `config --check` asks for: a file that each mirror of the kind has, else the host's front page.
 
-    Of a local folder it is the part without placeholders.
+    For a local folder it is the path before the first placeholder.
     """
     fixed = line.value.partition("{")[0]
     if fixed.startswith("file:"):

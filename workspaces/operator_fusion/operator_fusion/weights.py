@@ -99,7 +99,7 @@ def from_bert(state: Mapping[str, torch.Tensor], shape: Shape) -> List[LayerWeig
 
 
 def read_bert(path: str, shape: Shape) -> List[LayerWeights]:
-    """From a file of safetensors or torch.save. Nothing in it is run. Raises ValueError, OSError."""
+    """Read the weights of a safetensors or torch.save file. No code in it is run. Raises ValueError, OSError."""
     if path.endswith(".safetensors"):
         try:
             from safetensors.torch import load_file

@@ -25,7 +25,7 @@ _AT_ONCE = 8
 
 
 def lock_git(source: Source, store: Store, say: Callable[[str], None], places: Mirrors) -> tuple[GitCommit, ...]:
-    """The commit first, then its submodules by address. All of them are fetched into the store.
+    """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
     where a submodule's address is not https://.
