@@ -25,7 +25,7 @@ test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" na
 test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
 	$(PYTEST) $(addprefix --ignore=tests/,workspaces security/fuzz security/limits) \
-	    -m "not (engine or compiler or network or long or kills)" $(PYTEST_ARGS)
+	    -m "not (engine or compiler or network or browser or long or kills)" $(PYTEST_ARGS)
 
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 fuzz: ## Feed 20 000 spoiled inputs to each parser of what strangers write (SEED=N repeats a run)
@@ -33,9 +33,9 @@ fuzz: ## Feed 20 000 spoiled inputs to each parser of what strangers write (SEED
 	@echo "SEED=$(SEED)"
 	REPROKIT_FUZZ=20000 $(PYTEST) --timeout=0 --hypothesis-seed=$(SEED) tests/security/fuzz $(PYTEST_ARGS)
 
-proof: ## Kill every kind of work 100 times; the results go to tests/proofs/kills.jsonl (KILLS=100)
+proof: ## Kill every kind of work 100 times (KILLS=100), to tests/proofs/kills.jsonl; try what the tests try on many cases
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest -m kills --kills $(or $(KILLS),100) $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTHON_ENV) -m pytest -m "kills or proof" --kills $(or $(KILLS),100) $(PYTEST_ARGS)
 
 lint: ## Run ruff, mypy, import-linter and shellcheck
 	@$(SETUP) lint
@@ -51,6 +51,9 @@ bench: ## Measure reprokit's own start-up, check, build and download times as ra
 	$(PYTHON_ENV) tests/performance/bundle.py
 	$(PYTHON_ENV) tests/performance/load.py
 	$(PYTHON_ENV) tests/performance/explain.py
+	$(PYTHON_ENV) tests/performance/check.py
+	$(PYTHON_ENV) tests/performance/solve.py
+	$(PYTHON_ENV) tests/performance/compare.py
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
 attention: ## Measure the attention extension's whole grid (hours; resumes): samples to results/attention, tables and plots to docs/attention
@@ -59,7 +62,8 @@ attention: ## Measure the attention extension's whole grid (hours; resumes): sam
 	$(ATTENTION) --threads 1 --output results/attention/cpu.jsonl $(BENCH_ARGS)
 	$(ATTENTION) --summary results/attention/cpu.jsonl > docs/attention/cpu.csv
 	-$(ATTENTION) --verdict docs/attention/cpu.csv > docs/attention/verdict.md
-	.venv/bin/reprokit bench fused-attention --report --records results/attention/cpu.jsonl --plot docs/attention --json > /dev/null
+	.venv/bin/reprokit report fused-attention --records results/attention/cpu.jsonl -o results/attention/report
+	cp results/attention/report/plots/* docs/attention
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -102,6 +102,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         # Tests push to a real registry, and start an engine without root.
         has docker-registry || packages="$packages docker-registry"
         has rootlesskit || packages="$packages rootlesskit"
+        has zsh || packages="$packages zsh"
+        has fish || packages="$packages fish"
         # Bundles are loaded into podman, too.
         has podman || packages="$packages podman crun"
         has newuidmap || packages="$packages uidmap"
@@ -113,6 +115,8 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
         has skopeo || packages="$packages skopeo"
         has sqfstar || packages="$packages squashfs-tools"
         has csh || packages="$packages tcsh"
+        # The report is opened in a browser. Ubuntu's package is a link to a snap, which needs systemd.
+        has chromium || has google-chrome || packages="$packages chromium"
         # It starts a service, which is for its owner to decide on a machine that stays; those tests are skipped there.
         [ -z "${CI-}" ] || [ -x /usr/sbin/sshd ] || packages="$packages openssh-server"
     fi
@@ -315,7 +319,7 @@ case $target in
     test) extras="test,extension" needs_engine=yes ;;
     test-fast) extras="test" needs_engine=no ;;
     lint) extras="dev" needs_engine=no ;;
-    attention) extras="extension,plots" needs_engine=no ;;
+    attention) extras="extension,results" needs_engine=no ;;
     *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|test-fast|lint|attention" ;;
 esac
 

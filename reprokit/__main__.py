@@ -1,3 +1,19 @@
-from reprokit.cli import main
+"""The command as a process: Ctrl-C ends it without a traceback, also before and after the work."""
 
-main()
+from __future__ import annotations
+
+from typing import NoReturn
+
+from reprokit import interrupts
+
+
+def main() -> NoReturn:
+    """Run the command line. While its modules are imported there is nothing to clean up, so Ctrl-C just ends it."""
+    interrupts.fatal()
+    from reprokit import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reprokit.errors import ReprokitError
 
 
@@ -51,17 +53,34 @@ def images_and_nodes(incomplete: str) -> list[str]:
     return [*targets(incomplete), *nodes(incomplete)]
 
 
+def choices(*values: str) -> Callable[[str], list[str]]:
+    """The values of an option that has only these, or that takes others besides."""
+    return lambda incomplete: [value for value in values if value.startswith(incomplete)]
+
+
+def files(incomplete: str) -> list[str]:
+    """Folders and files."""
+    return _entries(incomplete, "")
+
+
 def bundles(incomplete: str) -> list[str]:
     """Folders and bundles."""
+    return _entries(incomplete, ".rkit")
+
+
+def _entries(incomplete: str, suffix: str) -> list[str]:
     from pathlib import Path
 
     folder, slash, prefix = incomplete.rpartition("/")
     try:
-        entries = sorted(Path(folder + slash or ".").iterdir())
-    except OSError:
+        entries = sorted(Path(folder + slash or ".").expanduser().iterdir())
+    except (OSError, RuntimeError):
         return []
     return [
         f"{folder}{slash}{path.name}{'/' if path.is_dir() else ''}"
         for path in entries
-        if path.name.startswith(prefix) and (path.suffix == ".rkit" or path.is_dir()) and not path.name.startswith(".")
+        if path.name.startswith(prefix)
+        and (path.name.endswith(suffix) or path.is_dir())
+        and path.name.startswith(".") <= prefix.startswith(".")
+        and path.name.isprintable()
     ]

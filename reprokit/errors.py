@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ReprokitError(Exception):
-    """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it."""
+    """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it.
+
+    `explanation` holds lines that name the cause, found in the output of what failed; `causes` are all that were found.
+    """
 
     exit_code = 1
 
@@ -13,6 +18,8 @@ class ReprokitError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        self.explanation: tuple[str, ...] = ()
+        self.causes: tuple[Any, ...] = ()  # of reprokit.explain.model.Cause, the likeliest first
 
 
 class WorkFailed(ReprokitError):

@@ -42,6 +42,17 @@ def size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
+def binary_size(count: float) -> str:
+    """Bytes in binary units, `32.0 GiB`."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1024:.1f} TiB"
+
+
 def parse_size(value: Any) -> int:
     """Bytes of `8GiB`, `8g` (both by 1024, as `docker run --shm-size 8g`) or `8GB` (by 1000). Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):

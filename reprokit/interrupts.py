@@ -10,6 +10,21 @@ from contextlib import contextmanager
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def fatal() -> None:
+    """Let Ctrl-C end the process at once: before and after its work there is nothing to clean up.
+
+    Where the process was started with Ctrl-C ignored, it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def raised() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again after `fatal`."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @contextmanager
 def deferred() -> Iterator[None]:
     """Raise an interrupt of the block after it, for work that the engine would complete unseen anyway.

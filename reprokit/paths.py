@@ -8,7 +8,8 @@ from pathlib import Path
 
 import platformdirs
 
-from reprokit.errors import EngineError
+from reprokit.errors import EngineError, UsageError
+from reprokit.untrusted.text import echo
 
 
 def data_root() -> Path:
@@ -26,6 +27,36 @@ def home() -> Path:
 def state() -> Path:
     """Logs and build records: `$REPROKIT_HOME/state`, else the user's state folder."""
     return home() / "state" if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_state_dir("reprokit"))
+
+
+def data() -> Path:
+    """What cannot be made again: `$REPROKIT_HOME`, else the user's data folder."""
+    return home() if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_data_dir("reprokit"))
+
+
+def workspaces() -> Path:
+    """The folder for workspaces that are in no checkout and below no root of the user's."""
+    return _user_data("workspaces")
+
+
+def _user_data(name: str) -> Path:
+    """A folder in `data()`. Earlier versions had it in the cache: it is moved, unless that is another disk."""
+    folder, earlier = data() / name, home() / name
+    if folder == earlier or earlier.is_symlink() or not earlier.is_dir() or os.path.lexists(folder):
+        return folder
+    try:
+        private(folder.parent)
+        earlier.rename(folder)
+        earlier.symlink_to(folder)  # containers of earlier versions mount it by that path
+    except OSError:
+        return folder if folder.is_dir() else earlier
+    echo(f"moved {earlier} out of the cache, to {folder}", err=True)
+    return folder
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the path lies in `home()`, `data()` or `state()`, or these below it."""
+    return any(path.is_relative_to(root) or root.is_relative_to(path) for root in (home(), data(), state()))
 
 
 def private(folder: Path, shared: bool = False) -> Path:
@@ -55,11 +86,10 @@ def config_file() -> Path:
 def recipe_dirs() -> list[Path]:
     """The folders that are searched for recipes; the first match wins.
 
-    `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes that came with bundles.
+    `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes that came with bundles. Raises UsageError
+    where the variable names no folder.
     """
-    chosen = os.environ.get("REPROKIT_RECIPES", "")
-    folders = [Path.cwd() / "recipes", *(Path(p).expanduser() for p in chosen.split(os.pathsep) if p)]
-    folders += [data_root() / "recipes", carried_recipes()]
+    folders = [Path.cwd() / "recipes", *_named("REPROKIT_RECIPES"), data_root() / "recipes", carried_recipes()]
     found: list[Path] = []
     for folder in folders:
         if folder.is_dir() and folder.resolve() not in found:
@@ -67,9 +97,22 @@ def recipe_dirs() -> list[Path]:
     return found
 
 
+def block_dirs() -> list[Path]:
+    """The folders of `$REPROKIT_BLOCKS`, for blocks of the user's own. Raises UsageError where one does not exist."""
+    return _named("REPROKIT_BLOCKS")
+
+
+def _named(variable: str) -> list[Path]:
+    folders = [Path(p).expanduser() for p in os.environ.get(variable, "").split(os.pathsep) if p]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{variable} names no folder", str(folder), "create it, or correct the variable")
+    return folders
+
+
 def carried_recipes() -> Path:
     """The folder for recipes that `load` found in bundles and in no other folder."""
-    return home() / "recipes"
+    return _user_data("recipes")
 
 
 def bundled_workspace(name: str) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,12 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image.base import resolve as bases
-from reprokit.image.base.locked import locked_base
-from reprokit.image.base.packages import resolve
+from reprokit.image.base.mmdebstrap import resolve
 from reprokit.image.base.release import Release
+from reprokit.image.base.resolve import locked_base
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.lock.model import Base
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
@@ -29,10 +30,7 @@ from tests.support.repositories import Repositories
 from tests.support.shared import shared
 from tests.support.stores import fetch
 
-pytest_plugins = ["tests.support.suite"]
-
-# The mirrors of whoever runs the tests have no part in them, nor in what they start.
-os.environ["REPROKIT_CONFIG"] = str(Path(__file__).parent / "support" / "hosts.yaml")
+pytest_plugins = ["tests.support.home", "tests.support.suite"]
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -80,7 +78,7 @@ def engine() -> Engine:
 
 @pytest.fixture(scope="session")
 def debian_12(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[bases.Base]:
-    """The user's own base of Debian 12, made if it is not there yet; it stays."""
+    """The engine's base of Debian 12, made if it is not there yet; it stays."""
 
     def resolved() -> bases.Base:
         return bases.resolve_base(engine, "debian:12", lambda line: None)
@@ -106,7 +104,7 @@ def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.Tem
             reference="debian:12", bootstrap=resolve(Release("debian", "12", "bookworm"), store, lambda line: None)
         )
         mirrors = Mirrors(store)
-        fetch_all(lock.locked_inputs(), store, mirrors, settings=mirrors.settings)
+        fetch_all(lock.locked_inputs(), mirrors)
         return json.dumps([lock.model_dump_json(), str(store.root)])
 
     with shared(tmp_path_factory, "bookworm", make, lambda made: None) as made:
@@ -119,6 +117,13 @@ def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    # A socket's path has room for 107 characters; pytest's own folders are longer.
+    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

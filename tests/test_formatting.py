@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.formatting import Meter, clock, parse_size, size
+from reprokit.formatting import Meter, binary_size, clock, parse_size, size
 
 
 def test_figures_are_short():
@@ -21,6 +21,14 @@ def test_a_rate_is_that_of_the_last_seconds():
 )
 def test_sizes(text: object, count: int):
     assert parse_size(text) == count
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (32 << 30, "32.0 GiB"), (3 << 50, "3072.0 TiB")],
+)
+def test_binary_sizes(count: int, text: str):
+    assert binary_size(count) == text
 
 
 @pytest.mark.parametrize(

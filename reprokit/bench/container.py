@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
+from reprokit.bench.hardware import Execute
+from reprokit.container.execute import Completed
 from reprokit.container.gpu import parse_gpus
-from reprokit.container.lifecycle import ensure_running
-from reprokit.container.names import container_name
+from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
 from reprokit.recipe.find import Target
+
+# Shorter values, such as 1 or true, are no secrets, and may be part of any number.
+_SHORTEST_SECRET = 6
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, say: Callable[[str], None]) -> str:
@@ -17,10 +23,7 @@ def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None
 
     It has none of the user's changes to their own container, so that results belong to the image's input hash.
     """
-    name = f"{container_name(target.recipe.name, target.variant_name)}-{purpose}"
-    # Each user of a shared machine has their own.
-    uid = engine.host.caller().uid
-    name += f"-{uid}" if uid else ""
+    name = f"{usual_name(engine, target)}-{purpose}"
     return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), say)
 
 
@@ -32,6 +35,23 @@ def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
     if asked is not None:
         return "none" if parse_gpus(asked).none else asked
     required = target.variant.requires.gpu
-    if required == "none" or not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
+    if required == "none" or not engine.host.has_gpu(engine.info()):
         return "none"
     return "all" if required == "required" else None
+
+
+def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
+    """`execute` with `***` in its output for these values: no record and no kept log has them.
+
+    The container's own log is not written.
+    """
+    hidden = sorted((value for value in secrets if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+    def run(argv: Sequence[str], **options: Any) -> Completed:
+        done = execute(argv, **{**options, "logged": False})
+        out, err = done.stdout, done.stderr
+        for value in hidden:
+            out, err = out.replace(value, "***"), err.replace(value, "***")
+        return replace(done, stdout=out, stderr=err)
+
+    return run if hidden else execute

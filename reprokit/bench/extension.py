@@ -1,4 +1,4 @@
-"""Copy the bundled fused attention extension into a container, into a folder named by the hash of its sources.
+"""Copy bundled packages, such as the fused attention extension, into a container: a folder named by their hash.
 
 The sources are copied, not mounted, so that the container's mounts stay as they are and no two containers share a build
 tree. Sources and build output are in the container's own file system.
@@ -16,28 +16,32 @@ from reprokit.bench.hardware import Execute
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.workspace import Say, keep_up, locate
+from reprokit.tarfiles import add
 from reprokit.untrusted.files import Folder
 
 RECIPE = "fused-attention"
-_WORKSPACE = "fused_attention"
-_PACKAGE = "fused_attention"
 _HOME = "opt/reprokit/extensions"
 _DONE = ".complete"
 _EXCLUDED = {"__pycache__", "build"}
 _MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 
 
-def sources(say: Say) -> dict[str, bytes]:
-    """The extension's files by path below its workspace; the user's copy takes precedence over the bundled one."""
-    keep_up(_WORKSPACE, say)
-    folder = locate(_WORKSPACE)
-    if not (folder / _PACKAGE).is_dir():
-        bundled = paths.bundled_workspace(_WORKSPACE)
+def sources(say: Say, name: str = RECIPE) -> dict[str, bytes]:
+    """The package of a bundled recipe, by path below its workspace.
+
+    The user's copy takes precedence over the bundled one.
+    """
+    package = name.replace("-", "_")  # also the name of the workspace
+    recipe = paths.data_root() / "recipes" / f"{name}.yaml"
+    keep_up(package, recipe, say)
+    folder = locate(package, recipe)
+    if not (folder / package).is_dir():
+        bundled = paths.bundled_workspace(package)
         if bundled is None:
-            raise UsageError("the extension is not installed", str(paths.data_root()), "install it again")
+            raise UsageError(f"the package {package} is not installed", str(paths.data_root()), "install it again")
         folder = bundled
     with Folder(folder) as opened:
-        names = [path for path in opened.files(_PACKAGE, _MOST_FILES) if _is_source(path)]
+        names = [path for path in opened.files(package, _MOST_FILES) if _is_source(path)]
         return {path: opened.read(path, _MOST_BYTES) for path in sorted(names)}
 
 
@@ -81,17 +85,10 @@ def archive(files: dict[str, bytes], folder: str, uid: int, gid: int) -> bytes:
     folders = {parent for name in files for parent in Path(folder, name).parents} - {Path(), Path("opt")}
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
-
-        def add(name: str, content: bytes | None) -> None:
-            entry = tarfile.TarInfo(name)
-            entry.uid, entry.gid = uid, gid
-            entry.type, entry.mode = (tarfile.DIRTYPE, 0o755) if content is None else (tarfile.REGTYPE, 0o644)
-            entry.size = len(content or b"")
-            tar.addfile(entry, io.BytesIO(content or b""))
-
         for parent in sorted(map(str, folders)):
-            add(parent, None)
-        for name, content in sorted(files.items()):
-            add(f"{folder}/{name}", content)
-        add(f"{folder}/{_DONE}", b"")
+            entry = tarfile.TarInfo(parent)
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o755, uid, gid
+            tar.addfile(entry)
+        for name, content in [*sorted(files.items()), (_DONE, b"")]:
+            add(tar, f"{folder}/{name}", content, uid=uid, gid=gid)
     return stream.getvalue()

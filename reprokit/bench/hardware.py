@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from reprokit.container.execute import Completed
+from reprokit.results.record import MachineFacts
 
 Execute = Callable[..., Completed]
 
@@ -17,6 +19,13 @@ echo "machine=$(uname -m)"
 cpu=/sys/devices/system/cpu/cpu0/cpufreq
 [ -r $cpu/scaling_governor ] && echo "governor=$(cat $cpu/scaling_governor)"
 [ -r $cpu/scaling_max_freq ] && echo "cpu_khz=$(cat $cpu/scaling_max_freq)"
+echo "memory_kb=$(sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo)"
+echo "sockets=$(cat /sys/devices/system/cpu/cpu[0-9]*/topology/physical_package_id 2>/dev/null | sort -u | grep -c .)"
+echo "cores=$(cat /sys/devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list 2>/dev/null | sort -u | grep -c .)"
+echo "numa_nodes=$(ls -d /sys/devices/system/node/node[0-9]* 2>/dev/null | grep -c .)"
+for cache in /sys/devices/system/cpu/cpu0/cache/index[0-9]*; do
+  [ -r "$cache/size" ] && echo "cache=$(cat "$cache/level" "$cache/type" "$cache/size" | tr '\\n' ' ')"
+done
 for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "device=$device"; done
 if command -v nvidia-smi >/dev/null; then
   # A driver that does not know one field of a query refuses the query.
@@ -43,6 +52,7 @@ class Hardware:
     driver: str = ""
     clocks: Mapping[str, int | str | list[int]] = field(default_factory=dict)
     has_gpu: bool = False
+    machine: MachineFacts = field(default_factory=MachineFacts)
 
 
 def probe(execute: Execute) -> Hardware:
@@ -75,12 +85,32 @@ def read(text: str) -> Hardware:
         clocks["cpu_governor"] = one("governor")
     return Hardware(
         cpu=one("cpu") or one("machine"),
-        threads=int(one("threads")) if one("threads").isdecimal() else 1,
+        threads=_whole(one("threads")) or 1,
         gpu=_counted([cells[0] for cells in gpus]),
         driver=gpus[0][1] if gpus else "",
         clocks=clocks,
         has_gpu=bool(gpus or values.get("device")),
+        machine=MachineFacts(
+            sockets=_whole(one("sockets")),
+            cores=_whole(one("cores")),
+            numa_nodes=_whole(one("numa_nodes")),
+            memory=1024 * _whole(one("memory_kb")),
+            caches=dict(filter(None, map(_cache, values.get("cache", [])))),
+        ),
     )
+
+
+def _whole(text: str) -> int:
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else 0
+
+
+def _cache(text: str) -> tuple[str, int] | None:
+    """`1 Data 32K` as L1d and its bytes."""
+    match = re.fullmatch(r"([0-9]) (Data|Instruction|Unified) ([0-9]{1,9})K", text)
+    if match is None:
+        return None
+    letter = {"Data": "d", "Instruction": "i", "Unified": ""}[match[2]]
+    return f"L{match[1]}{letter}", 1024 * int(match[3])
 
 
 def _counted(names: list[str]) -> str:

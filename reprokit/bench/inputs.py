@@ -76,7 +76,7 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     outside the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
-    root = workspace.locate(target.workspace)
+    root = workspace.locate(target.workspace, target.path)
     try:
         root.mkdir(parents=True, exist_ok=True)
         with Folder(root) as folder:

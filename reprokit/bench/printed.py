@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprokit.bench import record
 from reprokit.bench.parse import parse
-from reprokit.bench.record import Record
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
+from reprokit.results import lines
+from reprokit.results.record import Record
+from reprokit.results.roofline import limits
 from reprokit.untrusted.documents import parsed
 
 OUTSIDE = "host"  # the variant of records without an image
@@ -25,7 +26,7 @@ def read(file: Path, recipe: str) -> list[Record]:
         raise UsageError(f"the records cannot be read: {error}", str(file)) from None
     first = _first(text)
     if "schema" in first:
-        return record.read(file)
+        return lines.read(file)
     try:
         parsed = parse(Parse(format="records"), text)
     except WorkFailed as error:
@@ -52,8 +53,9 @@ def read(file: Path, recipe: str) -> list[Record]:
             reprokit="",
             time=str(first.get("time", "")),
             environment=environment,
+            limited_by=limit,
         )
-        for each in parsed.measurements
+        for each, limit in zip(parsed.measurements, limits(parsed.measurements), strict=True)
     ]
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 from reprokit import __version__
+from reprokit.bench.condition import doubts, probe_state
 from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import prepare
-from reprokit.bench.parse import parse
-from reprokit.bench.record import Record
+from reprokit.bench.parse import Measurement, Parsed, parse
+from reprokit.container.execute import Completed
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.explain.last import keep
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.recipe.spelling import nearest
+from reprokit.results.record import Record
+from reprokit.results.roofline import limits
+
+_SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
 
 def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
@@ -46,19 +54,41 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
 
 
 @dataclass(frozen=True)
-class Bench:
-    """A container of `target` to run benchmarks in, created from the image `image_digest`.
+class Rounds:
+    """How often a command runs: `warm_up` times unmeasured, then `repeat` times; each ends after `timeout` seconds.
 
-    `place` puts the recipe's data into the workspace. `image_state` is that of `Record`.
+    What is None is as the benchmark says.
     """
+
+    repeat: int | None = None
+    warm_up: int = 0
+    timeout: int | None = None
+
+
+@dataclass(frozen=True)
+class BenchOrigin:
+    """What records name besides hardware and samples; as in `Record`."""
+
+    input_hash: str = ""
+    image_digest: str = ""
+    image_state: str = ""
+    image_stale: bool | None = None
+    image_verified: str = ""
+    lock_hash: str = ""
+    commit: str = ""
+    dirty: bool | None = None
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A container of `target` to run benchmarks in. `place` puts the recipe's data into the workspace."""
 
     target: Target
     execute: Execute
     hardware: Hardware
-    input_hash: str
-    image_digest: str
+    origin: BenchOrigin
     place: Callable[[Input], None]
-    image_state: str = ""
 
     def measure(
         self,
@@ -66,37 +96,36 @@ class Bench:
         benchmark: Benchmark,
         workdir: str = "",
         on_output: Callable[[str, str], None] | None = None,
+        rounds: Rounds = Rounds(),
+        combination: Mapping[str, Any] = {},
     ) -> list[Record]:
-        """Run once in `workdir` or the variant's; returns the records. Raises WorkFailed where the benchmark fails."""
+        """Run in `workdir` or the variant's; returns the records. Raises WorkFailed where the benchmark fails.
+
+        The values of `combination` are variables of the command and parameters of the records.
+        """
         folder = workdir or self.target.variant.workdir
-        where = f"{self.target.label} {name}"
+        where = " ".join([self.target.label, name, *assignments(combination)])
         files = prepare(self.execute, benchmark.inputs, folder, self.place)
+        run = partial(self._run, benchmark, folder, on_output, rounds.timeout or benchmark.timeout, where, combination)
+        for _ in range(rounds.warm_up):
+            run()
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        done = self.execute(["bash", "-c", benchmark.command], workdir=folder, on_output=on_output)
-        if done.exit_code:
-            raise WorkFailed(
-                f"the benchmark failed with exit code {done.exit_code}",
-                where,
-                f"`reprokit shell {self.target.label}` opens its container; the command: {benchmark.command}",
-            )
-        try:
-            parsed = parse(benchmark.parse, done.stdout)
-        except WorkFailed as error:
-            raise WorkFailed(error.message, where, error.hint) from None
-        environment, clocks = without_clocks(parsed.environment)
+        before = probe_state(self.execute)
+        runs = [_parsed(benchmark, run(), where) for _ in range(rounds.repeat or benchmark.repeat)]
+        after = probe_state(self.execute)
+        environment, clocks = without_clocks(runs[-1].environment)
         threads = environment.get("threads", self.hardware.threads)
+        merged = together(runs)
         return [
             Record(
                 metric=each.metric,
                 unit=each.unit,
                 samples=each.samples,
-                params=dict(each.params),
+                params={**combination, **each.params},
                 recipe=self.target.recipe.name,
                 variant=self.target.variant_name,
                 benchmark=name,
                 command=benchmark.command,
-                input_hash=self.input_hash,
-                image_digest=self.image_digest,
                 cpu=self.hardware.cpu,
                 threads=threads if isinstance(threads, int) else self.hardware.threads,
                 gpu=self.hardware.gpu,
@@ -106,10 +135,73 @@ class Bench:
                 clocks={**self.hardware.clocks, **clocks},
                 environment=environment,
                 files=files,
-                image_state=self.image_state,
+                repeats=repeats,
+                warm_up=rounds.warm_up,
+                machine=self.hardware.machine,
+                before=before,
+                after=after,
+                limited_by=limit,
+                warnings=tuple(doubts(self.hardware.threads, before, after)),
+                **vars(self.origin),
             )
-            for each in parsed.measurements
+            for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
         ]
+
+    def _run(
+        self,
+        benchmark: Benchmark,
+        folder: str,
+        on_output: Callable[[str, str], None] | None,
+        timeout: int | None,
+        where: str,
+        combination: Mapping[str, Any],
+    ) -> Completed:
+        argv = ["bash", "-c", benchmark.command]
+        if combination:
+            argv = ["env", *assignments(combination), *argv]
+        done = self.execute(argv, workdir=folder, on_output=on_output, timeout=timeout)
+        if done.exit_code:
+            failed = WorkFailed(
+                f"the benchmark failed with exit code {done.exit_code}",
+                where,
+                f"`reprokit shell {self.target.label}` opens its container; the command: {benchmark.command}",
+            )
+            if done.timed_out:
+                failed = WorkFailed(f"the benchmark did not end in {timeout} s", where, "give it longer with --timeout")
+            failed.explanation = keep(f"{done.stdout}\n{done.stderr}", done.facts)
+            raise failed
+        return done
+
+
+def assignments(combination: Mapping[str, Any]) -> list[str]:
+    """`NAME=VALUE` of each; true and false are written as in YAML."""
+    return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in combination.items()]
+
+
+def _parsed(benchmark: Benchmark, done: Completed, where: str) -> Parsed:
+    try:
+        return parse(benchmark.parse, done.stdout)
+    except WorkFailed as error:
+        error.where = error.where or where
+        silent = [] if f"{done.stdout}{done.stderr}".strip() else [_SILENT]
+        error.explanation = keep(f"{done.stdout}\n{done.stderr}", silent)
+        raise
+
+
+def together(runs: Sequence[Parsed]) -> list[tuple[Measurement, tuple[int, ...]]]:
+    """The measurements of several runs as one each, with the number of samples of each run."""
+    found: dict[str, list[Measurement]] = {}
+    for run in runs:
+        for each in run.measurements:
+            key = json.dumps([each.metric, each.unit, dict(each.params)], sort_keys=True)
+            found.setdefault(key, []).append(each)
+    return [
+        (
+            replace(same[0], samples=tuple(sample for each in same for sample in each.samples)),
+            tuple(len(each.samples) for each in same),
+        )
+        for same in found.values()
+    ]
 
 
 def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:

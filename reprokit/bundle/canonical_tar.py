@@ -19,7 +19,7 @@ from reprokit.oci.layout import END, header
 from reprokit.oci.model import BLOBS, DOCKER_MANIFEST, INDEX, OCI_LAYOUT
 
 _NAME = re.compile(
-    rf"{BLOBS}[0-9a-f]{{64}}|workspaces/[A-Za-z0-9][A-Za-z0-9._-]*"
+    rf"{BLOBS}[0-9a-f]{{64}}|(?:workspaces|sbom)/[A-Za-z0-9][A-Za-z0-9._-]*"
     rf"|{'|'.join(map(re.escape, (OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA, SIGNATURE)))}"
 )
 _ZSTD = b"\x28\xb5\x2f\xfd"

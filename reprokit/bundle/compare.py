@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprokit.bundle.layers import LayerRow, rows, settings
+from reprokit.bundle.model import ImageMetadata
 from reprokit.bundle.packages import differences, holder, packages
 from reprokit.bundle.read import Bundle
 from reprokit.oci.model import Image
@@ -34,29 +35,26 @@ class Compared:
 
 def compare(one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> Compared:
     """Compare two images; a missing image has no layers."""
-    before, after = (rows(image, {}) if image else [] for image in (left, right))
+    before, after = (rows(image) if image else [] for image in (left, right))
     ids = [{row.diff_id for row in each} for each in (before, after)]
     removed = [row for row in before if row.diff_id not in ids[1]]
     added = [row for row in after if row.diff_id not in ids[0]]
     changed, both = removed or added, (one, other)
+    described = [_described(*each) for each in ((one, left), (other, right))]
     nowhere = {each.diff_id for image in (left, right) if image for each in image.layers if not holder(each, both)}
     return Compared(
-        size=(_size(one, left), _size(other, right)),
+        size=(described[0].size if described[0] else 0, described[1].size if described[1] else 0),
         removed=removed,
         added=added,
-        pins=differences(_pins(one, left), _pins(other, right)),
+        pins=differences(*(each.pins if each else {} for each in described)),
         settings=differences(_settings(left), _settings(right)),
         packages=differences(*(packages(each, both) if each else {} for each in (left, right))) if changed else [],
         unknown=len(nowhere) if changed else 0,
     )
 
 
-def _size(bundle: Bundle, image: Image | None) -> int:
-    return next((each.size for each in bundle.metadata.images if image and each.name == image.name), 0)
-
-
-def _pins(bundle: Bundle, image: Image | None) -> dict[str, str]:
-    return next((each.pins for each in bundle.metadata.images if image and each.name == image.name), {})
+def _described(bundle: Bundle, image: Image | None) -> ImageMetadata | None:
+    return next((each for each in bundle.metadata.images if image and each.name == image.name), None)
 
 
 def _settings(image: Image | None) -> dict[str, str]:

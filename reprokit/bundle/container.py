@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from filelock import FileLock
@@ -21,38 +20,36 @@ from reprokit import paths
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
+from reprokit.display import Say
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
+from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.interrupts import deferred
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
 from reprokit.oci.store import layers_of
 
-Say = Callable[[str], None]
 _SNAPSHOTS = "reprokit-export"
 # These belong to this machine's container, or claim that the image is what its recipe builds.
-_LEFT_LABELS = (names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, f"{LABEL}.inputs", f"{LABEL}.lock")
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The container's image in the engine, its changes on the way to the bundle, and a report of its files."""
-
-    image: EngineImage
-    changed: Changed
-    report: FilterReport
+_LEFT_LABELS = (
+    names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, INPUTS, DOCKERFILE, f"{LABEL}.lock",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
-def snapshot(engine: Engine, name: str, patterns: Sequence[str], say: Say) -> Iterator[Snapshot]:
+def snapshot(
+    engine: Engine, name: str, patterns: Sequence[str], say: Say
+) -> Iterator[tuple[EngineImage, Changed, FilterReport]]:
     """An image of the container for as long as the block runs. Files that match `patterns` are excluded.
 
-    The container is paused while the image is made. Raises UsageError where no such container.
+    Yields the image in the engine, its changes on the way to the bundle, and a report of its files. The container is
+    paused while the image is made. Raises UsageError where no such container.
     """
     found = _container(engine, name)
     own = found["Name"].lstrip("/")
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
-    with _alone(tag), _committed(engine, own, tag, say) as reference:
+    alone = FileLock(paths.private(paths.state() / "containers") / f"{tag}.export.lock")
+    with alone, _committed(engine, own, tag, say) as reference:
         image = engine_image(engine, reference)
         report = FilterReport()
         began = layers_of(engine.image(found["Image"]))
@@ -62,22 +59,16 @@ def snapshot(engine: Engine, name: str, patterns: Sequence[str], say: Say) -> It
             top = image.layers[-1]
             edits[top] = lambda blocks: filter_layer(blocks, patterns, lambda path: _content(engine, own, path), report)
         changed = Changed(edits, lambda exported: _finished(engine, found, exported))
-        yield Snapshot(replace(image, labels=_labels(found)), changed, report)
+        yield replace(image, labels=_labels(found)), changed, report
 
 
 def _container(engine: Engine, name: str) -> dict[str, Any]:
     found = engine.container(name)
     if found is None:
-        found = engine.container(names.find(names.known_containers(engine), name, os.getuid()).name)
+        found = engine.container(names.chosen(engine, [name])[0].name)
     if found is None:
         raise UsageError("no such container", name, "`docker ps -a` lists them")
     return found
-
-
-@contextlib.contextmanager
-def _alone(tag: str) -> Iterator[None]:
-    with FileLock(paths.private(paths.state() / "containers") / f"{tag}.export.lock"):
-        yield
 
 
 @contextlib.contextmanager

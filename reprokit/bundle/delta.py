@@ -33,14 +33,12 @@ def of_bundle(path: Path) -> Iterator[Chain]:
 
 
 def of_inventory(path: Path) -> Iterator[Chain]:
-    """The layers of a node as JSON: the output of `docker image inspect`, or a saved `Inventory`. Raises UsageError."""
+    """The layers of a node: the output of `docker image inspect`. Raises UsageError."""
     try:
         with path.open("rb") as file:
-            value = parsed(file.read(DOCUMENT.most + 1), str(path))
-        if isinstance(value, list):
-            found = [tuple(image["RootFS"].get("Layers") or ()) for image in value]
-        else:
-            found = [tuple(image["layers"]) for image in value["images"]]
+            found = [
+                tuple(image["RootFS"].get("Layers") or ()) for image in parsed(file.read(DOCUMENT.most + 1), str(path))
+            ]
     except OSError as error:
         raise UsageError(f"the inventory cannot be read: {error.strerror}", str(path)) from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -12,15 +12,14 @@ from reprokit.bundle import delta
 from reprokit.bundle.container import snapshot
 from reprokit.bundle.formats import FORMATS
 from reprokit.bundle.layer_filter import CACHES, FilterReport
-from reprokit.bundle.model import ImageMetadata
+from reprokit.bundle.model import Metadata
 from reprokit.bundle.selection import resolve
-from reprokit.bundle.write import Changed, Extras
+from reprokit.bundle.write import Changed, ExportJob
+from reprokit.display import ByteProgress, Say
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
-from reprokit.oci.read import EngineImage, Progress
 from reprokit.oci.store import Chain
 
-Say = Callable[[str], None]
 NodeLayers = Callable[[str], Iterable[Chain]]
 
 
@@ -47,7 +46,9 @@ class ExportRequest:
             raise UsageError("--exclude works with --container only: an image's layers never change")
         if self.form not in FORMATS:
             raise UsageError(f"no such format: {self.form!r}", hint=f"formats: {', '.join(FORMATS)}")
-        if self.form != "rkit" and (self.key or self.workspace or self.store or self._delta):
+        if self.form != "rkit" and (
+            self.key or self.workspace or self.store or self.since or self.inventories or self.nodes
+        ):
             raise UsageError(
                 f"--format {self.form} has complete images only",
                 hint="leave out --format, or the options for deltas, extras and signatures",
@@ -57,73 +58,41 @@ class ExportRequest:
         if any(old.resolve() == out.resolve() for old in self.since):
             raise UsageError("a bundle cannot replace the one that it is made against", str(out))
 
-    @property
-    def _delta(self) -> bool:
-        return bool(self.since or self.inventories or self.nodes)
-
-
-@dataclass(frozen=True)
-class ExportResult:
-    """The written file: `size` in bytes, diff IDs of `absent` layers, and the files of a container."""
-
-    size: int
-    images: Sequence[ImageMetadata]
-    absent: Sequence[str] = ()
-    largest: Sequence[tuple[str, int]] = ()
-    files_excluded: int = 0
-    bytes_excluded: int = 0
-
 
 def run(
-    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, say: Say, progress: Progress
-) -> ExportResult:
+    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, say: Say, progress: ByteProgress
+) -> tuple[Metadata, FilterReport]:
     """Run the export; `node_layers` gives the layers of a node's images by the node's name.
 
-    `out` stays unchanged where it fails. Raises every kind of `reprokit.errors`.
+    Returns what was written, and a report of a container's files. `out` stays unchanged where it fails. Raises every
+    kind of `reprokit.errors`.
     """
-    with _selected(engine, request, say) as (images, changed, report):
-        target = chain(
+    with contextlib.ExitStack() as stack:
+        images, changed, report = resolve(engine, request.names), Changed(), FilterReport()
+        if request.container:
+            patterns = (*CACHES, *request.exclude)
+            image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns, say))
+            images = [image]
+        labels = [each.labels for each in images if each.labels.get(f"{LABEL}.recipe")]
+        if (request.workspace or request.store) and not labels:
+            raise UsageError("these images have no recipe: there is no workspace and no lock to add")
+        recipes = dict.fromkeys(each[f"{LABEL}.recipe"] for each in labels)
+        targets = [f"{each[f'{LABEL}.recipe']}:{each.get(f'{LABEL}.variant', '')}" for each in labels]
+        present = chain(
             *map(delta.of_bundle, request.since),
             *map(delta.of_inventory, request.inventories),
             *map(node_layers, request.nodes),
         )
-        without = delta.excluded_layers(images, target)
-        written = FORMATS[request.form](engine, images, out, without, _extras(request, images), changed, say, progress)
-        return ExportResult(
-            size=_size(out),
-            images=written.images,
-            absent=written.absent,
-            largest=report.largest,
-            files_excluded=len(report.excluded),
-            bytes_excluded=report.excluded.total(),
+        job = ExportJob(
+            engine,
+            images,
+            out,
+            delta.excluded_layers(images, present),
+            workspaces=tuple(recipes) if request.workspace else (),
+            inputs=targets if request.store else (),
+            key=request.key,
+            changed=changed,
+            say=say,
+            progress=progress,
         )
-
-
-@contextlib.contextmanager
-def _selected(
-    engine: Engine, request: ExportRequest, say: Say
-) -> Iterator[tuple[list[EngineImage], Changed | None, FilterReport]]:
-    if not request.container:
-        yield resolve(engine, request.names), None, FilterReport()
-        return
-    with snapshot(engine, request.container, (*CACHES, *request.exclude), say) as found:
-        yield [found.image], found.changed, found.report
-
-
-def _extras(request: ExportRequest, images: Sequence[EngineImage]) -> Extras:
-    recipes = [each.labels for each in images if each.labels.get(f"{LABEL}.recipe")]
-    if (request.workspace or request.store) and not recipes:
-        raise UsageError("these images have no recipe: there is no workspace and no lock to add")
-    names = dict.fromkeys(labels[f"{LABEL}.recipe"] for labels in recipes)
-    targets = [f"{labels[f'{LABEL}.recipe']}:{labels.get(f'{LABEL}.variant', '')}" for labels in recipes]
-    return Extras(
-        workspaces=tuple(names) if request.workspace else (),
-        inputs=tuple(targets) if request.store else (),
-        key=request.key,
-    )
-
-
-def _size(out: Path) -> int:
-    if out.is_dir():
-        return sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    return out.stat().st_size
+        return FORMATS[request.form](job), report

@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 from reprokit.bundle.model import BundledInputs, GitPack, RecipeText
 from reprokit.bundle.resumable_tar import ResumableTar
+from reprokit.display import ByteProgress, Say
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
-from reprokit.image.base.locked import locked_base
-from reprokit.image.base.resolve import carried_name
+from reprokit.image.base.resolve import carried_name, locked_base
 from reprokit.oci.compress import Hashed
 from reprokit.oci.model import blob_path
-from reprokit.oci.read import EngineImage, Progress, engine_image
-from reprokit.supply.git_pack import pack
-from reprokit.supply.kinds.git.store import folder_of
+from reprokit.oci.read import EngineImage, engine_image
+from reprokit.supply.kinds.git.store import folder_of, pack
 from reprokit.supply.lock.file import lock_path
-from reprokit.supply.lock.model import Base, Sized
+from reprokit.supply.lock.model import Base, Lock, Sized
+from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store, sha256_of
-from reprokit.supply.upkeep.names import Locked, locked
+from reprokit.supply.upkeep.names import locked, names_of
 
-Say = Callable[[str], None]
 _BLOCK = 1 << 20
 _MOST_NAMED = 5
 
 
 def require_inputs(names: Sequence[str], store: Store) -> None:
-    """Raises UsageError where a lock is missing, SourceError where an input is not in the store."""
-    for each in map(locked, names):
-        inputs = {w.sha256: w for v in each.variants for w in each.lock.variants[v].locked_inputs()}
+    """Raises UsageError where a lock is missing, SourceError where an input is missing."""
+    for _, lock in map(locked, names):
+        inputs = {w.sha256: w for variant in lock.variants.values() for w in variant.locked_inputs()}
         missing = [w.name for w in inputs.values() if not store.path(w.sha256).exists()]
-        missing += [
-            f"{c.name} at {c.commit[:12]}" for c in sorted(each.names.commits) if not folder_of(c, store).exists()
-        ]
+        commits = sorted(names_of([lock]).commits)
+        missing += [f"{c.name} at {c.commit[:12]}" for c in commits if not folder_of(c, store).exists()]
         if missing:
             some = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-            message = f"{len(missing)} inputs of {each.lock.recipe} are not in the store: {some}"
-            raise SourceError(message, hint=f"fetch them: `reprokit fetch {each.lock.recipe}`")
+            message = f"{len(missing)} inputs of {lock.recipe} are not in the store: {some}"
+            raise SourceError(message, hint=f"fetch them: `reprokit fetch {lock.recipe}`")
 
 
 def registry_bases(names: Iterable[str]) -> list[Base]:
     """The base images that came from a registry, each once."""
-    bases = [each.lock.variants[variant].base for each in map(locked, names) for variant in each.variants]
+    bases = [variant.base for _, lock in map(locked, names) for variant in lock.variants.values()]
     found = {base.digest: base for base in bases if base.digest}
     return [found[digest] for digest in sorted(found)]
 
@@ -68,19 +66,21 @@ def base_images(engine: Engine | None, bases: Sequence[Base], store: Store, say:
 
 
 def add_inputs(
-    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, say: Say, progress: Progress
+    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, say: Say, progress: ByteProgress
 ) -> BundledInputs:
     """Add the files and commits that the locks name; `folder` must have space for them.
 
     For the caller to hold `store.in_use()`. Raises SourceError where an input is missing or damaged.
     """
     chosen = [locked(name) for name in names]
+    locks = [lock for _, lock in chosen]
+    named = names_of(locks)
     with store.scratch() as scratch:
-        packs = _packs(chosen, store, Path(scratch))
+        packs = _packs(named.commits, store, Path(scratch))
         inputs = BundledInputs(
-            targets=tuple(sorted({f"{each.lock.recipe}:{v}" for each in chosen for v in each.variants})),
-            recipes=tuple({each.lock.recipe: _texts(each) for each in chosen}.values()),
-            files=_files(chosen, store, say),
+            targets=tuple(sorted({f"{lock.recipe}:{variant}" for lock in locks for variant in lock.variants})),
+            recipes=tuple({lock.recipe: _texts(recipe, lock) for recipe, lock in chosen}.values()),
+            files=_files(named.inputs.values(), store, say),
             packs=tuple(packs),
             bases=tuple(base.digest or "" for base in registry_bases(names)),
         )
@@ -94,14 +94,14 @@ def add_inputs(
     return inputs
 
 
-def _texts(chosen: Locked) -> RecipeText:
-    recipe, lock = (path.read_text(encoding="utf-8") for path in (chosen.recipe, lock_path(chosen.recipe)))
-    return RecipeText(name=chosen.lock.recipe, recipe=recipe, lock=lock)
+def _texts(recipe: Path, lock: Lock) -> RecipeText:
+    texts = [path.read_text(encoding="utf-8") for path in (recipe, lock_path(recipe))]
+    return RecipeText(name=lock.recipe, recipe=texts[0], lock=texts[1])
 
 
-def _files(chosen: Iterable[Locked], store: Store, say: Say) -> tuple[Sized, ...]:
+def _files(inputs: Iterable[LockedInput], store: Store, say: Say) -> tuple[Sized, ...]:
     found: dict[str, Sized] = {}
-    for file in (file for each in chosen for file in each.names.inputs.values()):
+    for file in inputs:
         if sha256 := file.stored(store):
             found[sha256] = Sized(sha256=sha256, size=file.size)
         else:
@@ -109,9 +109,9 @@ def _files(chosen: Iterable[Locked], store: Store, say: Say) -> tuple[Sized, ...
     return tuple(found[key] for key in sorted(found))
 
 
-def _packs(chosen: Iterable[Locked], store: Store, scratch: Path) -> dict[GitPack, Path]:
+def _packs(commits: Iterable[Commit], store: Store, scratch: Path) -> dict[GitPack, Path]:
     found: dict[GitPack, Path] = {}
-    for number, commit in enumerate(sorted({commit for each in chosen for commit in each.names.commits})):
+    for number, commit in enumerate(sorted(commits)):
         path = scratch / f"{number}.pack"
         shallow = pack(folder_of(commit, store), commit, path)
         size = path.stat().st_size
@@ -123,14 +123,13 @@ def _add(tar: ResumableTar, expected: Sized, source: IO[bytes]) -> None:
     path = blob_path(expected.sha256)
     if path in tar.entries:
         return
-    blob, found = tar.begin(), Hashed()
-    while block := source.read(_BLOCK):
-        found.update(block)
-        blob.write(block)
-    if (found.digest, found.size) != (f"sha256:{expected.sha256}", expected.size):
-        blob.drop()
-        raise SourceError(
-            f"{expected.sha256} is damaged in the store: expected {expected.size} bytes with this SHA-256",
-            hint="remove it: `reprokit store verify --repair`; then repeat `reprokit fetch`",
-        )
-    tar.finish(path, found.size)
+    found = Hashed(tar.write)
+    with tar.begin():
+        while block := source.read(_BLOCK):
+            found.write(block)
+        if (found.digest, found.size) != (f"sha256:{expected.sha256}", expected.size):
+            raise SourceError(
+                f"{expected.sha256} is damaged in the store: expected {expected.size} bytes with this SHA-256",
+                hint="remove it: `reprokit store verify --repair`; then repeat `reprokit fetch`",
+            )
+        tar.finish(path, found.size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +10,15 @@ from filelock import FileLock
 
 from reprokit.bundle.model import BundledInputs, GitPack
 from reprokit.bundle.recipes import Recipes
-from reprokit.bundle.verify import BLOCK, Unchanged, VerifiedBundle
+from reprokit.bundle.verify import BLOCK, Reader, VerifiedBundle
 from reprokit.errors import UsageError
 from reprokit.host.disk import require_space
-from reprokit.oci.model import blob_path
-from reprokit.supply.git_pack import unpack
 from reprokit.supply.kinds.git.command import git
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of, unpack
 from reprokit.supply.lock.model import Lock, Sized
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 
-Say = Callable[[str], None]
 _PUBLISHERS = 8  # each waits for the disk to sync its file
 
 
@@ -41,13 +38,15 @@ def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, fol
     UsageError where an input of a target is missing or wrong, or where `folder` has another recipe of the same name.
     """
     where = file.bundle.where
-    recipes = Recipes(inputs.recipes, where)
+    recipes = Recipes(inputs.recipes, file.bundle.metadata.beside, where)
     _refuse_incomplete(inputs, recipes.locks, store, where)
     if folder:
         recipes.refuse_others_in(folder)
     with store.scratch() as scratch:
         staged = _stage(file, inputs, store, Path(scratch))
-        repositories = _unpacked(staged, _trees(recipes.locks.values()), where)
+        variants = [variant for lock in recipes.locks.values() for variant in lock.variants.values()]
+        trees = {each.address: each.tree for variant in variants for each in variant.git}
+        repositories = _unpacked(staged, trees, where)
         found = Imported()
         files = [(path, each.sha256) for each, path in staged.items() if not isinstance(each, GitPack)]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
@@ -71,17 +70,12 @@ def _refuse_incomplete(inputs: BundledInputs, locks: dict[str, Lock], store: Sto
             raise UsageError(f"the bundle has no lock of {target}", where, "export it again")
         lock = locks[name].variants[variant]
         missing = [w.name for w in lock.locked_inputs() if w.sha256 not in files and not store.path(w.sha256).exists()]
-        named = [Commit(each.url, each.commit) for each in lock.git]
+        named = [each.address for each in lock.git]
         missing += [c.name for c in named if c not in commits and not folder_of(c, store).is_dir()]
         missing += [lock.base.reference] if lock.base.digest and lock.base.digest not in inputs.bases else []
         if missing:
             message = f"the bundle lacks {len(missing)} inputs of {target}, for example {missing[0]}"
             raise UsageError(message, where, "export it again")
-
-
-def _trees(locks: Iterable[Lock]) -> dict[Commit, str]:
-    variants = [variant for lock in locks for variant in lock.variants.values()]
-    return {Commit(locked.url, locked.commit): locked.tree for variant in variants for locked in variant.git}
 
 
 def _stage(file: VerifiedBundle, inputs: BundledInputs, store: Store, scratch: Path) -> dict[Sized, Path]:
@@ -92,7 +86,7 @@ def _stage(file: VerifiedBundle, inputs: BundledInputs, store: Store, scratch: P
     require_space(sum(each.size for each in [*new, *packs, *packs]), scratch)
     staged = {each: scratch / f"{number}" for number, each in enumerate([*new, *packs])}
     for each, path in staged.items():
-        raw = Unchanged(file.bundle, blob_path(each.sha256), f"sha256:{each.sha256}")
+        raw = Reader(file.bundle, file.bundle.member(each.sha256), f"sha256:{each.sha256}")
         with path.open("wb") as out:
             while block := raw.read(BLOCK):
                 out.write(block)

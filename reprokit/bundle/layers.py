@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.image.shell import without_step
 from reprokit.oci.model import Image
 from reprokit.untrusted.documents import parsed
 
 _SHELL = "/bin/sh -c "
+_NO_LAYER = re.compile(r" ?(ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) ")
 # What every block's command begins with; its assertions name the block.
 _BLOCK = re.compile(r"reprokit: block ([a-z0-9_-]+): expected")
 _PREAMBLE = re.compile(
@@ -28,12 +30,11 @@ class LayerRow:
     instruction: str
 
 
-def rows(image: Image, sizes: Mapping[str, int]) -> list[LayerRow]:
-    """From the base up; `sizes` are known uncompressed sizes by diff ID."""
-    made = instructions(image.config, len(image.layers))
+def rows(image: Image) -> list[LayerRow]:
+    """From the base up."""
+    made = zip(image.layers, instructions(image.config, len(image.layers)), strict=True)
     return [
-        LayerRow(each.diff_id, each.blob.size if each.blob else None, sizes.get(each.diff_id, each.size or None), text)
-        for each, text in zip(image.layers, made, strict=True)
+        LayerRow(each.diff_id, each.blob.size if each.blob else None, each.size or None, text) for each, text in made
     ]
 
 
@@ -42,6 +43,13 @@ def instructions(config: bytes, count: int) -> list[str]:
     history = _value(config).get("history")
     entries = history if isinstance(history, list) else []
     made = [_plain(e) for e in entries if isinstance(e, dict) and not e.get("empty_layer")]
+    return made if len(made) == count else [""] * count
+
+
+def instructions_of(history: Sequence[Mapping[str, Any]], count: int) -> list[str]:
+    """As `instructions`, from an engine's history, newest step first, which does not mark steps without a layer."""
+    made = [_plain({"created_by": step.get("CreatedBy"), "comment": step.get("Comment")}) for step in reversed(history)]
+    made = [text for text in made if not _NO_LAYER.match(text)]
     return made if len(made) == count else [""] * count
 
 
@@ -58,7 +66,7 @@ def _value(config: bytes) -> dict[str, Any]:
 
 def _plain(entry: Mapping[str, Any]) -> str:
     """The instruction without the classic builder's prefix (build arguments, shell), and with the name of its block."""
-    text = str(entry.get("created_by") or entry.get("comment") or "")
+    text = without_step(str(entry.get("created_by") or entry.get("comment") or ""))
     if text.startswith(("|", _SHELL)):
         text = text.partition(_SHELL)[2] or text
     text = text.removeprefix("#(nop) ").strip()

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from reprokit import consent
 from reprokit.bundle import signature
 from reprokit.bundle.model import METADATA, SIGNATURE, BundledInputs
 from reprokit.bundle.read import Bundle, opened
-from reprokit.bundle.verify import Progress, VerifiedBundle, verify
+from reprokit.bundle.verify import VerifiedBundle, verify
+from reprokit.display import ByteProgress, Say
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.fit import ImageNeeds, require_image
-from reprokit.host.gpu import GpuDevice
 from reprokit.image import trust
 from reprokit.image.base.resolve import carried_name
 from reprokit.image.labels import kind_of_name
 from reprokit.oci.loader import STEP, Loader, as_stored
 from reprokit.oci.model import INDEX, Image
-from reprokit.oci.store import Chain, ImageStore, LayerChains, layers_of
+from reprokit.oci.store import Chain, Form, ImageStore, LayerChains, layers_of
 
-Say = Callable[[str], None]
-Shown = AbstractContextManager[Progress]
+Shown = AbstractContextManager[ByteProgress]
 
 
 @dataclass
@@ -34,18 +32,6 @@ class Loaded:
 
     new: list[str] = field(default_factory=list)
     present: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """The user's consent: `force` loads images that this host cannot run, `replace` moves existing names.
-
-    `trusted_by` is the reason to trust the images, empty where they are unverified.
-    """
-
-    force: bool = False
-    replace: bool = False
-    trusted_by: str = ""
 
 
 def checked(paths: Sequence[Path], stack: ExitStack, shown: Callable[[Path], Shown]) -> list[VerifiedBundle]:
@@ -69,8 +55,7 @@ def signer(bundle: Bundle, allowed: Path | None) -> str:
         return ""
     # Checks the bytes that were read and used; the file may have changed since.
     text = signature.statement(bundle.signed[INDEX], bundle.signed[METADATA])
-    found = signature.verify(text, bundle.signed[SIGNATURE], allowed)
-    return f"{found.principal} {found.fingerprint}" if found.principal not in ("", "*") else found.fingerprint
+    return signature.verify(text, bundle.signed[SIGNATURE], allowed)
 
 
 def check_names(bundle: Bundle, trusted: bool) -> None:
@@ -92,52 +77,40 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 def load(
     files: Sequence[VerifiedBundle],
     engine: Engine,
-    gpus: Sequence[GpuDevice],
-    allowed: Allowed,
     say: Say,
     shown: Callable[[str], Shown],
+    force: bool = False,
+    replace: bool = False,
+    trusted_by: str = "",
 ) -> Loaded:
     """Load the images of bundles into an engine, in order; each gets its name when it is complete.
+
+    `force` loads images that this host cannot run, `replace` moves existing names. `trusted_by` is the reason to trust
+    the images, empty where they are unverified.
 
     Raises UsageError where neither the bundles nor the engine have a layer, or where a name belongs to another image
     and the user does not agree to move it; EngineError where the disk is too small or the engine fails; WorkFailed
     where this host cannot run an image, without `force`.
     """
+    gpus = engine.host.gpus()
+    for described in (each for file in files for each in file.bundle.metadata.images):
+        needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
+        require_image(described.name, needs, gpus, force, say)
+    target = _Target(engine, trusted_by, say, shown)
+    images = [(file, image) for file in files for image in file.bundle.images]
+    _need_layers(images, target.store)
+    target.store.require_space(_space(images, target.store))
+    same = [target.has(file, image) for file, image in images]
     for file in files:
-        for described in file.bundle.metadata.images:
-            needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
-            require_image(described.name, needs, gpus, allowed.force, say)
-    store = ImageStore.of(engine)
-    _need_layers(files, store)
-    store.require_space(_space(files, store))
-    before = {image.name: engine.image(image.name) for file in files for image in file.bundle.images}
-    moved = _moved(files, before, store, say)
-    if moved:
-        consent.require(f"there are other images called {', '.join(moved)}", "--replace", allowed.replace)
-    known = {name: {image["Id"]} if image else set() for name, image in before.items()}
-    found = Loaded()
-    for file in files:
-        for image in file.bundle.images:
-            _load(file, image, store, allowed.trusted_by, known[image.name], found, say, shown)
-    return found
-
-
-def _load(
-    file: VerifiedBundle,
-    image: Image,
-    store: ImageStore,
-    trusted_by: str,
-    known: set[str],
-    found: Loaded,
-    say: Say,
-    shown: Callable[[str], Shown],
-) -> None:
-    with shown(image.name) as progress:
-        loader = Loader(file, image, store, progress)
-        loader.load()
-    if trusted_by:
-        trust.record(store.engine, loader.id, "trusted", trusted_by)
-    _name(store.engine, image, loader.id, known, found, say)
+        new = not all(found for (source, _), found in zip(images, same, strict=True) if source is file)
+        if new and SIGNATURE not in file.bundle.signed:
+            say(f"{file.bundle.path.name} is not signed: its maker is unknown")
+    kept = {image.name for (_, image), found in zip(images, same, strict=True) if found}
+    if moved := [name for name, known in target.known.items() if known and name not in kept]:
+        consent.require(f"there are other images called {', '.join(moved)}", "--replace", replace)
+    for file, image in images:
+        target.load(file, image)
+    return target.loaded
 
 
 def load_bases(
@@ -152,75 +125,74 @@ def load_bases(
     except EngineError as error:
         say(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
-    store, found = ImageStore.of(engine), Loaded()
+    target = _Target(engine, "", say, shown)
     for image in file.bundle.images:
         if image.name in names:
-            before = engine.image(image.name)
-            _load(file, image, store, "", {before["Id"]} if before else set(), found, say, shown)
-    return len(found.new)
+            target.has(file, image)
+            target.load(file, image)
+    return len(target.loaded.new)
 
 
-def _moved(
-    files: Sequence[VerifiedBundle], before: Mapping[str, dict[str, Any] | None], store: ImageStore, say: Say
-) -> list[str]:
-    """The names that belong to other images. Reports bundles with new images that are not signed."""
-    other = {name: True for name, image in before.items() if image}
-    for file in files:
-        new = False
-        for image in file.bundle.images:
-            found = before[image.name]
-            if found and _is_image(file, image, store, found):
-                other[image.name] = False
-            else:
-                new = True
-        if new and SIGNATURE not in file.bundle.signed:
-            say(f"{file.bundle.path.name} is not signed: its maker is unknown")
-    return [name for name, moved in other.items() if moved]
+class _Target:
+    """The engine; `known` are, by name, the IDs of its images that the user was asked about or that were loaded."""
+
+    def __init__(self, engine: Engine, trusted_by: str, say: Say, shown: Callable[[str], Shown]) -> None:
+        self._engine, self._trusted_by, self._say, self._shown = engine, trusted_by, say, shown
+        self.store, self.loaded = ImageStore.of(engine), Loaded()
+        self.known: dict[str, set[str]] = {}
+
+    def has(self, file: VerifiedBundle, image: Image) -> bool:
+        """Whether the image's name belongs to the bundle's image."""
+        found = self._engine.image(image.name)
+        self.known.setdefault(image.name, {found["Id"]} if found else set())
+        if found is None or layers_of(found) != image.diff_ids:
+            return False
+        return bool(found["Id"] == self.store.form.id_of(as_stored(file, image, self.store)))
+
+    def load(self, file: VerifiedBundle, image: Image) -> None:
+        """Load the image and tag it.
+
+        Asks again if the name belongs by now to an image that the user was not asked about.
+        """
+        with self._shown(image.name) as progress:
+            loader = Loader(file, image, self.store, progress)
+            loader.load()
+        if self._trusted_by:
+            trust.record(self._engine, loader.id, "trusted", self._trusted_by)
+        before, known = self._engine.image(image.name), self.known[image.name]
+        if before and before["Id"] == loader.id:
+            self.loaded.present.append(image.name)
+            return
+        if before:
+            consent.require(f"there is another image called {image.name} by now", "--replace", before["Id"] in known)
+            self._say(f"{image.name} moved; it pointed to {before['Id']}")
+        repository, _, tag = image.name.rpartition(":")
+        self._engine.tag(loader.id, repository, tag)
+        known.add(loader.id)
+        self.loaded.new.append(image.name)
 
 
-def _is_image(file: VerifiedBundle, image: Image, store: ImageStore, found: dict[str, Any]) -> bool:
-    """Whether an image that the engine describes is the bundle's."""
-    return layers_of(found) == image.diff_ids and found["Id"] == store.form.id_of(as_stored(file, image, store))
-
-
-def _need_layers(files: Sequence[VerifiedBundle], store: ImageStore) -> None:
+def _need_layers(images: Sequence[tuple[VerifiedBundle, Image]], store: ImageStore) -> None:
     coming = LayerChains()
-    for file in files:
-        for image in file.bundle.images:
-            ids = image.diff_ids
-            present = max(store.chains.present(ids), coming.present(ids))
-            if missing := [layer.diff_id for layer in image.layers[present:] if layer.blob is None]:
-                raise UsageError(
-                    f"{image.name}: the bundle excludes {len(missing)} of its {len(ids)} layers, which the engine does "
-                    f"not have ({missing[0][:19]} for example)",
-                    file.bundle.where,
-                    "load the bundle that it was made against first, or export it again without --since and --for",
-                )
-            coming.add(ids)
+    for file, image in images:
+        ids = image.diff_ids
+        present = max(store.chains.present(ids), coming.present(ids))
+        if missing := [layer.diff_id for layer in image.layers[present:] if layer.blob is None]:
+            raise UsageError(
+                f"{image.name}: the bundle excludes {len(missing)} of its {len(ids)} layers, which the engine does "
+                f"not have ({missing[0][:19]} for example)",
+                file.bundle.where,
+                "load the bundle that it was made against first, or export it again without --since and --for",
+            )
+        coming.add(ids)
 
 
-def _space(files: Sequence[VerifiedBundle], store: ImageStore) -> int:
+def _space(images: Sequence[tuple[VerifiedBundle, Image]], store: ImageStore) -> int:
     """The bytes that the engine needs for new layers, and meanwhile for their copies."""
     new: dict[Chain, int] = {}
-    for file in files:
-        for image in file.bundle.images:
-            for n in range(store.chains.present(image.diff_ids), len(image.layers)):
-                layer = image.layers[n]
-                packed = layer.blob.size if layer.blob and not store.form.plain else 0
-                new[image.diff_ids[: n + 1]] = file.sizes.get(layer.diff_id, 0) + packed
+    for file, image in images:
+        for n in range(store.chains.present(image.diff_ids), len(image.layers)):
+            layer = image.layers[n]
+            packed = layer.blob.size if layer.blob and store.form is not Form.PLAIN else 0
+            new[image.diff_ids[: n + 1]] = file.sizes.get(layer.diff_id, 0) + packed
     return sum(new.values()) + min(sum(new.values()), 2 * STEP)
-
-
-def _name(engine: Engine, image: Image, image_id: str, known: set[str], found: Loaded, say: Say) -> None:
-    """Tag the image. Asks again if the name belongs by now to an image that the user was not asked about."""
-    before = engine.image(image.name)
-    if before and before["Id"] == image_id:
-        found.present.append(image.name)
-        return
-    if before:
-        consent.require(f"there is another image called {image.name} by now", "--replace", before["Id"] in known)
-        say(f"{image.name} moved; it pointed to {before['Id']}")
-    repository, _, tag = image.name.rpartition(":")
-    engine.tag(image_id, repository, tag)
-    known.add(image_id)
-    found.new.append(image.name)

@@ -6,13 +6,11 @@ and the extras that it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Base64Bytes, Field, StringConstraints
 
-from reprokit.engine import LABEL
-from reprokit.host.fit import ImageNeeds
 from reprokit.oci.layout import docker_manifest, layout_files
 from reprokit.oci.model import Digest, Image, Size, digest_of
 from reprokit.recipe import fields as f
@@ -43,30 +41,13 @@ class ImageMetadata(Model):
     recipe_text: str = ""
     lock_text: str = ""
 
-    @classmethod
-    def of_labels(cls, name: str, image_id: str, size: int, labels: Mapping[str, str], **more: Any) -> ImageMetadata:
-        """An image described by its labels; `more` are the other fields."""
-        needs = ImageNeeds.of_labels(labels)
-        return cls(
-            name=name,
-            id=image_id,
-            size=size,
-            recipe=labels.get(f"{LABEL}.recipe", ""),
-            variant=labels.get(f"{LABEL}.variant", ""),
-            inputs=labels.get(f"{LABEL}.inputs", ""),
-            pins=dict(needs.pins),
-            min_driver=needs.min_driver,
-            compute_capabilities=needs.compute_capabilities,
-            **more,
-        )
-
 
 class Part(Model):
-    """A workspace in the bundle, as a tar compressed with zstd."""
+    """A workspace in the bundle, as a tar compressed with zstd, or the SBOM of an image, as CycloneDX JSON."""
 
-    kind: Literal["workspace"]
+    kind: Literal["workspace", "sbom"]
     name: f.Line
-    path: Annotated[str, StringConstraints(pattern=r"^workspaces/[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    path: Annotated[str, StringConstraints(pattern=r"^(workspaces|sbom)/[A-Za-z0-9][A-Za-z0-9._-]*$")]
     digest: Digest
     size: Size
 
@@ -77,6 +58,14 @@ class RecipeText(Model):
     name: f.Name
     recipe: str
     lock: str
+
+
+class BesideFile(Model):
+    """A file that a recipe names, such as a patch; `path` is below the folder of the recipe."""
+
+    recipe: f.Name
+    path: f.SubmodulePath
+    content: Base64Bytes
 
 
 class GitPack(Sized):
@@ -107,7 +96,10 @@ class BundledInputs(Model):
 
 
 class Metadata(Model):
-    """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff IDs of excluded layers."""
+    """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff IDs of excluded layers.
+
+    `beside` are the files of the recipes that images and inputs have.
+    """
 
     format: Literal[1] = 1
     reprokit: f.Line
@@ -116,6 +108,7 @@ class Metadata(Model):
     absent: tuple[Digest, ...] = ()
     parts: tuple[Part, ...] = ()
     inputs: BundledInputs | None = None
+    beside: tuple[BesideFile, ...] = ()
 
     def json_bytes(self) -> bytes:
         return self.model_dump_json(indent=1, exclude_none=True).encode()

@@ -11,7 +11,7 @@ import zstandard
 
 from reprokit.bundle.canonical_tar import refuse
 from reprokit.bundle.read import Bundle
-from reprokit.bundle.verify import Raw, blocks
+from reprokit.bundle.verify import Reader, blocks
 from reprokit.oci.model import Image, Layer
 from reprokit.untrusted.limits import ENTRIES, PACKAGES, check_unpacked
 from reprokit.untrusted.tar import Stream, members
@@ -28,7 +28,7 @@ def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
     """
     removed: dict[str, int] = {}
     found: dict[str, tuple[int, bytes]] = {}
-    for number, path, content in _Layers(image, bundles).files():
+    for number, path, content in _files(image, bundles):
         if gone := _removed(path):
             removed[gone] = number
         else:
@@ -44,48 +44,45 @@ def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
     return versions
 
 
-class _Layers:
-    """Reads the layers of one image. The limits apply to all its layers together."""
+def _files(image: Image, bundles: Sequence[Bundle]) -> Iterator[tuple[int, str, bytes]]:
+    """Each layer's number with the path and content of its package lists and whiteouts.
 
-    def __init__(self, image: Image, bundles: Sequence[Bundle]) -> None:
-        self._image, self._bundles = image, bundles
-        self._entries = self._unpacked = self._packed = self._kept = 0
-        self._sizes: dict[str, int] = {}
+    The limits apply to all layers of the image together.
+    """
+    most = ENTRIES.most
+    entries = unpacked = packed = kept = 0
+    sizes: dict[str, int] = {}
 
-    def files(self) -> Iterator[tuple[int, str, bytes]]:
-        """Each layer's number with the path and content of its package lists and whiteouts."""
-        for number, layer in enumerate(self._image.layers):
-            if bundle := holder(layer, self._bundles):
-                for path, content in self._files(bundle, bundle.layers[layer.diff_id]):
-                    size = len(path) + len(content)
-                    self._kept += size - self._sizes.get(path, 0)
-                    self._sizes[path] = size
-                    PACKAGES.check(self._kept, "bytes of package lists in an image", bundle.where)
-                    yield number, path, content
+    def content(reader: Reader) -> Iterator[bytes]:
+        nonlocal unpacked
+        for block in blocks(reader):
+            unpacked += len(block)
+            check_unpacked(unpacked, packed, reader.bundle.where)
+            yield block
 
-    def _files(self, bundle: Bundle, layer: Layer) -> Iterator[tuple[str, bytes]]:
-        most = ENTRIES.most
+    for number, layer in enumerate(image.layers):
+        if (bundle := holder(layer, bundles)) is None:
+            continue
+        member = bundle.member(bundle.layers[layer.diff_id].descriptor.digest)
+        packed += member.size
+        stream = Stream(content(Reader(bundle, member)))
         try:
-            stream = Stream(self._blocks(bundle, layer))
-            for member in members(stream, bundle.where):
-                self._entries += 1
-                if self._entries > most:
-                    ENTRIES.check(self._entries, "entries in the layers of an image", bundle.where)
-                path = posixpath.normpath(member.name)
-                if posixpath.basename(path).startswith(_WHITEOUT) or _PYTHON.fullmatch(path):
-                    yield path, b""
-                elif _STATUS.fullmatch(path) and member.isreg():
-                    PACKAGES.check(member.size, f"bytes in {path}", bundle.where)
-                    yield path, stream.read(member.size)
+            for entry in members(stream, bundle.where):
+                entries += 1
+                if entries > most:
+                    ENTRIES.check(entries, "entries in the layers of an image", bundle.where)
+                path, text = posixpath.normpath(entry.name), b""
+                if _STATUS.fullmatch(path) and entry.isreg():
+                    PACKAGES.check(entry.size, f"bytes in {path}", bundle.where)
+                    text = stream.read(entry.size)
+                elif not posixpath.basename(path).startswith(_WHITEOUT) and not _PYTHON.fullmatch(path):
+                    continue
+                kept += len(path) + len(text) - sizes.get(path, 0)
+                sizes[path] = len(path) + len(text)
+                PACKAGES.check(kept, "bytes of package lists in an image", bundle.where)
+                yield number, path, text
         except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
             refuse(f"the layer {layer.diff_id} is not a tar: {error}", bundle.where)
-
-    def _blocks(self, bundle: Bundle, layer: Layer) -> Iterator[bytes]:
-        self._packed += layer.descriptor.size
-        for block in blocks(Raw(bundle, bundle.member(layer.descriptor.digest))):
-            self._unpacked += len(block)
-            check_unpacked(self._unpacked, self._packed, bundle.where)
-            yield block
 
 
 def _removed(path: str) -> str:

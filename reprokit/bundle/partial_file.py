@@ -7,9 +7,10 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
+
+from reprokit.display import Say
 
 # O_NONBLOCK: opening a planted pipe would block.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -20,7 +21,7 @@ def partial_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
 
 
-def claimed(partial: Path, say: Callable[[str], None]) -> IO[bytes]:
+def claimed(partial: Path, say: Say) -> IO[bytes]:
     """Open and lock the partial file, which a killed process may have begun.
 
     Raises OSError, also where it is a link, which could lead to any file of the user's.

@@ -1,75 +1,187 @@
-"""The recipes and locks of a bundle: compared with those here, or written into a folder."""
+"""The recipes and locks of a bundle, and the files beside them: collected, compared with those here, written down."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from reprokit import paths
-from reprokit.bundle.model import Metadata, RecipeText
+from reprokit.bundle.model import BesideFile, Metadata, RecipeText
+from reprokit.display import Say
+from reprokit.engine import LABEL
 from reprokit.errors import UsageError
-from reprokit.recipe.find import recipe_files
-from reprokit.recipe.load import load_text
+from reprokit.formatting import size as in_words
+from reprokit.image.context import files_beside
+from reprokit.recipe.blocks import own_block_files
+from reprokit.recipe.find import Target, recipe_files, targets
+from reprokit.recipe.load import load_file, load_text
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.store import Store
+from reprokit.untrusted import files
+
+_BESIDE = TypeAdapter(BesideFile)
+# Bytes of all files beside the recipes of a bundle: they are part of its metadata, which is one document.
+MOST_BESIDE = 6 << 20
+
+
+def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
+    """The files that the variants of a recipe name.
+
+    Raises UsageError where a file of the variants `required` cannot be read or carried; other variants may lack theirs.
+    """
+    loaded = load_file(recipe)
+    found: dict[str, BesideFile] = {}
+    for name in loaded.variants:
+        try:
+            contents = files_beside(Target(loaded, name, recipe))
+            found |= {path: _beside(loaded.name, path, content) for path, content in contents.items()}
+        except UsageError:
+            if name in required:
+                raise
+    return list(found.values())
+
+
+def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], say: Say) -> tuple[BesideFile, ...]:
+    """The files beside the recipes of images with these labels, and of `inputs` (`NAME[:VARIANT]`).
+
+    Of an image they may be missing, with a notice. Raises UsageError as `collected`, or where they are too large.
+    """
+    known = recipe_files()
+    required: dict[Path, set[str]] = {}
+    for each in [each for text in inputs for each in targets(text)]:
+        required.setdefault(each.path, set()).add(each.variant_name)
+    found = {recipe: collected(recipe, variants) for recipe, variants in required.items()}
+    for name, variant in [(image.get(f"{LABEL}.recipe", ""), image.get(f"{LABEL}.variant", "")) for image in labels]:
+        if name in known:
+            try:
+                found.setdefault(known[name], collected(known[name]))
+                collected(known[name], [variant])
+            except UsageError as error:
+                say(f"the bundle has the image of {name}:{variant}, but not all files beside it: {error.message}")
+    chosen = [file for recipe in sorted(found) for file in found[recipe]]
+    if (total := sum(len(file.content) for file in chosen)) > MOST_BESIDE:
+        problem = (
+            f"the files beside the recipes have {in_words(total)}: a bundle carries {in_words(MOST_BESIDE)} of them"
+        )
+        raise UsageError(problem, hint="name large files in `files` of the recipe, so that the lock has them")
+    return tuple(chosen)
+
+
+def _beside(recipe: str, path: str, content: bytes) -> BesideFile:
+    try:
+        made = _BESIDE.validate_python({"recipe": recipe, "path": path, "content": b""})
+    except ValidationError:
+        hint = "rename it: letters, digits and . _ + - in each part, not beginning with a dot"
+        raise UsageError(f"a bundle cannot carry the file {path[:200]!r} of {recipe}", hint=hint) from None
+    return made.model_copy(update={"content": content})
+
+
+def home(folder: Path, name: str, beside: bool) -> Path:
+    """Where a recipe of a bundle is put into a folder of recipes: with files beside it, into a folder of its own."""
+    return folder / name if beside and not (folder / f"{name}.yaml").exists() else folder
 
 
 class Recipes:
-    """Raises UsageError where a recipe or a lock is not valid; `where` is the bundle."""
+    """The recipes of a bundle; `files` are their contents by recipe, and by path below the recipe's folder.
 
-    def __init__(self, texts: Iterable[RecipeText], where: str) -> None:
-        self.files: dict[str, bytes] = {}
+    Raises UsageError where a recipe or a lock is not valid, or a file beside a recipe is not one that the recipe names.
+    `where` is the bundle.
+    """
+
+    def __init__(self, texts: Iterable[RecipeText], beside: Sequence[BesideFile], where: str) -> None:
+        self.files: dict[str, dict[str, bytes]] = {}
         self.locks: dict[str, Lock] = {}
         for each in texts:
             load_text(each.recipe, f"{where}: {each.name}.yaml", each.name)
-            self.files[f"{each.name}.yaml"] = each.recipe.encode()
+            # The lock is last: it never exists without its recipe, nor that without the files that it names.
+            found = self.files[each.name] = _named([file for file in beside if file.recipe == each.name], each, where)
+            found[f"{each.name}.yaml"] = each.recipe.encode()
             if each.lock:
                 name = f"{each.name}{lock_file.SUFFIX}"
                 self.locks[each.name] = lock_file.parse(each.lock, f"{where}: {name}", each.name)
-                self.files[name] = each.lock.encode()
+                found[name] = each.lock.encode()
 
     def refuse_others_in(self, folder: Path) -> None:
         """Raises UsageError where the folder has a file of the same name with other content."""
-        for name, content in self.files.items():
-            if (folder / name).exists() and (folder / name).read_bytes() != content:
-                raise UsageError("another file of this name exists", str(folder / name), "move it, or name a folder")
+        for name, found in self.files.items():
+            place = self.home(folder, name)
+            for path, content in found.items():
+                if os.path.lexists(place / path) and _differs(place / path, content):
+                    raise UsageError("another file of this name exists", str(place / path), "move it, or name a folder")
+                if place == folder and self._has_beside(name) and not os.path.lexists(place / path):
+                    problem = f"the folder has the recipe {name} without this file of it"
+                    raise UsageError(problem, str(place / path), "move the recipe, or name another folder")
 
     def put(self, folder: Path, store: Store) -> None:
-        """Write them into a folder, locks last: a lock never exists without its recipe."""
+        """Write them into a folder. Raises UsageError for a link on the way, OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in sorted(self.files, key=lambda name: (name.endswith(lock_file.SUFFIX), name)):
-            _write(folder / name, self.files[name])
-        for name in self.locks:
-            store.used(folder / f"{name}{lock_file.SUFFIX}")
+        for name, found in self.files.items():
+            place = self.home(folder, name)
+            with files.Folder(folder) as opened:
+                for path, content in found.items():
+                    with opened.replacing(str((place / path).relative_to(folder))) as file:
+                        file.write(content)
+            if name in self.locks:
+                store.used(place / f"{name}{lock_file.SUFFIX}")
 
     def compare(self, store: Store) -> list[str]:
         """A line on each recipe that is not here as it is in the bundle."""
         known = recipe_files()
-        lines = []
-        for name in self.locks:
-            if name not in known:
-                lines.append(f"{name} is no recipe here")
-                continue
-            lock = lock_path(known[name])
-            for path in (known[name], lock):
-                if not path.exists():
-                    lines.append(f"{path} is missing")
-                elif self.differs(path):
-                    lines.append(f"{path} differs from the bundle's")
-            if lock.exists():
-                store.used(lock)
+        lines = [f"{name} is no recipe here" for name in self.locks if name not in known]
+        for name in [name for name in self.locks if name in known]:
+            for path in self.differing(name, known[name]):
+                lines.append(f"{path} differs from the bundle's" if path.exists() else f"{path} is missing")
+            if lock_path(known[name]).exists():
+                store.used(lock_path(known[name]))
         return lines
 
-    def differs(self, path: Path) -> bool:
-        """Whether the bundle has a file of this name with other content."""
-        content = self.files.get(path.name)
-        return content is not None and (not path.exists() or path.read_bytes() != content)
+    def differing(self, name: str, recipe: Path) -> list[Path]:
+        """The files of a recipe here that are not as in the bundle, or missing."""
+        blocks = own_block_files([recipe.parent])
+        found = {path: recipe.parent / path for path in self.files[name]}
+        # A block may be in a folder of `$REPROKIT_BLOCKS` instead.
+        found |= {f"blocks/{block}.j2": path for block, path in blocks.items() if f"blocks/{block}.j2" in found}
+        return [place for path, place in found.items() if _differs(place, self.files[name][path])]
+
+    def _has_beside(self, name: str) -> bool:
+        return len(self.files[name]) > 1 + (name in self.locks)
+
+    def home(self, folder: Path, name: str) -> Path:
+        """Where the recipe is put into a folder of recipes."""
+        return home(folder, name, self._has_beside(name))
+
+
+def _named(beside: Sequence[BesideFile], text: RecipeText, where: str) -> dict[str, bytes]:
+    """The contents of files beside a recipe by path. Raises UsageError for files that the recipe does not name."""
+    found = {file.path: file.content for file in beside}
+    if not found:
+        return {}
+    recipe, lock = f"{text.name}.yaml", f"{text.name}{lock_file.SUFFIX}"
+    with tempfile.TemporaryDirectory(prefix="reprokit-") as scratch:
+        try:
+            with files.Folder(Path(scratch)) as folder:
+                for path, content in [*found.items(), (recipe, text.recipe.encode())]:
+                    with folder.replacing(path) as file:
+                        file.write(content)
+        except OSError as error:
+            raise UsageError(f"the files beside {text.name} cannot be written: {error.strerror}", where) from None
+        named = {file.path for file in collected(Path(scratch) / recipe)} - {recipe, lock}
+    if strange := found.keys() - named:
+        raise UsageError(f"the recipe {text.name} names no file {min(strange)}", where, "export it again")
+    return found
+
+
+def _differs(path: Path, content: bytes) -> bool:
+    try:
+        return files.read(path, len(content)) != content
+    except (OSError, UsageError):
+        return True
 
 
 def of_images(metadata: Metadata, where: str) -> dict[str, Recipes]:
@@ -81,7 +193,7 @@ def of_images(metadata: Metadata, where: str) -> dict[str, Recipes]:
                 text = RecipeText(name=image.recipe, recipe=image.recipe_text, lock=image.lock_text)
             except ValidationError:
                 raise UsageError(f"{image.recipe!r} is not a name of a recipe", where) from None
-            found[image.recipe] = Recipes([text], where)
+            found[image.recipe] = Recipes([text], metadata.beside, where)
     return found
 
 
@@ -90,17 +202,13 @@ def put_unknown(recipes: dict[str, Recipes]) -> list[str]:
     known, folder, lines = recipe_files(), paths.carried_recipes(), []
     for name, recipe in recipes.items():
         if name not in known:
-            recipe.put(folder, Store())
-            lines.append(f"the recipe {name} was not known here and is in {folder} now")
-        elif differing := [path for path in (known[name], lock_path(known[name])) if recipe.differs(path)]:
+            try:
+                recipe.refuse_others_in(folder)
+                recipe.put(folder, Store())
+            except UsageError as error:
+                lines.append(f"the recipe {name} was not written: {error.message} ({error.where})")
+                continue
+            lines.append(f"the recipe {name} was not known here and is in {recipe.home(folder, name)} now")
+        elif differing := recipe.differing(name, known[name]):
             lines.append(f"{' and '.join(map(str, differing))}: not what the image was built from")
     return lines
-
-
-def _write(path: Path, content: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-        os.fchmod(file.fileno(), 0o644)
-    Path(file.name).replace(path)

@@ -6,19 +6,19 @@ entries before that block are complete whenever the process dies, and the file i
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
 import tarfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO
 
 import zstandard
 
 from reprokit.errors import SourceError
-from reprokit.oci.compress import Compressed
+from reprokit.oci.compress import Hashed
 from reprokit.oci.layout import END, header
-from reprokit.oci.model import BLOBS, ZSTD_LAYER_TYPE, Descriptor, blob_path
+from reprokit.oci.model import BLOBS, ZSTD_LAYER_TYPE, Descriptor, Layer, blob_path
 
 _BLOCK = tarfile.BLOCKSIZE
 _READ = 1 << 20
@@ -31,7 +31,7 @@ class ResumableTar:
 
     def __init__(self, file: IO[bytes], expected: Collection[str] = frozenset()) -> None:
         """Keep the blobs of an earlier attempt whose diff IDs are `expected`, and cut off the rest."""
-        self.file = file
+        self.file, self.write = file, file.write
         self.entries: dict[str, int] = {}
         self._present: dict[str, Descriptor] = {}
         self._syncing = ThreadPoolExecutor(1)
@@ -42,16 +42,33 @@ class ResumableTar:
     def present(self, diff_id: str) -> Descriptor | None:
         return self._present.get(diff_id)
 
-    def begin(self) -> _BlobEntry:
-        return _BlobEntry(self, self._end)
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[ResumableTar]:
+        """Begin an entry, which is dropped unless `finish` or `keep` is called in the block."""
+        start = self._end
+        self.file.seek(start)
+        self.file.truncate()
+        self.file.write(bytes(_BLOCK))
+        try:
+            yield self
+        finally:
+            if self._end == start:
+                self.file.seek(start)
+                self.file.truncate()
+
+    def keep(self, layer: Layer) -> None:
+        """Turn the blob that was just written into an entry, unless there is the same one."""
+        assert layer.blob
+        if (path := blob_path(layer.blob.digest)) not in self.entries:
+            self.finish(path, layer.blob.size)
+        self._present[layer.diff_id] = layer.blob
 
     def add(self, path: str, content: bytes) -> None:
         """Add a small entry. An entry of the same path is the same blob."""
-        if path in self.entries:
-            return
-        entry = self.begin()
-        entry.write(content)
-        self.finish(path, len(content))
+        if path not in self.entries:
+            with self.begin():
+                self.write(content)
+                self.finish(path, len(content))
 
     def end(self) -> None:
         """Write the end mark and sync the file.
@@ -83,21 +100,15 @@ class ResumableTar:
             # In the background, so that `end` need not sync everything at once.
             self._syncing.submit(os.fdatasync, self.file.fileno())
 
-    def remember(self, diff_id: str, blob: Descriptor) -> None:
-        self._present[diff_id] = blob
-
     def _reuse(self, expected: Collection[str]) -> None:
-        while expected and (found := self._finished_blob(self._end)):
-            path, packed = found
-            if packed.diff_id not in expected or packed.blob is None:
-                return
-            self.entries[path] = packed.blob.size
-            self.remember(packed.diff_id, packed.blob)
-            self._end += _BLOCK + packed.blob.size + -packed.blob.size % _BLOCK
+        while expected and (layer := self._finished_layer()) and layer.diff_id in expected and layer.blob:
+            self.entries[blob_path(layer.blob.digest)] = layer.blob.size
+            self._present[layer.diff_id] = layer.blob
+            self._end += _BLOCK + layer.blob.size + -layer.blob.size % _BLOCK
 
-    def _finished_blob(self, start: int) -> tuple[str, Compressed] | None:
-        """The layer whose header is at `start`, if it is complete and its digest is its name."""
-        self.file.seek(start)
+    def _finished_layer(self) -> Layer | None:
+        """The layer after the last entry, if it is complete and its digest is its name."""
+        self.file.seek(self._end)
         first = self.file.read(_BLOCK)
         try:
             entry = tarfile.TarInfo.frombuf(first, "utf-8", "strict")
@@ -105,44 +116,16 @@ class ResumableTar:
             return None
         if not entry.name.startswith(BLOBS) or first != header(entry.name, entry.size):
             return None
-        plain, packed, left, size = hashlib.sha256(), hashlib.sha256(), entry.size, 0
+        plain, packed, left = Hashed(), Hashed(), entry.size
         unpacker = zstandard.ZstdDecompressor().decompressobj()
         try:
             while left and (block := self.file.read(min(left, _READ))):
                 left -= len(block)
-                packed.update(block)
+                packed.write(block)
                 for at in range(0, len(block), _PACKED):
-                    content = unpacker.decompress(block[at : at + _PACKED])
-                    size += len(content)
-                    plain.update(content)
+                    plain.write(unpacker.decompress(block[at : at + _PACKED]))
         except zstandard.ZstdError:
             return None
-        digest = f"sha256:{packed.hexdigest()}"
-        if left or not unpacker.eof or blob_path(digest) != entry.name:
+        if left or not unpacker.eof or blob_path(packed.digest) != entry.name:
             return None
-        blob = Descriptor(ZSTD_LAYER_TYPE, digest, entry.size)
-        return entry.name, Compressed(f"sha256:{plain.hexdigest()}", size, blob)
-
-
-class _BlobEntry:
-    """A layer's blob that is being written."""
-
-    def __init__(self, tar: ResumableTar, start: int) -> None:
-        self._tar, self._start = tar, start
-        tar.file.seek(start)
-        tar.file.truncate()
-        tar.file.write(bytes(_BLOCK))
-
-    def write(self, data: bytes) -> None:
-        self._tar.file.write(data)
-
-    def keep(self, diff_id: str, blob: Descriptor) -> None:
-        if blob_path(blob.digest) in self._tar.entries:
-            self.drop()
-        else:
-            self._tar.finish(blob_path(blob.digest), blob.size)
-        self._tar.remember(diff_id, blob)
-
-    def drop(self) -> None:
-        self._tar.file.seek(self._start)
-        self._tar.file.truncate()
+        return Layer(plain.digest, plain.size, Descriptor(ZSTD_LAYER_TYPE, packed.digest, packed.size))

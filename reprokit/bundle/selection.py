@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.bundle.model import ImageMetadata
+from reprokit.display import Say
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, UsageError
+from reprokit.host.fit import ImageNeeds
 from reprokit.image.labels import image_name
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
-from reprokit.recipe.find import recipe_file, recipe_files, target
+from reprokit.recipe.find import is_recipe, recipe_file, recipe_files, target
 from reprokit.supply.lock import file as lock_file
-
-Say = Callable[[str], None]
 
 
 def resolve(engine: Engine, names: Sequence[str]) -> list[EngineImage]:
@@ -24,7 +24,7 @@ def resolve(engine: Engine, names: Sequence[str]) -> list[EngineImage]:
 
 
 def _one(engine: Engine, name: str) -> EngineImage:
-    if name.partition(":")[0] in recipe_files():
+    if is_recipe(name):
         chosen = target(name)
         if engine.image(image_name(chosen)) is None:
             raise UsageError(f"{chosen.label} has not been built", hint=f"reprokit build {chosen.label}")
@@ -36,14 +36,21 @@ def _one(engine: Engine, name: str) -> EngineImage:
 
 def describe(image: Image, labels: Mapping[str, str], say: Say) -> ImageMetadata:
     """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
-    recipe, variant, lock = (labels.get(f"{LABEL}.{key}", "") for key in ("recipe", "variant", "lock"))
+    keys = ("recipe", "variant", "inputs", "lock")
+    recipe, variant, inputs, lock = (labels.get(f"{LABEL}.{key}", "") for key in keys)
     recipe_text, lock_text = _texts(recipe, variant, lock, say) if recipe else ("", "")
-    return ImageMetadata.of_labels(
-        image.name,
-        image.id,
-        sum(layer.size for layer in image.layers),
-        labels,
+    needs = ImageNeeds.of_labels(labels)
+    return ImageMetadata(
+        name=image.name,
+        id=image.id,
+        size=sum(layer.size for layer in image.layers),
         packed=sum(layer.blob.size for layer in image.layers if layer.blob),
+        recipe=recipe,
+        variant=variant,
+        inputs=inputs,
+        pins=dict(needs.pins),
+        min_driver=needs.min_driver,
+        compute_capabilities=needs.compute_capabilities,
         recipe_text=recipe_text,
         lock_text=lock_text,
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit.bundle.model import METADATA
@@ -16,14 +15,6 @@ from reprokit.oci.model import INDEX, digest_of
 
 NAMESPACE = "reprokit-bundle"
 _LIMIT_S = 120  # a key on a token waits for a touch
-
-
-@dataclass(frozen=True)
-class Signed:
-    """The signing key: its `fingerprint` as ssh-keygen prints it, and the `principal` of a known key."""
-
-    fingerprint: str
-    principal: str = ""
 
 
 def statement(index: bytes, metadata: bytes) -> bytes:
@@ -43,11 +34,12 @@ def sign(text: bytes, key: Path) -> bytes:
     return answer.stdout
 
 
-def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed:
-    """The signer of `text`. `allowed` is a file of allowed signers (ssh-keygen(1)), or a public key.
+def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> str:
+    """The signer of `text`: the key's fingerprint, after its owner's name where `allowed` has one.
 
-    Without it any key is accepted, for the user to judge. Raises WorkFailed where the signature does not match the text
-    or an allowed key, EngineError without ssh-keygen.
+    `allowed` is a file of allowed signers (ssh-keygen(1)), or a public key; without it any key is accepted, for the
+    user to judge. Raises WorkFailed where the signature does not match the text or an allowed key, EngineError without
+    ssh-keygen.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "signature"
@@ -60,14 +52,14 @@ def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> Signed
             )
         fingerprint = _last(checked.stdout).rpartition(" ")[2]
         if allowed is None:
-            return Signed(fingerprint)
+            return fingerprint
         signers = _signers(allowed, Path(folder))
         found = _ssh_keygen(["-Y", "find-principals", "-s", str(file), "-f", str(signers)], b"")
         principal = _last(found.stdout)
         known = ["-Y", "verify", *of_text, "-f", str(signers), "-I", principal]
         if found.returncode or not principal or _ssh_keygen(known, text).returncode:
             raise WorkFailed(f"signed by {fingerprint}, which is not an allowed key", str(allowed))
-        return Signed(fingerprint, principal)
+        return fingerprint if principal == "*" else f"{principal} {fingerprint}"
 
 
 def _signers(allowed: Path, folder: Path) -> Path:

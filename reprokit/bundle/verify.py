@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,11 @@ import zstandard
 
 from reprokit.bundle.canonical_tar import Member, refuse
 from reprokit.bundle.read import Bundle
+from reprokit.display import ByteProgress
 from reprokit.errors import UsageError
-from reprokit.oci.model import Layer
+from reprokit.oci.model import Layer, blob_path
 from reprokit.untrusted.limits import check_unpacked
 
-Progress = Callable[[int, int], None]
 BLOCK = 1 << 20
 # zstd's own default for level 3 is 2 MiB; this bounds a reader's memory.
 _WINDOW = 1 << 23
@@ -40,7 +40,7 @@ class VerifiedBundle:
     def blocks(self, diff_id: str, plain: bool, count: Callable[[int], None]) -> Iterator[bytes]:
         """Raises UsageError where the bundle has changed since it was verified."""
         member = self.bundle.member(self.bundle.layers[diff_id].descriptor.digest)
-        raw = Raw(self.bundle, member, lambda block: count(len(block)))
+        raw = Reader(self.bundle, member, seen=count)
         size = self.sizes[diff_id] if plain else member.size
         read = unpacked(raw).read if plain else raw.read
         try:
@@ -54,16 +54,17 @@ class VerifiedBundle:
             raise UsageError("the bundle was changed while it was read", self.bundle.where, "repeat the command")
 
 
-def verify(bundle: Bundle, progress: Progress = lambda done, total: None) -> VerifiedBundle:
+def verify(bundle: Bundle, progress: ByteProgress = lambda done, total: None) -> VerifiedBundle:
     """Hash everything; `progress` gets bytes of the bundle.
 
     Raises UsageError naming the damage. A layer that unpacks to more than the metadata allows is abandoned at once.
     """
     layers = [layer for layer in bundle.layers.values() if layer.blob]
-    extras = {bundle.members[part.path]: part.digest for part in bundle.metadata.parts}
+    extras = {part.path: part.digest for part in bundle.metadata.parts}
     if bundle.metadata.inputs:
-        extras |= {bundle.member(digest): digest for digest in bundle.metadata.inputs.blobs}
-    work = _Work(bundle, progress, sum(m.size for m in extras) + sum(layer.blob.size for layer in layers if layer.blob))
+        extras |= {blob_path(digest): digest for digest in bundle.metadata.inputs.blobs}
+    sizes_of_extras = [bundle.members[path].size for path in extras]
+    work = _Work(bundle, progress, sum(sizes_of_extras) + sum(layer.descriptor.size for layer in layers))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         # The largest first, so that none of them runs alone at the end.
         sizes = {
@@ -72,17 +73,18 @@ def verify(bundle: Bundle, progress: Progress = lambda done, total: None) -> Ver
         }
         jobs: list[Future[Any]] = [
             *sizes.values(),
-            *(pool.submit(work.extra, member, digest) for member, digest in extras.items()),
+            *(
+                pool.submit(Reader(bundle, bundle.members[path], digest, work.count).finish)
+                for path, digest in extras.items()
+            ),
         ]
         try:
-            wait(jobs, return_when=FIRST_EXCEPTION)
+            for job in as_completed(jobs):
+                job.result()
         finally:
             work.stopped = True
             for job in jobs:
                 job.cancel()
-    for job in jobs:
-        if not job.cancelled() and (error := job.exception()) and not isinstance(error, _Stopped):
-            raise error
     found = {diff_id: job.result() for diff_id, job in sizes.items()}
     for image, described in zip(bundle.images, bundle.metadata.images, strict=True):
         total = sum(layer.size if layer.blob is None else found[layer.diff_id] for layer in image.layers)
@@ -91,13 +93,13 @@ def verify(bundle: Bundle, progress: Progress = lambda done, total: None) -> Ver
     return VerifiedBundle(bundle, found)
 
 
-def unpacked(raw: Raw) -> zstandard.ZstdDecompressionReader:
+def unpacked(raw: Reader) -> zstandard.ZstdDecompressionReader:
     """The uncompressed content of a blob; reading it raises zstandard's error."""
     unpacker = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
     return unpacker.stream_reader(raw, read_size=BLOCK, read_across_frames=True)  # type: ignore[arg-type]
 
 
-def blocks(raw: Raw) -> Iterator[bytes]:
+def blocks(raw: Reader) -> Iterator[bytes]:
     """The uncompressed content of a blob that may not have been verified.
 
     Raises zstandard's error, UsageError where it unpacks to suspiciously much.
@@ -105,36 +107,33 @@ def blocks(raw: Raw) -> Iterator[bytes]:
     content, size = unpacked(raw), 0
     while block := content.read(BLOCK):
         size += len(block)
-        check_unpacked(size, raw.size, raw.where)
+        check_unpacked(size, raw.member.size, raw.bundle.where)
         yield block
 
 
-class Raw:
-    """A member as a file; `seen` gets each block as it is read."""
+class Reader:
+    """A member as a file; `seen` gets the number of bytes of each read.
 
-    def __init__(self, bundle: Bundle, member: Member, seen: Callable[[bytes], None] = lambda block: None) -> None:
-        self.where, self.size = bundle.where, member.size
-        self._descriptor, self._at, self._end = bundle.descriptor, member.offset, member.offset + member.size
-        self._seen = seen
+    With a `digest`, the read at the end raises UsageError if the content has another one.
+    """
+
+    def __init__(
+        self, bundle: Bundle, member: Member, digest: str = "", seen: Callable[[int], None] = lambda count: None
+    ) -> None:
+        self.bundle, self.member, self._digest, self._seen = bundle, member, digest, seen
+        self._at, self._end, self._hashed = member.offset, member.offset + member.size, hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        block = os.pread(self._descriptor, min(size, self._end - self._at), self._at)
+        block = os.pread(self.bundle.descriptor, min(size, self._end - self._at), self._at)
         self._at += len(block)
-        self._seen(block)
-        return block
-
-
-class Unchanged(Raw):
-    """A workspace or input of the bundle. At its end `read` raises UsageError if it has changed since `verify`."""
-
-    def __init__(self, bundle: Bundle, path: str, digest: str) -> None:
-        super().__init__(bundle, bundle.members[path], (hashed := hashlib.sha256()).update)
-        self._path, self._expected, self._digest = path, digest, hashed
-
-    def read(self, size: int) -> bytes:
-        block = super().read(size)
-        if not block and size and f"sha256:{self._digest.hexdigest()}" != self._expected:
-            refuse(f"{self._path} was changed since it was verified", self.where)
+        if self._digest:
+            self._hashed.update(block)
+            if not block and size and (found := f"sha256:{self._hashed.hexdigest()}") != self._digest:
+                why = (
+                    f"is damaged, or was changed since it was verified: its digest is {found}, expected {self._digest}"
+                )
+                refuse(f"{self.member.path} {why}", self.bundle.where)
+        self._seen(len(block))
         return block
 
     def finish(self) -> None:
@@ -148,17 +147,18 @@ class _Stopped(Exception):
 
 
 class _Work:
-    def __init__(self, bundle: Bundle, progress: Progress, total: int) -> None:
+    def __init__(self, bundle: Bundle, progress: ByteProgress, total: int) -> None:
         self.bundle, self.stopped = bundle, False
         self._progress, self._done, self._total, self._unpacked = progress, 0, total, 0
         self._lock = threading.Lock()
 
     def layer(self, layer: Layer) -> int:
         """The uncompressed size."""
-        raw = self._raw(self.bundle.member(layer.descriptor.digest), blob := hashlib.sha256())
-        content, digest, size = unpacked(raw), hashlib.sha256(), 0
+        digest = layer.descriptor.digest
+        raw = Reader(self.bundle, self.bundle.member(digest), digest, self.count)
+        content, plain, size = unpacked(raw), hashlib.sha256(), 0
         bound, buffers = self.bundle.bounds[layer.diff_id], itertools.cycle((bytearray(BLOCK), bytearray(BLOCK)))
-        what = f"the layer {layer.diff_id}"
+        what, where = f"the layer {layer.diff_id}", self.bundle.where
         hashed: Future[None] | None = None
         # One block is hashed while the next is unpacked: a single layer often is most of the image.
         with ThreadPoolExecutor(1) as hashing:
@@ -166,44 +166,23 @@ class _Work:
                 while count := content.readinto(buffer := next(buffers)):
                     if hashed:
                         hashed.result()
-                    hashed = hashing.submit(digest.update, memoryview(buffer)[:count])
+                    hashed = hashing.submit(plain.update, memoryview(buffer)[:count])
                     size += count
                     if size > bound:
-                        room = f"the {bound} bytes that the metadata allows"
-                        refuse(f"{what} unpacks to more than {room}", self._where)
+                        refuse(f"{what} unpacks to more than the {bound} bytes that the metadata allows", where)
                     with self._lock:
                         self._unpacked += count
-                    check_unpacked(self._unpacked, self._total, self._where)
+                    check_unpacked(self._unpacked, self._total, where)
             except zstandard.ZstdError:
-                refuse(f"{what} is damaged: it cannot be unpacked", self._where)
-        self._expect(f"the blob of {what}", blob, layer.descriptor.digest)
-        self._expect(what, digest, layer.diff_id)
+                refuse(f"{what} is damaged: it cannot be unpacked", where)
+        raw.finish()
+        if (found := f"sha256:{plain.hexdigest()}") != layer.diff_id:
+            refuse(f"{what} is damaged: its digest is {found}", where)
         return size
 
-    def extra(self, member: Member, expected: str) -> None:
-        raw = self._raw(member, digest := hashlib.sha256())
-        while raw.read(BLOCK):
-            pass
-        self._expect(member.path, digest, expected)
-
-    def _raw(self, member: Member, digest: hashlib._Hash) -> Raw:
-        def seen(block: bytes) -> None:
-            digest.update(block)
-            self._count(len(block))
-
-        return Raw(self.bundle, member, seen)
-
-    def _expect(self, what: str, digest: hashlib._Hash, expected: str) -> None:
-        if (found := f"sha256:{digest.hexdigest()}") != expected:
-            refuse(f"{what} is damaged: its digest is {found}, expected {expected}", self._where)
-
-    def _count(self, count: int) -> None:
+    def count(self, count: int) -> None:
         if self.stopped:
             raise _Stopped
         with self._lock:
             self._done += count
             self._progress(self._done, self._total)
-
-    @property
-    def _where(self) -> str:
-        return self.bundle.where

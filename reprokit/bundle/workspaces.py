@@ -18,37 +18,38 @@ from pathlib import Path, PurePosixPath
 
 import zstandard
 
-from reprokit import consent
+from reprokit import consent, paths
 from reprokit.bundle.canonical_tar import refuse
 from reprokit.bundle.model import Part
 from reprokit.bundle.read import Bundle
+from reprokit.bundle.recipes import home
 from reprokit.bundle.resumable_tar import ResumableTar
-from reprokit.bundle.verify import Unchanged, blocks
+from reprokit.bundle.verify import Reader, blocks
+from reprokit.display import Say
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host import workspace
 from reprokit.host.disk import require_space
 from reprokit.oci.compress import Hashed
-from reprokit.recipe.find import target
+from reprokit.recipe.find import recipe_files, target
 from reprokit.untrusted.files import Folder, pack
-from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES
+from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES, check_unpacked
 from reprokit.untrusted.tar import Stream, members
 
-Say = Callable[[str], None]
 _LEVEL = 3
 _EXCLUDED = {"__pycache__", ".pytest_cache"}
 # A link that takes more steps than this to resolve is refused, as the kernel refuses loops.
 _MOST_STEPS = 256
 _SHOWN_LINKS = 10
-# Characters of all names and link targets, which are kept until the links are made; nested folders.
+# Links are made last: until then all names and link targets are in memory, at most so many characters of them.
 _MOST_NAMES = 16 << 20
 _MOST_DEPTH = 64
 
 
 def workspace_of(recipe: str) -> tuple[str, Path]:
     """Name and folder of a recipe's workspace. Raises UsageError where it does not exist."""
-    name = target(recipe).workspace
-    folder = workspace.locate(name)
+    found = target(recipe)
+    name, folder = found.workspace, workspace.locate(found.workspace, found.path)
     if not folder.is_dir():
         raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
     return name, folder
@@ -57,33 +58,13 @@ def workspace_of(recipe: str) -> tuple[str, Path]:
 def add_workspace(tar: ResumableTar, recipe: str) -> Part:
     """Add the workspace of a recipe, without owners. Raises UsageError where there is none."""
     name, folder = workspace_of(recipe)
-    blob, hashed = tar.begin(), Hashed()
-    out = _Writer(blob.write, hashed.update)
-    try:
-        packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(out, closefd=False)  # type: ignore[arg-type]
+    path, hashed = f"workspaces/{name}.tar.zst", Hashed(tar.write)
+    with tar.begin():
+        packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(hashed, closefd=False)  # type: ignore[arg-type]
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:
             pack(folder, inner, _EXCLUDED.__contains__)
-    except BaseException:
-        blob.drop()
-        raise
-    path = f"workspaces/{name}.tar.zst"
-    tar.finish(path, hashed.size)
+        tar.finish(path, hashed.size)
     return Part(kind="workspace", name=name, path=path, digest=hashed.digest, size=hashed.size)
-
-
-class _Writer:
-    """A file for a compressor, which passes each block to functions."""
-
-    def __init__(self, *functions: Callable[[bytes], None]) -> None:
-        self._functions = functions
-
-    def write(self, data: bytes) -> int:
-        for function in self._functions:
-            function(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Compressors call it."""
 
 
 @contextlib.contextmanager
@@ -94,11 +75,12 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
     """
     new: dict[Path, Part] = {}
     for part in bundle.metadata.parts:
-        if part.kind == "workspace":
-            if os.path.lexists(place := workspace.locate(part.name)):
-                say(f"the workspace {part.name} exists already ({place}); the bundle's is not unpacked")
-            else:
-                new[place] = part
+        if part.kind != "workspace":
+            continue
+        if os.path.lexists(place := _place(bundle, part.name)):
+            say(f"the workspace {part.name} exists already ({place}); the bundle's is not unpacked")
+        else:
+            new[place] = part
     yes = yes or _allowed(bundle, new)
     with contextlib.ExitStack() as stack:
         staged: dict[Path, Path] = {}
@@ -115,15 +97,23 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
             lines = []
             for place, folder in staged.items():
                 if os.path.lexists(place):
-                    lines.append(
-                        f"the workspace {place.name} was made meanwhile ({place}); the bundle's is not unpacked"
-                    )
-                    continue
-                folder.rename(place)
-                lines.append(f"the workspace {place.name} is in {place}")
+                    why = f"was made meanwhile ({place}); the bundle's is not unpacked"
+                else:
+                    folder.rename(place)
+                    why = f"is in {place}"
+                lines.append(f"the workspace {new[place].name} {why}")
             return lines
 
         yield put
+
+
+def _place(bundle: Bundle, name: str) -> Path:
+    """Where the recipe of a workspace will look for it: the recipe here, or the one that `load` is going to write."""
+    recipes = [image.recipe for image in bundle.metadata.images if image.recipe]
+    recipe = next((each for each in recipes if each.replace("-", "_") == name.replace("-", "_")), name)
+    beside = any(file.recipe == recipe for file in bundle.metadata.beside)
+    new = home(paths.carried_recipes().resolve(), recipe, beside) / f"{recipe}.yaml"
+    return workspace.locate(name, recipe_files().get(recipe, new))
 
 
 class _TooMuch(Exception):
@@ -150,7 +140,7 @@ def _allowed(bundle: Bundle, new: Mapping[Path, Part]) -> bool:
     total = _Total()
     try:
         for part in new.values():
-            for _ in _members(bundle, part, Unchanged(bundle, part.path, part.digest), total):
+            for _ in _members(bundle, part, total):
                 pass
     except _TooMuch:
         most = f"{WORKSPACE_ENTRIES} files or {in_words(WORKSPACE_BYTES)}"
@@ -159,8 +149,9 @@ def _allowed(bundle: Bundle, new: Mapping[Path, Part]) -> bool:
     return False
 
 
-def _members(bundle: Bundle, part: Part, raw: Unchanged, total: _Total) -> Iterator[tuple[Stream, tarfile.TarInfo]]:
-    """The entries of a workspace's tar. Raises UsageError where it is damaged, _TooMuch."""
+def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream, tarfile.TarInfo]]:
+    """The entries of a workspace's tar. Raises UsageError where it is damaged or has changed, _TooMuch."""
+    raw = Reader(bundle, bundle.members[part.path], part.digest)
     stream = Stream(blocks(raw))
     names = 0
     try:
@@ -170,6 +161,7 @@ def _members(bundle: Bundle, part: Part, raw: Unchanged, total: _Total) -> Itera
             if names > _MOST_NAMES or member.name.count("/") > _MOST_DEPTH:
                 raise tarfile.ReadError("the names are too long")
             yield stream, member
+        raw.finish()
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
         refuse(f"{part.path} is not a tar of a workspace: {error}", bundle.where)
 
@@ -177,10 +169,9 @@ def _members(bundle: Bundle, part: Part, raw: Unchanged, total: _Total) -> Itera
 def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, say: Say) -> None:
     folders: set[PurePosixPath] = {PurePosixPath()}
     links: dict[str, str] = {}
-    raw = Unchanged(bundle, part.path, part.digest)
     try:
         with Folder(place) as folder:
-            for stream, member in _members(bundle, part, raw, total):
+            for stream, member in _members(bundle, part, total):
                 name = PurePosixPath(member.name)
                 what = f"{part.path}: {member.name!r}"
                 if name.is_absolute() or ".." in name.parts or name in folders or str(name) in links:
@@ -194,11 +185,11 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, say: Say) ->
                 elif member.issym():
                     links[str(name)] = member.linkname
                 elif member.isreg():
+                    check_unpacked(member.size, bundle.members[part.path].size, bundle.where)
                     require_space(member.size, place)
                     _write(stream, member, folder, str(name))
                 else:
                     refuse(f"{what} is not a file, folder or link", bundle.where)
-            raw.finish()
             _link(folder, links, part, say)
     except _TooMuch:
         refuse(f"{part.path} was changed since it was verified", bundle.where)

@@ -5,27 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from reprokit import __version__
-from reprokit.bundle import inputs, signature
+from reprokit.bundle import inputs, recipes, sbom, signature
 from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, small_files
 from reprokit.bundle.partial_file import claimed, partial_of
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.selection import describe
 from reprokit.bundle.workspaces import add_workspace, workspace_of
+from reprokit.display import ByteProgress, Say
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host.disk import require_space
 from reprokit.oci.compress import compress
 from reprokit.oci.model import INDEX, Image, blob_path
-from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, Progress, read_images
+from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, read_images
 from reprokit.supply.store import Store
 
-Say = Callable[[str], None]
 # Real images shrink to a half or a quarter; what surely does not fit is refused before the engine works.
 LEAST_RATIO = 4
 # A fixed date keeps a bundle of inputs reproducible.
@@ -33,93 +33,90 @@ _NO_DATE = "19700101T000000Z"
 
 
 @dataclass(frozen=True)
-class Extras:
-    """Recipes whose workspaces and whose locked inputs the bundle has beside images, and the key that signs."""
-
-    workspaces: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    key: Path | None = None
-    store: Store = field(default_factory=Store)
-
-
-@dataclass(frozen=True)
 class Changed:
     """Layers that change on their way into the bundle (`edits`, by diff ID), and the resulting image."""
 
-    edits: Mapping[str, Edit]
-    finish: Callable[[Image], Image]
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    finish: Callable[[Image], Image] = lambda image: image
 
 
-def write(
-    engine: Engine | None,
-    images: Sequence[EngineImage],
-    target: Path,
-    without: frozenset[str] = frozenset(),
-    extras: Extras = Extras(),
-    changed: Changed | None = None,
-    say: Say = lambda line: None,
-    progress: Progress = lambda done, total: None,
-) -> Metadata:
-    """Write images and extras to `target`, completely or not at all, without the layers of `without`.
+@dataclass(frozen=True)
+class ExportJob:
+    """The images to write to `target`, without the layers of `without`.
 
-    An interrupted attempt at the same file is resumed. `engine` may be None where there are neither images nor bases
-    from a registry. Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError where
-    there is no space.
+    Beside images a bundle has the workspaces and the locked inputs of these recipes, and a signature by `key`. `engine`
+    may be None where there are neither images nor bases from a registry.
     """
+
+    engine: Engine | None
+    images: Sequence[EngineImage]
+    target: Path
+    without: frozenset[str] = frozenset()
+    workspaces: Sequence[str] = ()
+    inputs: Sequence[str] = ()
+    key: Path | None = None
+    store: Store = field(default_factory=Store)
+    changed: Changed = Changed()
+    say: Say = lambda line: None
+    progress: ByteProgress = lambda done, total: None
+
+    def read(self, sink: BlobSink, packing: Compress = compress) -> list[Image]:
+        """Read the images into the sink and apply `changed`. Raises as `read_images`."""
+        if self.engine is None:
+            return []
+        edits = self.changed.edits
+        images = read_images(self.engine, self.images, sink, self.without, self.progress, packing, edits)
+        return [self.changed.finish(image) for image in images]
+
+    def metadata(self, images: Sequence[Image]) -> Metadata:
+        """The metadata of the images that were read."""
+        described = zip(images, self.images, strict=True)
+        return Metadata(
+            reprokit=__version__,
+            created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
+            images=tuple(describe(image, each.labels, self.say) for image, each in described),
+            absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
+        )
+
+
+def write(job: ExportJob) -> Metadata:
+    """Write a bundle, completely or not at all. An interrupted attempt at the same file is resumed.
+
+    Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError where there is no
+    space.
+    """
+    target, store, say = job.target, job.store, job.say
     # Missing extras are reported before the engine has worked for minutes.
-    for recipe in extras.workspaces:
+    for recipe in job.workspaces:
         workspace_of(recipe)
-    store = extras.store
-    if extras.inputs:
-        inputs.require_inputs(extras.inputs, store)
-    bases = inputs.registry_bases(extras.inputs)
+    if job.inputs:
+        inputs.require_inputs(job.inputs, store)
+    bases = inputs.registry_bases(job.inputs)
+    beside = recipes.beside([each.labels for each in job.images], job.inputs, say)
     with contextlib.ExitStack() as stack:
-        if extras.inputs:
+        if job.inputs:
             stack.enter_context(store.in_use(say))
-        all_images = [*images, *stack.enter_context(inputs.base_images(engine, bases, store, say))]
-        expected = {layer for each in all_images for layer in each.layers} - without
+        complete = replace(
+            job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store, say))]
+        )
+        expected = {layer for each in complete.images for layer in each.layers} - job.without
         tar = stack.enter_context(becoming(target, say, expected))
-        require_space(sum({each.id: each.size for each in all_images}.values()) // LEAST_RATIO, target.parent)
-        found = gather(engine, all_images, tar, without, changed, progress)
-        parts = sorted({add_workspace(tar, recipe) for recipe in extras.workspaces}, key=lambda part: part.path)
-        carried = inputs.add_inputs(tar, extras.inputs, target.parent, store, say, progress) if extras.inputs else None
-        metadata = described(found, all_images, say).model_copy(update={"parts": tuple(parts), "inputs": carried})
-        if not images:
+        require_space(sum({each.id: each.size for each in complete.images}.values()) // LEAST_RATIO, target.parent)
+        found = complete.read(tar)
+        parts = sorted({add_workspace(tar, recipe) for recipe in job.workspaces}, key=lambda part: part.path)
+        carried = inputs.add_inputs(tar, job.inputs, target.parent, store, say, job.progress) if job.inputs else None
+        metadata = complete.metadata(found)
+        boms = dict(filter(None, map(sbom.part_of, metadata.images)))
+        metadata = metadata.model_copy(update={"parts": (*parts, *boms), "inputs": carried, "beside": beside})
+        if not job.images:
             metadata = metadata.model_copy(update={"created": _NO_DATE})
         files = dict(small_files(found, metadata.json_bytes()))
-        if extras.key:
-            files[SIGNATURE] = signature.sign(signature.statement(files[INDEX], files[METADATA]), extras.key)
-        for path, content in files.items():
+        if job.key:
+            files[SIGNATURE] = signature.sign(signature.statement(files[INDEX], files[METADATA]), job.key)
+        for path, content in [*files.items(), *((part.path, content) for part, content in boms.items())]:
             tar.add(path, content)
         require_all(found, tar.entries)
     return metadata
-
-
-def gather(
-    engine: Engine | None,
-    wanted: Sequence[EngineImage],
-    sink: BlobSink,
-    without: frozenset[str],
-    changed: Changed | None,
-    progress: Progress,
-    packing: Compress = compress,
-) -> list[Image]:
-    """Read the images into the sink and apply `changed`. Raises as `read_images`."""
-    if engine is None:
-        return []
-    edits = changed.edits if changed else {}
-    images = read_images(engine, wanted, sink, without, progress, packing, edits)
-    return [changed.finish(image) for image in images] if changed else images
-
-
-def described(images: Sequence[Image], wanted: Sequence[EngineImage], say: Say) -> Metadata:
-    """The metadata of these images."""
-    return Metadata(
-        reprokit=__version__,
-        created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
-        images=tuple(describe(image, one.labels, say) for image, one in zip(images, wanted, strict=True)),
-        absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
-    )
 
 
 def require_all(images: Sequence[Image], entries: Mapping[str, int]) -> None:

@@ -6,21 +6,33 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from reprokit import completion
 from reprokit.container import parse
-from reprokit.container.settings import RunOptions
+from reprokit.container.settings import Port
+from reprokit.host.mounts import BindMount
 
 if TYPE_CHECKING:
     from reprokit.container.attach import Command as ContainerCommand
     from reprokit.engine import Engine
 
-RecipeName = Annotated[
-    str, typer.Argument(metavar="NAME[:VARIANT]", help="The recipe.", autocompletion=completion.targets)
-]
+
+def recipes(help: str, metavar: str = "NAME[:VARIANT]...") -> Any:
+    """An argument that names recipes."""
+    return typer.Argument(metavar=metavar, help=help, autocompletion=completion.targets)
+
+
+def flag(name: str, help: str, *short: str) -> Any:
+    """An option that is off by default."""
+    return typer.Option(False, name, *short, help=help)
+
+
+RecipeName = Annotated[str, recipes("The recipe.", "NAME[:VARIANT]")]
+BundleFile = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", autocompletion=completion.bundles)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ContainerName = Annotated[
     str,
     typer.Argument(
@@ -38,27 +50,51 @@ ContainerNames = Annotated[
 Command = Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments.")]
 Gpus = Annotated[
     Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
-    typer.Option(metavar="all|none|N|device=0,1", help="GPUs; by default as the recipe says."),
+    typer.Option(
+        metavar="all|none|N|device=0,1",
+        help="GPUs; by default as the recipe says.",
+        autocompletion=completion.choices("all", "none", "1", "device=0"),
+    ),
 ]
 Volumes = Annotated[
     list[str],
-    typer.Option("-v", "--volume", metavar="SRC:DST[:ro]", help="Mount a folder or file of the host, too."),
+    typer.Option(
+        "-v",
+        "--volume",
+        metavar="SRC:DST[:ro]",
+        help="Mount a folder or file of the host, too.",
+        autocompletion=completion.files,
+    ),
 ]
 Ports = Annotated[
-    list[str],
-    typer.Option("-p", "--publish", metavar="[ADDR:]HOST:PORT", help="Publish a port, on 127.0.0.1 by default."),
+    list[Port],
+    typer.Option(
+        "-p",
+        "--publish",
+        parser=parse.port,
+        metavar="[ADDR:]HOST:PORT",
+        help="Publish a port, on 127.0.0.1 by default.",
+    ),
 ]
 Env = Annotated[
     list[str],
     typer.Option("-e", "--env", metavar="NAME[=VALUE]", help="Set a variable for this command only."),
 ]
+EnvFile = Annotated[
+    list[Path],
+    typer.Option(
+        "--env-file", metavar="FILE", help="Set the variables of a file, such as tokens, for this command only."
+    ),
+]
 ShmSize = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(metavar="SIZE", help="Size of /dev/shm: 8g or 8GiB by 1024, 8GB by 1000."),
+    Optional[int],  # noqa: UP045
+    typer.Option(parser=parse.shm_size, metavar="SIZE", help="Size of /dev/shm: 8g or 8GiB by 1024, 8GB by 1000."),
 ]
 User = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="USER", help="Who runs this command (default: you; `root` installs packages)."),
+    typer.Option(
+        parser=parse.user, metavar="USER", help="Who runs the command (default: you; `root` installs packages)."
+    ),
 ]
 Tty = Annotated[
     bool,
@@ -66,11 +102,15 @@ Tty = Annotated[
 ]
 Name = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--name", metavar="CONTAINER", help="A container other than the recipe's own."),
+    typer.Option("--name", parser=parse.name, metavar="CONTAINER", help="A container other than the recipe's own."),
 ]
 Network = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="NETWORK", help="bridge, host, none, or a network of the engine."),
+    typer.Option(
+        metavar="bridge|host|none|NETWORK",
+        help="The network, also one of the engine's own.",
+        autocompletion=completion.choices("bridge", "host", "none"),
+    ),
 ]
 
 On = Annotated[
@@ -79,31 +119,27 @@ On = Annotated[
 ]
 
 
-def choices(
-    name: str | None,
-    gpus: str | None,
-    volumes: list[str],
-    ports: list[str],
-    shm_size: str | None,
-    network: str | None,
-    on: str | None = None,
-) -> RunOptions:
-    """The options as data; with `on`, a node, paths are those of the node. Raises UsageError."""
-    return RunOptions(
-        name=parse.name(name) if name else None,
-        gpus=gpus,
-        mounts=tuple(parse.mount(v, None if on else Path.cwd()) for v in volumes),
-        ports=tuple(parse.port(p) for p in ports),
-        shm=parse.shm_size(shm_size) if shm_size else None,
-        network=network,
-    )
+def mounts(volumes: Sequence[str], on: str | None = None) -> tuple[BindMount, ...]:
+    """The mounts of `-v`; with `on`, a node, the paths are those of the node. Raises UsageError."""
+    return tuple(parse.mount(volume, None if on else Path.cwd()) for volume in volumes)
 
 
-def container_command(argv: Sequence[str], env: list[str], user: str | None, tty: bool) -> ContainerCommand:
+def variables_of(env_files: Sequence[Path]) -> dict[str, str]:
+    """The variables of `--env-file`; the last file wins. Raises UsageError."""
+    found: dict[str, str] = {}
+    for file in env_files:
+        found |= parse.environment_file(file, os.environ)
+    return found
+
+
+def container_command(
+    argv: Sequence[str], env: list[str], env_files: Sequence[Path], user: str | None, tty: bool
+) -> ContainerCommand:
     """The command as data. Raises UsageError."""
     from reprokit.container.attach import Command as ContainerCommand
 
-    return ContainerCommand(argv, parse.environment(env, os.environ), user=parse.user(user) if user else None, tty=tty)
+    variables = variables_of(env_files) | parse.environment(env, os.environ)
+    return ContainerCommand(argv, variables, user=user, tty=tty, log_as=argv)
 
 
 @contextmanager

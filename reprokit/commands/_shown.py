@@ -82,17 +82,31 @@ def built(engine: Engine, target: Target) -> BuildResult:
     built here or trusted, was built with `--force`.
     """
     from reprokit.engine import LABEL
+    from reprokit.host.fit import errors_of
     from reprokit.image import trust
     from reprokit.image.build import BuildOptions, build
-    from reprokit.image.findings import errors_of
     from reprokit.image.labels import image_name
-    from reprokit.image.progress import display
+    from reprokit.image.progress import BuildDisplay
 
     present = engine.image(image_name(target)) or {}
     force = trust.known(present.get("Id", "")) and f"{LABEL}.forced" in (present["Config"].get("Labels") or {})
     forced = errors_of(target, force, say)
-    with display(sys.stderr) as shown:
+    with BuildDisplay(sys.stderr) as shown:
         image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)
     if notice := trust.notice(image.image_id, target.label):
         say(notice)
     return image
+
+
+def sent(engine: Engine, target: Target) -> BuildResult:
+    """The target's image on a node, which reprokit does not build there. Raises UsageError where it has none."""
+    from reprokit.container.lifecycle import built_image
+    from reprokit.image import trust
+    from reprokit.image.build import BuildResult
+    from reprokit.image.labels import INPUTS, image_name
+
+    image = built_image(engine, target)
+    if notice := trust.notice(image["Id"], target.label, engine.host.name):
+        say(notice)
+    inputs = ((image.get("Config") or {}).get("Labels") or {}).get(INPUTS, "")
+    return BuildResult(image_name(target), image["Id"], inputs, False, 0.0, state=trust.state(image["Id"]))

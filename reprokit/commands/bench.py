@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reprokit import completion, paths
-from reprokit.bench import extension, printed, record
-from reprokit.bench.report import sections
+from reprokit.bench import extension
+from reprokit.bench.run import Rounds, assignments
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, say, status
+from reprokit.commands._shown import built, say, sent, status
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import Benchmark, Claim
-from reprokit.untrusted.text import console, dump, escaped
+from reprokit.recipe.model import Benchmark, Input
+from reprokit.results import lines
+from reprokit.results.likeness import groups
+from reprokit.results.tables import sections
+from reprokit.tables import show_tables
+from reprokit.untrusted.text import dump
 
 if TYPE_CHECKING:
-    from reprokit.bench.record import Record
     from reprokit.bench.run import Bench
     from reprokit.engine import Engine
+    from reprokit.image.build import BuildResult
+    from reprokit.results.record import Record
     from reprokit.supply.lock.model import PlainFile, RecordFile
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
@@ -41,55 +46,53 @@ def bench(
         False, "--extension", help="Build, check and time the bundled attention extension in this container."
     ),
     gpus: options.Gpus = None,
-    report: bool = typer.Option(
-        False, "--report", help="Run nothing: show medians of the records, pooled where the conditions are the same."
+    repeat: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, max=10_000, help="Run each benchmark N times; by default as the recipe says."),
+    ] = None,
+    warm_up: int = typer.Option(
+        0, "--warm-up", metavar="N", min=0, max=1000, help="Run each benchmark N times before, unmeasured."
     ),
-    records: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With --report: read FILE instead, records or a benchmark's output."),
+    timeout: Annotated[
+        int | None,
+        typer.Option(metavar="SECONDS", min=1, help="End a run of a benchmark that takes longer; it then failed."),
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="With --report: draw the plots of the attention benchmark into DIR."),
-    ] = None,
+    env_file: options.EnvFile = [],  # noqa: B006 - typer's own style; it is only read
+    stale: bool = options.flag("--stale", "Measure the image although recipe or lock have changed since it was built."),
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
+    on: options.On = None,
 ) -> None:
     """Run a recipe's benchmarks and record the figures.
 
-    Builds the image if necessary, and uses a separate container, so that manual changes do not affect the results.
-    Records are appended to results/NAME.jsonl below the current folder.
+    Builds the image if there is none, and refuses one that was built from other inputs than the recipe's. Uses a
+    separate container, so that manual changes do not affect the results. With --on they run on another machine, which
+    needs Docker and the image; the records are kept here. Records are appended to results/NAME.jsonl below the current
+    folder; `reprokit results` shows and compares them.
     """
     target = find.target(name)
-    file = Path("results") / f"{target.recipe.name}.jsonl"
-    if report:
-        every = printed.read(records, target.recipe.name) if records else record.read(file)
-        kept = [r for r in every if _asked(r, name, benchmarks or [])]
-        if plot:
-            _draw(kept, plot)
-        _show(kept, target.recipe.claims, as_json, {})
-        return
-    if records or plot:
-        raise UsageError("--records and --plot need --report", hint="add --report")
+    file = Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     chosen = _chosen(target, benchmarks or [], with_extension)
-    outcome = _Outcome()
+    outcome = _Outcome(Rounds(repeat, warm_up, timeout), file)
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at the same time distort each other's results.
     lock = file_lock(paths.state() / "bench.lock", waiting, say)
-    with lock, _opened(target, gpus, chosen) as (engine, container, found):
+    variables = options.variables_of(env_file)
+    with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, chosen, stale, variables) as opened:
+        engine, container, found = opened
         folder = extension.send(engine, container, found.execute, extension.sources(say)) if with_extension else ""
         for title, benchmark in chosen.items():
-            outcome.run(found, title, benchmark, folder, file)
+            for combination in benchmark.combinations():
+                outcome.run(found, title, benchmark, folder, combination)
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
-    _show(outcome.records, target.recipe.claims, as_json, outcome.as_json())
+    if as_json:
+        records = [json.loads(each.to_json()) for each in outcome.records]
+        dump({"ok": not outcome.failed, "records": records, **outcome.as_json()})
+    else:
+        show_tables(sections(groups(outcome.records), target.recipe.claims))
     if outcome.records:
         say(f"recorded in {file}")
     outcome.raise_failure()
-
-
-def _asked(found: Record, name: str, benchmarks: Sequence[str]) -> bool:
-    variant = name.partition(":")[2]
-    return variant in ("", found.variant) and (not benchmarks or found.benchmark in benchmarks)
 
 
 def _chosen(target: Target, requested: list[str], with_extension: bool) -> Mapping[str, Benchmark]:
@@ -99,23 +102,20 @@ def _chosen(target: Target, requested: list[str], with_extension: bool) -> Mappi
     return {f"extension.{name}": b for name, b in chosen_benchmarks(bundled, requested).items()}
 
 
-def _draw(records: Sequence[Record], folder: Path) -> None:
-    from reprokit.bench.attention import measured
-    from reprokit.bench.plots import draw
-
-    for file in draw(measured(records), folder):
-        say(f"drawn: {file}")
-
-
 class _Outcome:
-    """The results of several benchmarks; one that fails stops no other."""
+    """The results of several benchmarks; one that fails, or cannot run, stops no other."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: Rounds, file: Path) -> None:
+        self.rounds = rounds
+        self.file = file
         self.records: list[Record] = []
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, ReprokitError] = {}
 
-    def run(self, found: Bench, title: str, benchmark: Benchmark, folder: str, file: Path) -> None:
+    def run(
+        self, found: Bench, name: str, benchmark: Benchmark, folder: str, combination: Mapping[str, Any] = {}
+    ) -> None:
+        title = " ".join([name, *assignments(combination)])
         if benchmark.gpu and not found.hardware.has_gpu:
             self.skipped[title] = _NO_GPU
             say(f"skipped {title}: {_NO_GPU}")
@@ -128,12 +128,14 @@ class _Outcome:
 
         try:
             with status(f"{found.target.label} {title}: {benchmark.command}"):
-                records = found.measure(title, benchmark, folder, keep)
-        except WorkFailed as error:
+                records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
+        except ReprokitError as error:
             say(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
+            say(f"{title} failed: {error.message}")
             self.failed[title] = error
             return
-        record.append(Path.cwd(), str(file), records)
+        say(*(f"warning: {title}: {text}" for text in records[0].warnings))
+        lines.append(Path.cwd(), str(self.file), records)
         self.records += records
 
     def as_json(self) -> dict[str, object]:
@@ -144,36 +146,101 @@ class _Outcome:
 
     def raise_failure(self) -> None:
         errors = list(self.failed.values())
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise WorkFailed("; ".join(f"{error.where}: {error.message}" for error in errors), hint=errors[0].hint)
+        if not errors:
+            return
+        if len(errors) > 1:
+            errors[0].message = "; ".join(f"{title}: {error.message}" for title, error in self.failed.items())
+        raise errors[0]
 
 
 @contextmanager
-def _opened(target: Target, gpus: str | None, chosen: Mapping[str, Benchmark]) -> Iterator[tuple[Engine, str, Bench]]:
-    """Start the target's bench container, from an up-to-date image; it is stopped at the end, and its files stay."""
-    from reprokit.bench.container import gpus_for, own_container
+def opened_bench(
+    engine: Engine,
+    target: Target,
+    gpus: str | None,
+    chosen: Mapping[str, Benchmark],
+    stale: bool,
+    variables: Mapping[str, str],
+) -> Iterator[tuple[Engine, str, Bench]]:
+    """Start the target's bench container; it is stopped at the end, and its files stay.
+
+    Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
+    """
+    from reprokit.bench.checkout import commit_of
+    from reprokit.bench.container import gpus_for, hiding, own_container
     from reprokit.bench.hardware import probe
     from reprokit.bench.inputs import place
-    from reprokit.bench.run import Bench
+    from reprokit.bench.run import Bench, BenchOrigin
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import stop
-    from reprokit.engine import Engine
+    from reprokit.host import workspace
+    from reprokit.image import trust
+    from reprokit.image.lock.read import variant_lock
 
-    engine = Engine.connect()
     requested = gpus_for(engine, target, gpus)
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
-    image = built(engine, target)
+    image, is_stale = _image(engine, target, stale)
     container = own_container(engine, target, "bench", requested, say)
     try:
-        run = partial(execute, engine, container)
-        put = partial(place, target, fetch=partial(_fetch, target))
-        yield engine, container, Bench(target, run, probe(run), image.inputs, image.image_id, put, image.state)
+        run = hiding(partial(execute, engine, container, env=variables), variables.values())
+        put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
+        lock = variant_lock(target)
+        # The workspace of a node is a copy, which may differ from the checkout here.
+        folder = workspace.locate(target.workspace, target.path)
+        commit, dirty = ("", None) if engine.host.name else commit_of(folder)
+        origin = BenchOrigin(
+            input_hash=image.inputs,
+            image_digest=image.image_id,
+            image_state=image.state,
+            image_stale=is_stale,
+            image_verified=trust.verified(image.image_id),
+            lock_hash=lock.hash if lock else "",
+            commit=commit,
+            dirty=dirty,
+            node=engine.host.name,
+        )
+        yield engine, container, Bench(target, run, probe(run), origin, put)
     finally:
         with suppress(ReprokitError):  # an error here would hide the first one
             stop(engine, container)
+
+
+def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, bool | None]:
+    """The target's image, and whether it is stale, None if unknown.
+
+    Raises WorkFailed where it is or may be stale, and that is not allowed.
+    """
+    from reprokit.image import trust
+    from reprokit.image.build import BuildResult
+    from reprokit.image.labels import INPUTS, image_name
+    from reprokit.image.lock.read import stale_image
+
+    name = image_name(target)
+    present = engine.image(name) or {}
+    labels = (present.get("Config") or {}).get("Labels") or {}
+    stale = stale_image(target, labels) if present else None
+    if stale is None:
+        return sent(engine, target) if engine.host.name else built(engine, target), False
+    if not allowed:
+        raise WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
+    if stale.unknown:
+        say(stale.problem)
+    if notice := trust.notice(present["Id"], target.label):
+        say(notice)
+    state = trust.state(present["Id"])
+    return BuildResult(
+        name, present["Id"], labels.get(INPUTS, ""), False, 0.0, state=state
+    ), None if stale.unknown else True
+
+
+def _not_there(engine: Engine, file: Input) -> None:
+    """Raises UsageError: data is placed by this machine, which has no workspace of a node."""
+    raise UsageError(
+        f"the data {file.data} cannot be put into the workspace of a node",
+        engine.host.name,
+        f"copy it to {file.path} there: `reprokit run --on {engine.host.name} ...` names the workspace",
+    )
 
 
 def _fetch(target: Target, file: PlainFile | RecordFile) -> Path:
@@ -193,24 +260,3 @@ def _nothing_runs(target: Target, count: int) -> EngineError:
         f"nothing could run: all {count} benchmarks of {target.label} need a GPU, and this machine has none",
         hint="run them on a node with a GPU; `reprokit check --gpu NAME` shows whether it fits",
     )
-
-
-def _show(records: Sequence[Record], claims: Sequence[Claim], as_json: bool, more: Mapping[str, object]) -> None:
-    if as_json:
-        data = {"ok": not more.get("failed"), "records": [json.loads(r.to_json()) for r in records], **more}
-        dump(data)
-        return
-    from rich.table import Table
-    from rich.text import Text
-
-    screen = console(width=200)
-    for section in sections(records, claims):
-        table = Table(box=None, pad_edge=False, title=Text(section.title, "bold"), title_justify="left")
-        for column in section.columns:
-            table.add_column(escaped(column), justify="right", no_wrap=True)
-        for row in section.rows:
-            table.add_row(*map(escaped, row))
-        screen.print(table)
-        for line in (section.conditions, *section.notes):
-            screen.print(Text(line, "dim"))
-        screen.print()

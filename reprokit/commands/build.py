@@ -9,45 +9,58 @@ from typing import TYPE_CHECKING
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import echo
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
 
 
 def build(
-    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
-    force: bool = typer.Option(
-        False, "--force", help="Build despite errors of `check`; a label of the image lists them."
+    name: options.RecipeName,
+    force: bool = options.flag("--force", "Build despite errors of `check`; a label of the image lists them."),
+    no_cache: bool = options.flag("--no-cache", "Run every step again."),
+    keep_failed: bool = options.flag(
+        "--keep-failed", "Keep the state before the failed step, for `reprokit shell --failed`."
     ),
-    no_cache: bool = typer.Option(False, "--no-cache", help="Run every step again."),
-    keep_failed: bool = typer.Option(
-        False, "--keep-failed", help="Keep the state before the failed step, for `reprokit shell --failed`."
+    offline: bool = options.flag("--offline", "Use no network, only the store."),
+    drift: bool = options.flag(
+        "--drift", "Replace locked apt packages that no mirror has any more by newer ones; a label lists them."
     ),
-    offline: bool = typer.Option(False, "--offline", help="Use no network, only the store."),
-    drift: bool = typer.Option(
-        False,
-        "--drift",
-        help="Replace locked apt packages that no mirror has any more by newer ones; a label lists them.",
+    record: bool = options.flag(
+        "--record", "Let the build download more than its lock names, and list that for the recipe."
     ),
-    record: bool = typer.Option(
-        False, "--record", help="Let the build download more than its lock names, and list that for the recipe."
+    builder: str = typer.Option(
+        "classic",
+        "--builder",
+        metavar="classic|buildkit",
+        help="The engine's own builder, or the Docker CLI's.",
+        autocompletion=completion.choices("classic", "buildkit"),
     ),
-    builder: str = typer.Option("classic", "--builder", help="classic: the engine's own; buildkit: the Docker CLI's."),
+    as_json: options.Json = False,
 ) -> None:
     """Build the image of a recipe."""
+    from reprokit.commands._shown import say
+    from reprokit.compat.model import KnownHost
     from reprokit.engine import Engine
+    from reprokit.host.disk import ENGINE_ROOT
+    from reprokit.host.fit import errors_of, host_errors_of
     from reprokit.image.build import BuildOptions
     from reprokit.image.build import build as build_image
-    from reprokit.image.findings import errors_of
-    from reprokit.image.progress import display
+    from reprokit.image.labels import image_name
+    from reprokit.image.progress import BuildDisplay
     from reprokit.recipe.find import target as find_target
 
     target = find_target(name)
-    forced = errors_of(target, force, lambda line: echo(line, err=True))
+    forced = errors_of(target, force, say)
     engine = Engine.connect()
-    with display(sys.stderr) as shown:
-        options = BuildOptions(
+    built = engine.image(image_name(target)) is not None
+    # An image that is built already needs no more disk space.
+    free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
+    host = KnownHost(engine.host.memory_bytes(), free)
+    forced += host_errors_of(target, host, force, say, "or build anyway with --force")
+    with BuildDisplay(sys.stderr) as shown:
+        chosen = BuildOptions(
             builder=builder,
             no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
             keep_failed=keep_failed,
@@ -56,7 +69,21 @@ def build(
             record=record,
             forced=forced,
         )
-        result = build_image(engine, target, options, shown.progress, shown.traffic)
+        result = build_image(engine, target, chosen, shown.progress, shown.traffic)
+    if as_json:
+        dump(
+            {
+                "name": result.name,
+                "image": result.image_id,
+                "built": result.built,
+                "inputs": result.inputs,
+                "state": result.state,
+                "seconds": round(result.seconds, 1),
+                "log": str(result.log) if result.log else None,
+                "undeclared": list(result.undeclared),
+            }
+        )
+        return
     if record:
         _print_undeclared(target, result.undeclared)
     if result.built:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import sys
-import textwrap
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import console, dump, echo
+from reprokit.commands._findings import as_json as finding_as_json
+from reprokit.commands._findings import show, summary
+from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
+from reprokit.errors import UsageError
+from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
+    from reprokit.commands._stacks import AskedFor
     from reprokit.compat.facts import Facts
-    from reprokit.compat.model import Finding, KnownGpu, Purpose, Stack
-
-_COLOURS = {"error": "red", "warning": "yellow", "unknown": "cyan", "info": "blue"}
+    from reprokit.compat.model import Finding, Stack
+    from reprokit.recipe.find import Target
 
 
 def check(
@@ -23,33 +26,36 @@ def check(
         list[str] | None,
         typer.Argument(metavar="NAME[:VARIANT]", help="Recipes; all by default.", autocompletion=completion.targets),
     ] = None,
-    pins: str | None = typer.Option(
-        None, "--pins", metavar="NAME=VERSION,...", help="Check these pins instead of a recipe."
-    ),
-    gpu: Annotated[
-        list[str] | None,
-        typer.Option("--gpu", metavar="NAME", help="A GPU by name or compute capability; `none` for no GPU."),
-    ] = None,
-    driver: str = typer.Option("", "--driver", metavar="VERSION", help="The NVIDIA driver, such as 470.57.02."),
-    purpose: str = typer.Option(
-        "", "--for", metavar="PURPOSE", help="compile (the default), run (prebuilt binaries), ptx or import."
-    ),
+    pins: PINS = None,
+    gpu: GPU = None,
+    driver: DRIVER = "",
+    purpose: PURPOSE = "",
+    sources: bool = typer.Option(False, "--sources", help="Print the sources of each finding."),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Check pins against the facts, before anything is downloaded.
 
     A historic variant is checked only if its recipe is named, and counts only if named as NAME:VARIANT.
     """
-    from reprokit.compat.evaluate import evaluate
+    from reprokit.compat.evaluate import evaluate, one_pin_is_enough
     from reprokit.compat.facts import bundled
 
     facts = bundled()
-    stacks = _stacks(facts, names or [], pins, gpu or [], driver, purpose)
-    results = [CheckResult(label, counts, evaluate(facts, stack)) for label, counts, stack in stacks]
+    asked = machine(facts, gpu or [], driver, purpose)
+    if pins is not None and names:
+        raise UsageError("recipes and --pins exclude each other", hint="use two commands")
+    stacks = [("", True, asked.stack_of_pins(pins), [])] if pins is not None else _recipes(names or [], asked)
+    results = [
+        CheckResult(label, counts, [*of_recipe, *map(_about_this_host, evaluate(facts, stack))])
+        for label, counts, stack, of_recipe in stacks
+    ]
     if json:
         dump(as_json(facts, results))
     else:
-        _print(facts, results)
+        with paged():
+            for (_, _, stack, _), result in zip(stacks, results, strict=True):
+                offer = result.errors and not one_pin_is_enough(facts, stack, result.findings)
+                _print(facts, result, sources, offer)
     if not all(result.ok for result in results):
         raise typer.Exit(1)
 
@@ -62,21 +68,21 @@ class CheckResult(NamedTuple):
     findings: list[Finding]
 
     @property
+    def errors(self) -> bool:
+        return any(f.severity == "error" for f in self.findings)
+
+    @property
     def ok(self) -> bool:
-        return not self.counts or all(f.severity != "error" for f in self.findings)
+        return not (self.counts and self.errors)
 
 
 def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
-    """`{"ok", "findings"}`; findings of recipes also name their `recipe`. Sources are citations."""
+    """`{"ok", "findings"}`; findings of recipes also name their `recipe`."""
     found = [
         {
             **({"recipe": result.label} if result.label else {}),
             **({} if result.counts else {"historic": True}),
-            "severity": f.severity,
-            "subjects": list(f.subjects),
-            "reason": f.reason,
-            "nearest": list(f.nearest),
-            "sources": [facts.cite(s) for s in f.sources],
+            **finding_as_json(facts, f),
         }
         for result in results
         for f in result.findings
@@ -84,94 +90,43 @@ def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
     return {"ok": all(result.ok for result in results), "findings": found}
 
 
-def _stacks(
-    facts: Facts, names: list[str], pins: str | None, gpu: list[str], driver: str, purpose: str
-) -> list[tuple[str, bool, Stack]]:
-    """The stacks to check: label (empty without a recipe), whether it counts, stack. Raises UsageError."""
-    from reprokit.compat.model import PURPOSES
-    from reprokit.compat.pins import check_driver
-    from reprokit.errors import UsageError
+def _about_this_host(finding: Finding) -> Finding:
+    """What this machine lacks is a warning: the recipe is right, and may be meant for another machine."""
+    of_host = finding.severity == "error" and any(subject.startswith("host.") for subject in finding.subjects)
+    return replace(finding, severity="warning") if of_host else finding
 
-    chosen = next((p for p in PURPOSES if p == purpose), None)
-    if purpose and chosen is None:
-        raise UsageError(f"--for {purpose} is not a purpose", hint=f"write one of {', '.join(PURPOSES)}")
-    gpus, no_gpu = _gpus(facts, gpu)
-    version = check_driver(driver) if driver else None
-    if pins is None:
-        return _recipes(names, gpus, no_gpu, version, chosen)
-    if names:
-        raise UsageError("recipes and --pins exclude each other", hint="use two commands")
 
-    from reprokit.compat.model import Stack as NewStack
-    from reprokit.compat.pins import parse_pins
+def _recipe_faults(target: Target) -> list[Finding]:
+    """What `render` refuses: blocks, their options and order, and what they install."""
+    from reprokit.compat.model import Finding
+    from reprokit.image.render import render
 
-    needs: Literal["required", "optional"] = "required" if gpus else "optional"
+    try:
+        render(target)
+    except UsageError as error:
+        return [Finding("error", "recipe", (error.where,), error.message, remedy=error.hint)]
+    return []
+
+
+def _recipes(names: list[str], asked: AskedFor) -> list[tuple[str, bool, Stack, list[Finding]]]:
+    """The stacks of recipes: label, whether it counts, stack, faults of the recipe itself. Raises UsageError."""
+    from reprokit.compat.model import KnownHost
+    from reprokit.host import disk, memory
+    from reprokit.recipe.find import current_targets, recipe_names, split, targets
+
+    host = KnownHost(memory.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
+    named = {t.label for name in names if split(name)[1] for t in targets(name)}
+    found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
+    if not found:
+        raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
     return [
-        ("", True, NewStack(parse_pins(pins), chosen or "compile", gpus, None if no_gpu else version, needs_gpu=needs))
+        (t.label, not t.variant.historic or t.label in named, asked.stack_of(t, host), _recipe_faults(t)) for t in found
     ]
 
 
-def _recipes(
-    names: list[str], gpus: tuple[KnownGpu, ...], no_gpu: bool, driver: str | None, purpose: Purpose | None
-) -> list[tuple[str, bool, Stack]]:
-    from dataclasses import replace
-
-    from reprokit.compat.model import KnownHost
-    from reprokit.compat.stack import stack_of
-    from reprokit.errors import UsageError
-    from reprokit.host import disk, machine
-    from reprokit.recipe.find import current_targets, recipe_names, targets
-
-    host = KnownHost(machine.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
-    stacks = []
-    found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
-    for target in found:
-        stack = stack_of(target.variant, gpus, driver, host, no_gpu)
-        counts = not target.variant.historic or target.label in names
-        stacks.append((target.label, counts, replace(stack, purpose=purpose) if purpose else stack))
-    if not stacks:
-        raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
-    return stacks
-
-
-def _gpus(facts: Facts, names: list[str]) -> tuple[tuple[KnownGpu, ...], bool]:
-    """The named GPUs, and whether they were excluded by `none`. Raises UsageError."""
-    from reprokit.compat.gpu import parse_gpu
-    from reprokit.errors import UsageError
-
-    parsed = [parse_gpu(facts, name) for name in names]
-    found = tuple(dict.fromkeys(g for g in parsed if g is not None))
-    if found and None in parsed:
-        raise UsageError("--gpu none excludes other GPUs")
-    return found, bool(parsed) and not found
-
-
-def _print(facts: Facts, results: list[CheckResult]) -> None:
-    from rich.text import Text
-
-    screen = console()
-    times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
-    for label, counts, findings in results:
-        for finding in findings:
-            head = Text(f"{finding.severity:8}", f"bold {_COLOURS[finding.severity]}")
-            screen.print(Text.assemble(head, f" {times.join(finding.subjects)}"), soft_wrap=True)
-            _indented(finding.reason)
-            if finding.nearest:
-                _indented(f"nearest: {', or '.join(finding.nearest)}")
-            for source in finding.sources if finding.severity != "info" else ():
-                _indented(f"source: {facts.cite(source)}")
-        echo(f"{label or 'stack'}: {_summary(findings)}{'' if counts else ' (historic: not counted)'}")
-
-
-def _indented(text: str) -> None:
-    for line in textwrap.wrap(
-        text, 110, initial_indent=" " * 9, subsequent_indent=" " * 11, break_long_words=False, break_on_hyphens=False
-    ):
-        echo(line)
-
-
-def _summary(findings: list[Finding]) -> str:
-    counts = [(s, sum(f.severity == s for f in findings)) for s in ("error", "warning", "unknown")]
-    plural = {"error": "errors", "warning": "warnings", "unknown": "unknown"}
-    parts = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
-    return ", ".join(parts) or "ok"
+def _print(facts: Facts, result: CheckResult, sources: bool, offer: bool) -> None:
+    show(facts, result.findings, sources)
+    if offer:
+        what = result.label or "--pins ..."
+        echo(f"no single pin ends all errors: `reprokit solve {what}`, with the same options, finds pins that do")
+    echo(f"{result.label or 'stack'}: {summary(result.findings)}{'' if result.counts else ' (historic: not counted)'}")

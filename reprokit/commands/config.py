@@ -10,7 +10,7 @@ import typer
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.effective import Line, MirrorAnswer
+    from reprokit.supply.mirrors.effective import Line
 
 
 def config(
@@ -33,7 +33,7 @@ def config(
     mirrors = Mirrors(store)
     found = lines(mirrors)
     if not check:
-        _print_json([_as_json(line) for line in found]) if json else _table([_row(line) for line in found])
+        dump([*map(_as_json, found)]) if json else _table([(each.kind, each.shown, each.source) for each in found])
         return
 
     from reprokit.supply.fetch.http import Client
@@ -42,9 +42,10 @@ def config(
     with Client(mirrors.settings) as client:
         answers = ask_each([line for line in found if line.kind not in WAYS and line.source != PUBLIC], client)
     if json:
-        _print_json([_answer_as_json(answer) for answer in answers])
+        measured = [{"latency_s": a.latency_s, "rate": a.rate, "error": a.error or None} for a in answers]
+        dump([_as_json(answer.line) | numbers for answer, numbers in zip(answers, measured, strict=True)])
     else:
-        _table([(answer.line.kind, answer.line.shown, _said(answer)) for answer in answers])
+        _table([(answer.line.kind, answer.line.shown, answer.in_words) for answer in answers])
     if silent := silent_kinds(answers):
         raise SourceError(
             f"no mirror of {', '.join(silent)} answers", hint="`reprokit config` shows where each comes from"
@@ -71,29 +72,6 @@ def _init() -> None:
 
 def _as_json(line: Line) -> dict[str, Any]:
     return {"kind": line.kind, "archive": line.archive or None, "value": line.redacted, "source": line.source}
-
-
-def _answer_as_json(answer: MirrorAnswer) -> dict[str, Any]:
-    """Seconds, bytes/s."""
-    measured = {"latency_s": answer.latency_s, "rate": answer.rate, "error": answer.error or None}
-    return {**_as_json(answer.line), **measured}
-
-
-def _row(line: Line) -> tuple[str, str, str]:
-    return line.kind, line.shown, line.source
-
-
-def _said(answer: MirrorAnswer) -> str:
-    if answer.error:
-        return answer.error
-    if answer.latency_s is None:
-        return "there"
-    rate = f", {answer.rate / 1e6:.1f} MB/s" if answer.rate else ""
-    return f"answers in {answer.latency_s * 1e3:.0f} ms{rate}"
-
-
-def _print_json(rows: Sequence[dict[str, Any]]) -> None:
-    dump(rows)
 
 
 def _table(rows: Sequence[tuple[str, str, str]]) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A bundle.", autocompletion=completion.bundles)],
-    after: Annotated[Path, typer.Argument(metavar="B", help="A bundle.", autocompletion=completion.bundles)],
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    before: options.BundleFile,
+    after: options.BundleFile,
+    as_json: options.Json = False,
 ) -> None:
     """Compare two bundles: layers, pins, packages, sizes.
 

@@ -11,24 +11,27 @@ def exec(
     name: options.ContainerName,
     command: options.Command,
     env: options.Env = [],  # noqa: B006 - typer's own style; it is only read
+    env_file: options.EnvFile = [],  # noqa: B006
     user: options.User = None,
     tty: options.Tty = False,
+    on: options.On = None,
 ) -> None:
     """Run a command in a container that is running.
 
     Unlike `run` it neither creates nor starts one. The exit code is the command's.
     """
-    import os
-
     from reprokit.commands._shown import say
     from reprokit.container import names
+    from reprokit.container.lifecycle import staleness
     from reprokit.container.session import in_container
-    from reprokit.engine import Engine
     from reprokit.errors import UsageError
 
-    requested = options.container_command(command, env, user, tty)
-    engine = Engine.connect()
-    found = names.find(names.known_containers(engine), name, os.getuid())
-    if not found.running:
-        raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
-    raise typer.Exit(in_container(engine, found.name, requested, say))
+    requested = options.container_command(command, env, env_file, user, tty)
+    with options.engine_on(on) as engine:
+        (found,) = names.chosen(engine, [name])
+        if not found.running:
+            raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
+        target = names.target_of(found)
+        if target and (stale := staleness(engine, target, engine.container(found.name))):
+            say(stale.line)
+        raise typer.Exit(in_container(engine, found.name, requested, say))

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from reprokit import completion
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -18,18 +19,39 @@ if TYPE_CHECKING:
 
 
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE|-", help="The log; - is standard input.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|-]", help="The log; - is standard input.", autocompletion=completion.files),
+    ] = None,
+    last: bool = typer.Option(
+        False, "--last", help="The log of the last build, run, smoke, bench, lock or load that failed."
+    ),
     json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Name the cause of a failure from its log, and the remedy."""
+    from reprokit.errors import UsageError
     from reprokit.explain.judge import explain as explained
 
-    with _opened(file) as log:
-        found = explained(log)
+    if (file is None) is not last:
+        raise UsageError(
+            "name one log: FILE, - or --last", hint="`reprokit explain --last` reads that of the last failure"
+        )
+    with _opened(file or _last()) as log:
+        # A kept log is that of a failure.
+        found = explained(log, failed=True if last else None)
     if json:
         dump(found.as_json())
     else:
         _print(found)
+
+
+def _last() -> Path:
+    from reprokit.errors import UsageError
+    from reprokit.explain.last import log_path
+
+    if not log_path().exists():
+        raise UsageError("no failure is kept", str(log_path()), "name a log: `reprokit explain FILE`")
+    return log_path()
 
 
 def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:

@@ -8,15 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import progress, say
+from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.bundle.export import ExportRequest, ExportResult
+    from reprokit.bundle.layer_filter import FilterReport
+    from reprokit.bundle.model import Metadata
 
 
 def export(
-    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.", autocompletion=completion.files
+        ),
+    ] = None,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -50,16 +58,31 @@ def export(
     ] = None,
     workspace: bool = typer.Option(False, "--with-workspace", help="Add the recipes' workspaces."),
     store: bool = typer.Option(False, "--with-store", help="Add everything that their locks name, to build offline."),
-    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign with this ssh key.")] = None,
+    sign: Annotated[
+        Path | None, typer.Option(metavar="KEY", help="Sign with this ssh key.", autocompletion=completion.files)
+    ] = None,
     form: str = typer.Option(
-        "rkit", "--format", help="rkit; for other tools: docker (old engines), oci-dir, squashfs (enroot, Pyxis)."
+        "rkit",
+        "--format",
+        metavar="rkit|docker|oci-dir|squashfs",
+        help="A bundle; for other tools: docker (old engines), oci-dir, squashfs (enroot, Pyxis).",
+        autocompletion=completion.choices("rkit", "docker", "oci-dir", "squashfs"),
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    devcontainer: bool = options.flag("--devcontainer", "Write a devcontainer.json for VS Code instead."),
+    apptainer: bool = options.flag("--apptainer", "Write an Apptainer definition instead, and build its SIF."),
+    slurm: bool = options.flag("--slurm", "Write an sbatch script for Pyxis and Apptainer instead."),
+    as_json: options.Json = False,
 ) -> None:
     """Write images as one file, each layer once, for `reprokit load` elsewhere.
 
     skopeo, podman and Engine 25 read it, too. Repeat an interrupted export to resume it.
     """
+    chosen = [name for name, on in {"devcontainer": devcontainer, "apptainer": apptainer, "slurm": slurm}.items() if on]
+    if chosen:
+        _tool_file(chosen, names or [], out, as_json)
+        return
+    if out is None:
+        raise UsageError("name the bundle's file", hint="reprokit export NAME -o FILE.rkit")
     from reprokit.bundle.export import ExportRequest, run
     from reprokit.engine import Engine
     from reprokit.nodes.inventory import layers_on
@@ -78,33 +101,56 @@ def export(
     )
     request.check(out)
     with progress(f"writing {out.name}") as report:
-        result = run(Engine.connect(), request, out, layers_on, say, report)
+        written, files = run(Engine.connect(), request, out, layers_on, say, report)
+    count = sum(file.stat().st_size for file in (out, *out.rglob("*")) if file.is_file())
     if as_json:
-        dump(_json(out, result))
+        dump(_json(out, count, written, files))
     else:
-        _print(out, request, result)
+        _print(out, count, written, files)
 
 
-def _json(out: Path, result: ExportResult) -> dict[str, Any]:
+def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: bool) -> None:
+    """Write the file with which another tool runs a recipe's image."""
+    import os
+
+    from reprokit.bundle.tools import TOOLS
+    from reprokit.bundle.tools.tool import ToolJob, write
+    from reprokit.host import workspace
+    from reprokit.recipe import find
+
+    if len(chosen) > 1 or len(names) != 1:
+        raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
+    target = find.target(names[0])
+    job = ToolJob(target, workspace.prepare(target, say), f"{os.getuid()}:{os.getgid()}")
+    path, line = write(TOOLS[chosen[0]], job, out)
+    if as_json:
+        dump({"file": str(path), "recipe": target.label, "workspace": str(job.workspace)})
+    else:
+        echo(f"{path} written for {target.label}, with the workspace {job.workspace}")
+        say(line)
+
+
+def _json(out: Path, count: int, written: Metadata, files: FilterReport) -> dict[str, Any]:
     return {
         "file": str(out),
-        "bytes": result.size,
-        "images": [image.model_dump(exclude={"recipe_text", "lock_text"}) for image in result.images],
-        "absent": list(result.absent),
-        "largest": [{"path": path, "bytes": size} for path, size in result.largest],
-        "left_out": {"files": result.files_excluded, "bytes": result.bytes_excluded},
+        "bytes": count,
+        "images": [image.model_dump(exclude={"recipe_text", "lock_text"}) for image in written.images],
+        "absent": list(written.absent),
+        "largest": [{"path": path, "bytes": size} for path, size in files.largest],
+        "left_out": {"files": len(files.excluded), "bytes": files.excluded.total()},
     }
 
 
-def _print(out: Path, request: ExportRequest, result: ExportResult) -> None:
+def _print(out: Path, count: int, written: Metadata, files: FilterReport) -> None:
     from reprokit.formatting import size
 
-    if result.largest:
+    if files.largest:
         say("the container's largest paths:")
-        say(*(f"{size(count):>9}  {path}" for path, count in result.largest))
-    if result.files_excluded:
-        say(f"excluded: {result.files_excluded} files of package caches and --exclude, {size(result.bytes_excluded)}")
-    unpacked = sum(image.size for image in result.images)
-    echo(f"{out}: {', '.join(image.name for image in result.images)}: {size(result.size)} ({size(unpacked)} unpacked)")
-    if result.absent:
-        echo(f"{len(result.absent)} layers are excluded: the target must have them")
+        say(*(f"{size(count):>9}  {path}" for path, count in files.largest))
+    if files.excluded:
+        total = files.excluded.total()
+        say(f"excluded: {len(files.excluded)} files of package caches and --exclude, {size(total)}")
+    unpacked = sum(image.size for image in written.images)
+    echo(f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(unpacked)} unpacked)")
+    if written.absent:
+        echo(f"{len(written.absent)} layers are excluded: the target must have them")

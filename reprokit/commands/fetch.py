@@ -9,19 +9,23 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import echo
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump, echo
 
 
 def fetch(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME[:VARIANT]...", help="Recipes with a lock.", autocompletion=completion.targets),
-    ],
+    names: Annotated[list[str], options.recipes("Recipes with a lock.")],
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="First copy files of this folder, by checksum."),
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="First copy files of this folder, by checksum.",
+            autocompletion=completion.files,
+        ),
     ] = None,
-    data: bool = typer.Option(False, "--data", help="Also the data of the recipes' benchmarks."),
+    data: bool = options.flag("--data", "Also the data of the recipes' benchmarks."),
+    as_json: options.Json = False,
 ) -> None:
     """Download everything that locks name into the store, and the base images onto the engine."""
     from reprokit.commands._shown import say
@@ -30,7 +34,6 @@ def fetch(
     from reprokit.formatting import size
     from reprokit.image.lock.read import needed_lock, recipe_lock
     from reprokit.image.lock.supplies import Supplier
-    from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.fetch.display import display
     from reprokit.supply.fetch.import_local import take_from
@@ -39,7 +42,7 @@ def fetch(
     from reprokit.supply.store import Store
 
     targets = [find_target(name) for name in names]
-    locks = [needed_lock(target, render(target)) for target in targets]
+    locks = [needed_lock(target) for target in targets]
     inputs = [locked for lock in locks for locked in lock.locked_inputs()]
     if data:
         inputs += [locked for target in targets for locked in recipe_lock(target).data_inputs()]
@@ -67,6 +70,10 @@ def fetch(
             complete(lock_path(target.path), store)
     if engine is None and any(lock.base.digest for lock in locks):
         say(f"base images are not fetched: {absent}")
+    if as_json:
+        stored = {"bytes": found.stored_bytes, "files": found.stored_files}
+        dump({"downloaded": {"bytes": found.bytes, "files": found.files, "commits": commits}, "stored": stored})
+        return
     echo(
         f"{size(found.bytes)} downloaded ({found.files} files, {commits} git commits); "
         f"{size(found.stored_bytes)} were in the store ({found.stored_files} files)"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from reprokit import completion
-from reprokit.untrusted.text import dump, echo
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle
 
 
 def inspect(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", autocompletion=completion.bundles)],
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    file: options.BundleFile,
+    as_json: options.Json = False,
+    sbom: bool = options.flag("--sbom", "Print what the image was made of, as CycloneDX JSON."),
 ) -> None:
     """Show a bundle: images, layers, pins, requirements, extras.
 
@@ -26,11 +24,29 @@ def inspect(
     from reprokit.bundle.read import opened
 
     with opened(file) as bundle:
+        if sbom:
+            dump(_sbom(bundle))
+            return
         found = _described(bundle, signer(bundle, None))
     if as_json:
         dump(found)
     else:
-        _print(found)
+        with paged():
+            _print(found)
+
+
+def _sbom(bundle: Bundle) -> Any:
+    """The SBOM of the only image, from its lock and not from the bundle's own file of it. Raises UsageError."""
+    import json
+
+    from reprokit.bundle.sbom import of_image
+    from reprokit.errors import UsageError
+
+    images = bundle.metadata.images
+    if len(images) != 1:
+        hint = f"each is a file of the bundle: tar -xf {bundle.path} sbom"
+        raise UsageError(f"the bundle has {len(images)} images, and an SBOM is of one", str(bundle.path), hint)
+    return json.loads(of_image(images[0]))
 
 
 def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
@@ -44,7 +60,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
             **described.model_dump(exclude={"recipe_text", "lock_text"}),
             "has_recipe": bool(described.recipe_text),
             "has_lock": bool(described.lock_text),
-            "layers": [asdict(row) for row in rows(image, {})],
+            "layers": [asdict(row) for row in rows(image)],
         }
         for image, described in zip(bundle.images, metadata.images, strict=True)
     ]
@@ -56,6 +72,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
         "signed_by": signed,
         "images": images,
         "absent": list(metadata.absent),
+        "beside": [{"recipe": f.recipe, "path": f.path, "bytes": len(f.content)} for f in metadata.beside],
         "parts": [part.model_dump() for part in metadata.parts],
         "inputs": metadata.inputs.model_dump(exclude={"recipes"}) if metadata.inputs else None,
     }
@@ -63,6 +80,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
 
 def _print(found: dict[str, Any]) -> None:
     from reprokit.formatting import size
+    from reprokit.tables import paragraph, table
 
     signed = f", signed by {found['signed_by']}" if found["signed_by"] else ", not signed"
     echo(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
@@ -73,20 +91,25 @@ def _print(found: dict[str, Any]) -> None:
             carried = [what for what in ("recipe", "lock") if image[f"has_{what}"]]
             echo(f"  recipe   {image['recipe']}:{image['variant']} ({' and '.join(carried) or 'no text'} in it)")
         if image["pins"]:
-            echo(f"  pins     {' '.join(f'{name}={value}' for name, value in sorted(image['pins'].items()))}")
+            pins = " ".join(f"{name}={value}" for name, value in sorted(image["pins"].items()))
+            paragraph(pins, "  pins     ", " " * 11)
         needs = [f"driver {image['min_driver']} or newer"] if image["min_driver"] else []
-        needs += (
-            [f"compute capability {', '.join(image['compute_capabilities'])}"] if image["compute_capabilities"] else []
-        )
+        if image["compute_capabilities"]:
+            needs.append(f"compute capability {', '.join(image['compute_capabilities'])}")
         if needs:
-            echo(f"  needs    {'; '.join(needs)}")
+            paragraph("; ".join(needs), "  needs    ", " " * 11)
+        layers = []
         for layer in image["layers"]:
             amount = "excluded" if layer["packed"] is None else size(layer["packed"])
-            echo(f"  {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:80]}".rstrip())
+            layers.append((f"  {layer['diff_id'][7:19]}", amount, layer["instruction"][:80]))
+        table(("  layer", "size", "instruction"), layers, words=(0, 2))
     if inputs := found["inputs"]:
         echo()
         amounts = f"{len(inputs['files'])} files, {len(inputs['packs'])} repositories"
         echo(f"inputs of {', '.join(inputs['targets'])}: {amounts}")
+    for recipe in dict.fromkeys(file["recipe"] for file in found["beside"]):
+        names = [file["path"] for file in found["beside"] if file["recipe"] == recipe]
+        paragraph(", ".join(names), f"files of {recipe}: ", "  ")
     for part in found["parts"]:
         echo()
         echo(f"{part['kind']} {part['name']}: {size(part['size'])}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
-from reprokit.untrusted.text import console, dump, echo
+from reprokit.commands import _options as options
+from reprokit.tables import table
+from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe
 
 
-def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def list(json: options.Json = False) -> None:
     """List the recipes."""
     from reprokit.errors import UsageError
     from reprokit.recipe.find import recipe_files
@@ -41,7 +41,8 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
         ]
         dump(rows)
     elif recipes:
-        _print([r for r, _ in recipes])
+        with paged():
+            _print([r for r, _ in recipes])
     if broken:
         # The other recipes are listed anyway.
         for other in broken[1:]:
@@ -50,10 +51,8 @@ def list(json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None
 
 
 def _print(recipes: Sequence[Recipe]) -> None:
-    from rich.table import Table
-
-    table = Table("recipe", "variants", "paper", "venue", box=None, pad_edge=False, header_style="bold")
+    rows = []
     for recipe in recipes:
         variants = ", ".join(f"{n} (historic)" if v.historic else n for n, v in recipe.variants.items())
-        table.add_row(recipe.name, variants, recipe.paper.title, f"{recipe.paper.venue} {recipe.paper.year}")
-    console(width=160).print(table)
+        rows.append((recipe.name, variants, recipe.paper.title, f"{recipe.paper.venue} {recipe.paper.year}"))
+    table(("recipe", "variants", "paper", "venue"), rows)

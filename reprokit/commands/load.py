@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import progress, say
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.text import dump, echo
 
 
 def load(
@@ -27,6 +28,7 @@ def load(
     trust: bool = typer.Option(False, "--trust", help="Trust the images as if they were built here."),
     replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images."),
     yes: bool = typer.Option(False, "--yes", help="Unpack workspaces of more than 50000 files or 2 GiB."),
+    as_json: options.Json = False,
 ) -> None:
     """Verify bundles and load their images into the engine.
 
@@ -37,12 +39,13 @@ def load(
 
     from reprokit.bundle import recipes, workspaces
     from reprokit.bundle.inputs_import import import_inputs
-    from reprokit.bundle.load import Allowed, check_names, checked, signer
-    from reprokit.bundle.load import load as give
+    from reprokit.bundle.load import check_names, checked, signer
+    from reprokit.bundle.load import load as load_images
     from reprokit.engine import Engine
+    from reprokit.explain.last import explained
     from reprokit.supply.store import Store
 
-    with ExitStack() as stack:
+    with explained(), ExitStack() as stack:
         found = checked(files, stack, lambda path: progress(f"checking {path.name}"))
         bundles = [each.bundle for each in found]
         for bundle in bundles:
@@ -52,9 +55,10 @@ def load(
             check_names(bundle, trust or signed_by is not None)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
         folders = [stack.enter_context(workspaces.workspaces(bundle, yes, say)) for bundle in bundles]
-        engine = Engine.connect()
-        allowed = Allowed(force, replace, "load --signed-by" if signed_by else "load --trust" if trust else "")
-        loaded = give(found, engine, engine.host.gpus(), allowed, say, lambda name: progress(f"loading {name}"))
+        trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""
+        loaded = load_images(
+            found, Engine.connect(), say, lambda name: progress(f"loading {name}"), force, replace, trusted_by
+        )
         for text, put in zip(texts, folders, strict=True):
             say(*recipes.put_unknown(text), *put())
         for each in found:
@@ -63,6 +67,9 @@ def load(
                     new = import_inputs(each, inputs, store)
                 targets = ", ".join(inputs.targets)
                 say(f"inputs of {targets}: {new.files} new files, {new.repositories} new repositories")
+    if as_json:
+        dump({"loaded": list(loaded.new), "present": list(loaded.present)})
+        return
     for name in loaded.new:
         echo(f"loaded {name}")
     for name in loaded.present:

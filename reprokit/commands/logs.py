@@ -14,17 +14,18 @@ def logs(
     container: options.ContainerName,
     follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new output."),
     tail: Optional[int] = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),  # noqa: UP045
+    on: options.On = None,
 ) -> None:
     """Print what a container's commands wrote.
 
     The log has the output of `run`, `exec`, `notebook`, `smoke` and `bench`, but not of terminals opened by `shell`.
+    With --on it has that of the commands which this machine ran there.
     """
-    import os
-
     from reprokit.container import log, names
-    from reprokit.engine import Engine
 
-    found = names.find(names.known_containers(Engine.connect()), container, os.getuid())
+    with options.engine_on(on) as engine:
+        (found,) = names.chosen(engine, [container])
+        key = log.key(engine, found.name)
     out = Output(1)
-    for block in log.read(found.name, follow, tail):
+    for block in log.read(key, follow, tail):
         out.write(block)

@@ -3,27 +3,101 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from reprokit.untrusted.text import echo
 
+if TYPE_CHECKING:
+    from reprokit.importing.recipe_of import ImportedRecipe
+    from reprokit.importing.wheel_changes import WheelChanges
 
-def new(name: str = typer.Argument(metavar="NAME", help="Lower-case letters, digits, `.`, `_` and `-`.")) -> None:
-    """Write a commented starting recipe."""
+
+def new(
+    name: str = typer.Argument(metavar="NAME", help="Lower-case letters, digits, `.`, `_` and `-`."),
+    source: str = typer.Option("", "--from", metavar="SOURCE", help="A git address or a folder to read; never run."),
+    commit: str = typer.Option("", "--commit", metavar="COMMIT", help="Commit, tag or branch of SOURCE."),
+    as_of: str = typer.Option(
+        "",
+        "--as-of",
+        metavar="DATE|commit|now",
+        help="Versions that are not stated are those of this day; by default of the commit's.",
+    ),
+    repair: bool = typer.Option(
+        False, "--repair", help="Build and try the recipe, and change what `explain` proposes, 8 times at most."
+    ),
+) -> None:
+    """Write a recipe: a commented start, or what a repository states."""
+    from reprokit.commands._repair import page_path
+    from reprokit.commands._repair import repair as repaired
     from reprokit.errors import UsageError
+    from reprokit.recipe.find import recipe_files
     from reprokit.recipe.start import starting_recipe
 
     text = starting_recipe(name)
     path = Path("recipes") / f"{name}.yaml"
+    for taken in (path, page_path(path)) if repair else (path,):
+        if taken.exists():
+            raise _exists(name, taken)
+    if other := recipe_files().get(name):
+        hint = "choose another name; to change that one, copy it and its lock to recipes/"
+        raise UsageError(f"a recipe named {name} exists already", str(other), hint)
+    found = None
+    if source:
+        found = imported(name, source, commit, as_of)
+        text = found[0].text
+    elif commit or as_of or repair:
+        option = "--commit" if commit else "--as-of" if as_of else "--repair"
+        raise UsageError(
+            f"{option} needs a repository", hint=f"reprokit new {name} --from https://HOST/OWNER/REPOSITORY"
+        )
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UsageError(
-            f"the recipe {name} exists already", str(path), "choose another name, or edit the file"
-        ) from None
+        raise _exists(name, path) from None
     except OSError as error:
         raise UsageError(f"cannot write the recipe: {error.strerror}", str(path)) from None
+    if repair and found:
+        echo(f"wrote {path}")
+        repaired(path, source, *found)
+        return
     echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")
+
+
+def _exists(name: str, path: Path) -> Exception:
+    from reprokit.errors import UsageError
+
+    return UsageError(f"the recipe {name} exists already", str(path), "choose another name, or edit the file")
+
+
+def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedRecipe, WheelChanges]:
+    """The recipe of a repository, with a summary of what was decided, and what finds versions for its repair."""
+    from reprokit.commands._shown import say
+    from reprokit.compat.facts import bundled
+    from reprokit.importing.asof import moment_of
+    from reprokit.importing.recipe_of import recipe_of
+    from reprokit.importing.sources import opened
+    from reprokit.importing.wheel_changes import WheelChanges
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    mirrors = Mirrors(Store())
+    tree = opened(source, commit, mirrors, say)
+    moment = moment_of(as_of, tree.date, source)
+    found = recipe_of(name, tree, moment, mirrors, bundled(), say)
+    if not as_of and not tree.date:
+        echo(f"  question: the commit's date is not known, so versions are those of {moment.day}; --as-of sets a date")
+    decision, versions = found.decision, found.versions
+    echo(f"{decision.base_choice.value}: {decision.base_choice.why}")
+    for choice in (decision.base_choice, *decision.pins.values(), *decision.requirements.values()):
+        for lost in choice.lost:
+            echo(f"  {choice.value} won over {lost.value} ({lost.origin}): {lost.why}")
+    for question in (*versions.questions, *decision.questions):
+        echo(f"  question: {question.text}" + (f" ({question.origin})" if question.origin else ""))
+    for line in found.fitted:
+        echo(f"  to pass check: {line}")
+    echo(f"{len(versions.pins)} wheels and {len(versions.sdists)} sdists as of {decision.day}")
+    return found, WheelChanges(moment.time, versions.later, mirrors, bundled(), say)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import console, dump
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump
 
 if TYPE_CHECKING:
     from reprokit.nodes.survey import NodeAnswer
@@ -25,19 +25,21 @@ def nodes(
     timeout: float = typer.Option(
         8, "--timeout", min=1, metavar="SECONDS", help="Limit for the login, and for the answer."
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: options.Json = False,
 ) -> None:
     """List the nodes: reachable or not, engine, GPUs, free space, images of recipes.
 
     Asks all nodes at once. The note after an image says how it differs from the recipe and lock here. A node that is
     down is no failure; exit code 4 where none answers.
     """
+    from reprokit import config
     from reprokit.commands._shown import status
     from reprokit.errors import SourceError, UsageError
     from reprokit.nodes import survey
-    from reprokit.nodes.config import configured, find
+    from reprokit.nodes.config import find
+    from reprokit.tables import table
 
-    chosen = [find(name) for name in names] if names else configured()
+    chosen = [find(name) for name in names] if names else list(config.load().nodes)
     if not chosen:
         raise UsageError(
             "no nodes are configured",
@@ -48,20 +50,9 @@ def nodes(
     if as_json:
         dump([survey.as_json(answer) for answer in answers])
     else:
-        _show(answers)
+        table(_COLUMNS, [_row(answer) for answer in answers])
     if not any(answer.seen for answer in answers):
         raise SourceError("no node answers", hint="the table says why")
-
-
-def _show(answers: Sequence[NodeAnswer]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
-        table.add_column(column, overflow="fold")
-    for answer in answers:
-        table.add_row(*_row(answer))
-    console(width=200).print(table)
 
 
 def _row(answer: NodeAnswer) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from typing import Optional
 import typer
 
 from reprokit.commands import _options as options
+from reprokit.container import parse
+from reprokit.container.settings import RunOptions
 from reprokit.untrusted.text import Output, echo
 
 
@@ -31,7 +33,8 @@ def notebook(
     from reprokit.engine import Engine
     from reprokit.recipe.find import target
 
-    ports = [f"{publish}:{INSIDE}"] if publish else []
-    chosen = options.choices(container, gpus, volume, ports, shm_size, network)
+    ports = (parse.port(f"{publish}:{INSIDE}"),) if publish else ()
+    mounts = options.mounts(volume)
+    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
 
     raise typer.Exit(serve(Engine.connect(), target(name), chosen, say, echo, Output(2).write))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -17,27 +17,24 @@ _SHORT = 40
 
 
 def outdated(
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME[:VARIANT]...", help="Recipes with a lock.", autocompletion=completion.targets),
-    ],
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    names: Annotated[list[str], options.recipes("Recipes with a lock.")],
+    json: options.Json = False,
 ) -> None:
     """List inputs that upstream has changed, removed or replaced since they were locked.
 
-    Exit 1 if one is gone, withdrawn or changed; newer versions are no failure.
+    Exit 1 if one is gone, withdrawn or changed; newer versions are no failure. Exit 4 if one could not be checked.
     """
     from reprokit.commands._shown import say
     from reprokit.engine import Engine
+    from reprokit.errors import SourceError
     from reprokit.image.lock.outdated import outdated as find_moved
     from reprokit.image.lock.read import needed_lock
-    from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     targets = [find_target(name) for name in names]
-    locks = [needed_lock(target, render(target)) for target in targets]
+    locks = [needed_lock(target) for target in targets]
     engine, store = Engine.connect(), Store()
     moved: dict[str, list[Moved]] = {}
     errors = []
@@ -52,7 +49,12 @@ def outdated(
             _print(label, found)
     if errors:
         raise errors[0]
-    if any(m.what != "newer" for found in moved.values() for m in found):
+    seen = [m.what for found in moved.values() for m in found]
+    if unknown := seen.count("unknown"):
+        raise SourceError(
+            f"{unknown} of the locked inputs could not be checked", hint="repeat it when upstream answers"
+        )
+    if set(seen) - {"newer"}:
         raise typer.Exit(1)
 
 
@@ -61,6 +63,8 @@ def _print(label: str, found: list[Moved]) -> None:
         echo(f"{label}: unchanged upstream")
     for m in found:
         upstream = f", upstream has {m.upstream[:_SHORT]}" if m.upstream else ""
+        if m.what == "unknown":
+            upstream = f": {m.upstream}"
         echo(f"{label}: {m.kind}: {m.name} {m.locked[:_SHORT]} {_WORDS[m.what]}{upstream}")
 
 
@@ -69,4 +73,5 @@ _WORDS = {
     "vanished": "has vanished",
     "changed": "has changed under the same name",
     "yanked": "was withdrawn by its publisher",
+    "unknown": "could not be checked",
 }

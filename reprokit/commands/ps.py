@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from reprokit.untrusted.text import console, dump, echo
+from reprokit.commands import _options as options
+from reprokit.tables import table
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
 
 
-def ps(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def ps(as_json: options.Json = False, on: options.On = None) -> None:
     """List reprokit's containers."""
-    from reprokit.engine import Engine
-
-    rows = _rows(Engine.connect())
+    with options.engine_on(on) as engine:
+        rows = _rows(engine)
     if as_json:
         dump(rows)
     elif not rows:
@@ -29,10 +27,17 @@ def ps(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> Non
 
 
 def _rows(engine: Engine) -> list[dict[str, Any]]:
-    """One mapping a container. `stale`: the recipe's image was rebuilt since then (None: it was removed)."""
+    """One mapping a container.
+
+    `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None where
+    the image was removed, or where the recipe, or a file that this names, is not here.
+    """
     from reprokit.container import names
+    from reprokit.container.lifecycle import staleness
 
     images: dict[str, str | None] = {}
+    here: dict[str, names.ContainerOrigin | None] = {}
+    uid = engine.host.caller().uid
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):
         if container.label not in images:
@@ -40,6 +45,14 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
             images[container.label] = image["Id"] if image else None
         current = images[container.label]
         settings = container.settings
+        if container.recipe not in here:
+            here[container.recipe] = names.here(engine, container.recipe)
+        origin = here[container.recipe]
+        own = container.owner == uid
+        target = names.target_of(container) if own and current == container.image else None
+        older = staleness(engine, target, engine.container(container.name)) if target else None
+        unknown = current is None or bool(older and older.unknown)
+        unknown = unknown or (own and current == container.image and target is None)
         found.append(
             {
                 "name": container.name,
@@ -53,32 +66,35 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
                 "network": settings.network,
                 "created": datetime.fromtimestamp(container.created, timezone.utc).isoformat(),
                 "image": container.image,
-                "stale": None if current is None else current != container.image,
-                "own": container.owner == os.getuid(),
+                "workspace": names.workspace_of(settings),
+                "recipe_file": settings.recipe_file,
+                "checkout": names.checkout(settings),
+                "here": bool(origin and origin.made(settings)),
+                "stale": None if unknown else current != container.image or older is not None,
+                "image_removed": current is None,
+                "own": own,
             }
         )
     return found
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """A table on standard output, as wide as the terminal."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("NAME", "RECIPE", "STATE", "GPUS", "PORTS", "MOUNTS", "CREATED"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for row in found:
-        state = row["state"] + ("" if row["stale"] is False else ", old image" if row["stale"] else ", image removed")
-        table.add_row(
-            row["name"],
-            f"{row['recipe']}:{row['variant']}",
-            state if row["own"] else f"{state}, another user's",
-            row["gpus"],
-            "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
-            "\n".join(row["mounts"]),
-            _age(row["created"]),
+        unknown = "image removed" if row["image_removed"] else "image perhaps old"
+        state = row["state"] + {False: "", True: ", old image"}.get(row["stale"], f", {unknown}")
+        rows.append(
+            (
+                row["name"],
+                f"{row['recipe']}:{row['variant']}\n{'here' if row['here'] else row['checkout']}",
+                state if row["own"] else f"{state}, another user's",
+                row["gpus"],
+                "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
+                "\n".join(row["mounts"]),
+                _age(row["created"]),
+            )
         )
-    console(width=200).print(table)
+    table(("NAME", "RECIPE, CHECKOUT", "STATE", "GPUS", "PORTS", "MOUNTS", "CREATED"), rows)
 
 
 def _age(created: str) -> str:

@@ -8,28 +8,45 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import document, echo
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import document, dump, echo
 
 
 def render(
-    name: Annotated[str, typer.Argument(metavar="NAME[:VARIANT]", autocompletion=completion.targets)],
+    name: options.RecipeName,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write DIR/Dockerfile instead of printing it.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Write DIR/Dockerfile, and the patches that it copies, instead of printing it.",
+            autocompletion=completion.files,
+        ),
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Write the Dockerfile of a recipe."""
     from reprokit.errors import UsageError
+    from reprokit.image.context import write_context
     from reprokit.image.render import render as rendered
     from reprokit.recipe.find import target
 
     chosen = target(name)
-    text = rendered(chosen).dockerfile
+    found = rendered(chosen)
     if output is None:
-        document(text)
+        if as_json:
+            text, spans = found.dockerfile, [list(span) for span in found.spans]
+            dump({"recipe": chosen.label, "dockerfile": text, "blocks": spans})
+        else:
+            document(found.dockerfile)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
-        (output / "Dockerfile").write_text(text, encoding="utf-8")
+        write_context(output, found.dockerfile, found.context)
     except OSError as error:
         raise UsageError(f"cannot write the Dockerfile: {error.strerror}", str(output)) from None
+    if as_json:
+        dump({"recipe": chosen.label, "file": str(output / "Dockerfile")})
+        return
     echo(f"wrote {output / 'Dockerfile'}; build it with: docker build -t {chosen.label} {output}", err=True)

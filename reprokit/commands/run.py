@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from reprokit.commands import _options as options
+from reprokit.container.settings import RunOptions
 
 
 def run(
@@ -14,6 +15,7 @@ def run(
     volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
     publish: options.Ports = [],  # noqa: B006
     env: options.Env = [],  # noqa: B006
+    env_file: options.EnvFile = [],  # noqa: B006
     shm_size: options.ShmSize = None,
     user: options.User = None,
     container: options.Name = None,
@@ -29,10 +31,16 @@ def run(
     happens on another machine, which needs Docker and the image, but no reprokit.
     """
     from reprokit.commands._shown import say
+    from reprokit.compat.model import KnownHost
     from reprokit.container.session import in_recipe
+    from reprokit.explain.last import explained
+    from reprokit.host.fit import host_errors_of
     from reprokit.recipe.find import target
 
-    chosen = options.choices(container, gpus, volume, publish, shm_size, network, on)
-    recipe, requested = target(name), options.container_command(command, env, user, tty)
-    with options.engine_on(on) as engine:
+    mounts, ports = options.mounts(volume, on), tuple(publish)
+    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
+    recipe, requested = target(name), options.container_command(command, env, env_file, user, tty)
+    with options.engine_on(on) as engine, explained():
+        host = KnownHost(engine.host.memory_bytes(), None)
+        host_errors_of(recipe, host, False, say, "`reprokit shell` opens the container anyway")
         raise typer.Exit(in_recipe(engine, recipe, requested, chosen, say))

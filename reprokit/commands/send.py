@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
-from reprokit.untrusted.text import echo
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.config.nodes import Node
-    from reprokit.nodes.send import Outcome
+    from reprokit.nodes.delivery import Delivery
 
 
 def send(
@@ -33,6 +34,7 @@ def send(
     ] = None,
     jump: str = typer.Option("", "-J", "--jump", metavar="HOST", help="Go through this host, as `ssh -J` does."),
     replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images there."),
+    as_json: options.Json = False,
 ) -> None:
     """Send images to other machines through ssh: only the layers that each lacks."""
     from reprokit import consent, paths
@@ -42,30 +44,36 @@ def send(
     from reprokit.nodes import send as sending
     from reprokit.nodes.choose import images_and_nodes
     from reprokit.nodes.delivery import NameTaken
-    from reprokit.nodes.display import display
+    from reprokit.nodes.display import NodesDisplay
 
     engine = Engine.connect()
     names, nodes = images_and_nodes(words, to or [], jump, lambda name: engine.image(name) is not None)
 
-    def bring(nodes: list[Node], replace: bool) -> dict[str, Outcome]:
-        with display(sys.stderr) as shown:
+    def deliver(nodes: list[Node], replace: bool) -> dict[str, Delivery]:
+        with NodesDisplay(sys.stderr) as shown:
             folder = paths.private(paths.home() / "send")
-            found = sending.send(engine, names, nodes, folder, replace, shown.watch, shown.packing)
-        return {outcome.node: outcome for outcome in found}
+            found = sending.send(engine, names, nodes, folder, replace, shown.nodes, shown.packing)
+        return {delivery.node.name: delivery for delivery in found}
 
-    done = bring(nodes, replace)
+    done = deliver(nodes, replace)
     taken = [node for node in nodes if isinstance(done[node.name].error, NameTaken)]
     agreed = []
     for node in taken:
         with suppress(UsageError):
             consent.require(f"{node.name}: {done[node.name].error}", "--replace", False)
             agreed.append(node)
-    outcomes = [*(done | (bring(agreed, True) if agreed else {})).values()]
-    for outcome in outcomes:
-        if outcome.error and len(outcomes) > 1:
-            echo(f"{outcome.node}: failed: {outcome.error.message}", err=True)
-            if outcome.error.hint:
-                echo(f"  {outcome.error.hint}", err=True)
-        elif not outcome.error:
-            echo(f"{outcome.node}: {'has them already' if outcome.had else f'done, {size(outcome.sent)} sent'}")
-    sending.raise_for(outcomes)
+    done |= deliver(agreed, True) if agreed else {}
+    if as_json:
+        rows = []
+        for name, delivery in done.items():
+            error = delivery.error.message if delivery.error else None
+            rows.append({"node": name, "present": delivery.had, "bytes": delivery.sent, "error": error})
+        dump({"ok": not any(row["error"] for row in rows), "nodes": rows})
+    for name, delivery in () if as_json else done.items():
+        if delivery.error and len(done) > 1:
+            echo(f"{name}: failed: {delivery.error.message}", err=True)
+            if delivery.error.hint:
+                echo(f"  {delivery.error.hint}", err=True)
+        elif not delivery.error:
+            echo(f"{name}: {'has them already' if delivery.had else f'done, {size(delivery.sent)} sent'}")
+    sending.raise_for([*done.values()])

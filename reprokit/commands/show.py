@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from reprokit import completion
-from reprokit.untrusted.text import console, dump
+from reprokit.commands import _options as options
+from reprokit.tables import pairs
+from reprokit.untrusted.text import console, dump, paged
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
@@ -18,8 +17,8 @@ Row = tuple[str, str]
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME[:VARIANT]", autocompletion=completion.targets)],
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    name: options.RecipeName,
+    json: options.Json = False,
 ) -> None:
     """Show a recipe: its paper, variants, pins and benchmarks."""
     from reprokit.recipe.find import targets
@@ -28,7 +27,8 @@ def show(
     if json:
         dump(as_json(found))
         return
-    _print([("recipe", [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+    with paged():
+        _print([("recipe", [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
 
 
 def as_json(found: list[Target]) -> dict[str, Any]:
@@ -95,17 +95,11 @@ def _one_line(command: str) -> str:
 
 
 def _print(sections: list[tuple[str, list[Row]]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    screen = console(width=160)
+    screen = console()
     for number, (title, rows) in enumerate(sections):
         if number:
             screen.print()
         screen.print(Text(title, style="bold"))
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        screen.print(table)
+        pairs(rows)

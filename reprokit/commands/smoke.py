@@ -12,7 +12,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, say
+from reprokit.commands._shown import built, say, sent
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
 
 def smoke(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME[:VARIANT]", help="Else all that this host can run.", autocompletion=completion.targets
-        ),
+    names: Annotated[list[str] | None, options.recipes("Else all that this host can run.")] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option("--junit", metavar="FILE", autocompletion=completion.files, help="Also write JUnit XML there."),
     ] = None,
-    junit: Annotated[Path | None, typer.Option("--junit", help="Also write JUnit XML there.")] = None,
-    as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
+    as_json: options.Json = False,
     on: options.On = None,
 ) -> None:
     """Check, build and try recipes, for CI.
@@ -66,13 +64,13 @@ def smoke(
 
 def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialResult]:
     """The result of each target; without a choice, of all that this host can run."""
-    from reprokit.image.findings import errors_of
+    from reprokit.host.fit import errors_of
     from reprokit.smoke.run import Trial
 
     trial = Trial(
         check=lambda target: errors_of(target, False, say),
-        build=lambda target: _sent(engine, target) if engine.host.name else built(engine, target),
-        container=lambda target: _fresh(engine, target),
+        build=lambda target: sent(engine, target) if engine.host.name else built(engine, target),
+        container=lambda target: fresh_container(engine, target),
         on_step=lambda target, name: say(f"{target.label}: {name}"),
     )
     gpus = engine.host.gpus() if chosen is None else []
@@ -83,15 +81,6 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialRe
             yield TrialResult(target.label, (TrialStep("host", "skip", reason=reason),))
         else:
             yield trial.run(target)
-
-
-def _sent(engine: Engine, target: Target) -> None:
-    """Raises UsageError where the node has no image of the target."""
-    from reprokit.container.lifecycle import built_image
-    from reprokit.image import trust
-
-    if notice := trust.notice(built_image(engine, target)["Id"], target.label, engine.host.name):
-        say(notice)
 
 
 def _all() -> Iterator[Target | TrialResult]:
@@ -107,12 +96,12 @@ def _all() -> Iterator[Target | TrialResult]:
 def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
     """Why this host cannot run the target, or "". An image that is built already needs no more disk."""
     from reprokit.bench.container import gpus_for
-    from reprokit.container.names import image_reference
     from reprokit.host.fit import in_words, recipe_findings
+    from reprokit.image.labels import image_name
 
     has_gpu = gpus_for(engine, target, None) != "none"
     free_disk = None
-    if engine.image(image_reference(target)) is None:
+    if engine.image(image_name(target)) is None:
         if engine.host.name:
             return f"its image is missing on {engine.host.name}"
         free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
@@ -121,7 +110,7 @@ def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
 
 
 @contextmanager
-def _fresh(engine: Engine, target: Target) -> Iterator[Execute]:
+def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
     from reprokit.bench.container import gpus_for, own_container
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import remove

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import progress, say
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.supply.upkeep.collect import Plan
@@ -23,16 +24,11 @@ store = typer.Typer(
     rich_markup_mode=None,
 )
 
-_JSON = typer.Option(False, "--json", help="Print JSON.")
-
 
 @store.command()
 def ls(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME[:VARIANT]", help="Else everything.", autocompletion=completion.targets),
-    ] = None,
-    as_json: bool = _JSON,
+    name: Annotated[str | None, options.recipes("Else everything.", "NAME[:VARIANT]")] = None,
+    as_json: options.Json = False,
 ) -> None:
     """List the content of the store, and the locks that name it.
 
@@ -41,21 +37,22 @@ def ls(
     from reprokit.supply.store import Store
     from reprokit.supply.upkeep.names import everything, of_target
 
-    held = Store()
-    with held.in_use(say):
-        rows = of_target(held, name) if name else everything(held)
+    inputs_store = Store()
+    with inputs_store.in_use(say):
+        rows = of_target(inputs_store, name) if name else everything(inputs_store)
     if as_json:
         from dataclasses import asdict
 
-        _print_json([asdict(row) for row in rows])
+        dump([asdict(row) for row in rows])
     else:
-        _print_rows(rows)
+        with paged():
+            _print_rows(rows)
 
 
 @store.command()
 def verify(
-    repair: bool = typer.Option(False, "--repair", help="Remove damaged entries; the next fetch downloads them."),
-    as_json: bool = _JSON,
+    repair: bool = options.flag("--repair", "Remove damaged entries; the next fetch downloads them."),
+    as_json: options.Json = False,
 ) -> None:
     """Hash every file and check every repository.
 
@@ -65,14 +62,14 @@ def verify(
     from reprokit.supply import store as supply_store
     from reprokit.supply.upkeep import verify as upkeep
 
-    held = supply_store.Store()
-    with (held.alone if repair else held.in_use)(say), progress("verifying") as watch:
-        found = upkeep.verify(held, watch)
+    inputs_store = supply_store.Store()
+    with (inputs_store.alone if repair else inputs_store.in_use)(say), progress("verifying") as watch:
+        found = upkeep.verify(inputs_store, watch)
         if repair:
-            upkeep.repair(held, found.bad)
+            upkeep.repair(inputs_store, found.bad)
     if as_json:
         bad = [{"what": each.what, "path": str(each.path), "why": each.why} for each in found.bad]
-        _print_json({"files": found.files, "repositories": found.repositories, "bytes": found.size, "bad": bad})
+        dump({"files": found.files, "repositories": found.repositories, "bytes": found.size, "bad": bad})
     else:
         for each in found.bad:
             echo(f"bad: {each.what}: {each.why} ({each.path})")
@@ -88,46 +85,50 @@ def verify(
 
 @store.command()
 def gc(
-    everything: bool = typer.Option(
-        False, "--all", help="Also recent files: less than a day old, or a week for partial ones."
-    ),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Only show what would be removed."),
-    as_json: bool = _JSON,
+    everything: bool = options.flag("--all", "Also recent files: less than a day old, or a week for partial ones."),
+    dry_run: bool = options.flag("--dry-run", "Only show what would be removed."),
+    as_json: options.Json = False,
 ) -> None:
     """Remove everything that no lock names."""
     from reprokit.supply.store import Store
     from reprokit.supply.upkeep import collect
 
-    held = Store()
-    with held.alone(say):
-        plan = collect.plan(held, everything)
+    inputs_store = Store()
+    with inputs_store.alone(say):
+        plan = collect.plan(inputs_store, everything)
         if not dry_run:
-            collect.free(held, plan)
+            collect.free(inputs_store, plan)
     if as_json:
         goes = [{"path": str(each.path), "bytes": each.size} for each in plan.goes]
         goes += [{"path": str(path), "bytes": each.size} for each in plan.leftovers for path in each.paths[:1]]
-        _print_json({"freed": not dry_run, "bytes": plan.size, "goes": goes})
+        dump({"freed": not dry_run, "bytes": plan.size, "goes": goes})
     else:
         _print_plan(plan, dry_run)
 
 
 @store.command()
 def export(
-    names: Annotated[list[str], typer.Argument(metavar="NAME[:VARIANT]...", autocompletion=completion.targets)],
-    out: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.")],
+    names: Annotated[list[str], options.recipes("Recipes with a lock.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.", autocompletion=completion.files
+        ),
+    ],
 ) -> None:
     """Write all inputs of recipes, the base image too, as a bundle without images.
 
     For a node that has no network: `reprokit store import` reads it there, and `reprokit build --offline` builds.
     """
     from reprokit.bundle.inputs import registry_bases
-    from reprokit.bundle.write import Extras, write
+    from reprokit.bundle.write import ExportJob, write
     from reprokit.engine import Engine
     from reprokit.formatting import size
 
     engine = Engine.connect() if registry_bases(names) else None
-    with progress(f"writing {out.name}") as watch:
-        inputs = write(engine, [], out, extras=Extras(inputs=tuple(names)), say=say, progress=watch).inputs
+    with progress(f"writing {out.name}") as report:
+        job = ExportJob(engine, [], out, inputs=names, say=say, progress=report)
+        inputs = write(job).inputs
     assert inputs
     count = 2 * len(inputs.recipes) + len(inputs.blobs) + len(inputs.bases)
     echo(f"{out}: {', '.join(inputs.targets)}: {count} entries, {size(out.stat().st_size)}")
@@ -135,9 +136,18 @@ def export(
 
 @store.command("import")
 def import_(
-    archive: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle of `reprokit store export`.")],
+    archive: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A bundle of `reprokit store export`.", autocompletion=completion.files),
+    ],
     recipes: Annotated[
-        Path | None, typer.Option("--recipes", metavar="DIR", help="Put the bundle's recipes and locks there.")
+        Path | None,
+        typer.Option(
+            "--recipes",
+            metavar="DIR",
+            help="Put the bundle's recipes and locks there.",
+            autocompletion=completion.files,
+        ),
     ] = None,
 ) -> None:
     """Import a bundle of `reprokit store export`. All of it is checked first."""
@@ -149,14 +159,14 @@ def import_(
     from reprokit.errors import UsageError
     from reprokit.supply.store import Store
 
-    held = Store()
+    inputs_store = Store()
     with ExitStack() as stack:
         (bundle,) = checked([archive], stack, lambda path: progress(f"checking {path.name}"))
         inputs = bundle.bundle.metadata.inputs
         if inputs is None:
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
-        with held.in_use(say):
-            found = import_inputs(bundle, inputs, held, recipes)
+        with inputs_store.in_use(say):
+            found = import_inputs(bundle, inputs, inputs_store, recipes)
         bases = load_bases(bundle, inputs, Engine.connect, say, lambda name: progress(f"loading {name}"))
     echo(
         f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
@@ -197,8 +207,3 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
         say(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
     verb = "would be freed" if dry_run else "freed"
     echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
-
-
-def _print_json(value: Any) -> None:
-
-    dump(value)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ trust = typer.Typer(
     rich_markup_mode=None,
 )
 
-_IMAGES = typer.Argument(metavar="IMAGE|NAME[:VARIANT]...", autocompletion=completion.targets)
+_IMAGES = options.recipes("Images, or their recipes.", "IMAGE|NAME[:VARIANT]...")
 
 
 @trust.command("list")
-def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+def list_(as_json: options.Json = False) -> None:
     """List the images of recipes: built here, trusted or unverified, and since when."""
     from reprokit.engine import LABEL, Engine
     from reprokit.image import trust as known
@@ -38,21 +38,18 @@ def list_(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> 
     rows: list[dict[str, Any]] = []
     for image_id in dict.fromkeys((*names, *entries)):
         entry = entries.get(image_id)
-        rows.append(
-            {
-                "id": image_id,
-                "names": names.get(image_id, []),
-                "state": entry.state if entry else "unverified",
-                "how": entry.how if entry else None,
-                "time": entry.time if entry else None,
-            }
-        )
+        how, at = (entry.how, entry.time) if entry else (None, None)
+        state = entry.state if entry else "unverified"
+        verified = entry.verified if entry else ""
+        row: dict[str, Any] = {"id": image_id, "names": names.get(image_id, []), "state": state, "how": how, "time": at}
+        rows.append({**row, "verified": verified})
     if as_json:
         dump(rows)
         return
     for row in rows:
         how = f"  {row['time']} by {row['how']}" if row["how"] else ""
-        echo(f"{row['state']:<10}  {row['id'][7:19]}  {' '.join(row['names']) or '(no name)'}{how}")
+        verdict = f"  verify: {row['verified']}" if row["verified"] else ""
+        echo(f"{row['state']:<10}  {row['id'][7:19]}  {' '.join(row['names']) or '(no name)'}{how}{verdict}")
 
 
 @trust.command()
@@ -95,10 +92,9 @@ def revoke(images: Annotated[list[str], _IMAGES]) -> None:
 def _id(engine: Engine, name: str) -> str | None:
     """The ID of a recipe's image, or of an image by name or ID; None if the engine has none and it is no full ID."""
     from reprokit.image.labels import image_name
-    from reprokit.recipe.find import recipe_names, target
+    from reprokit.recipe.find import is_recipe, target
 
-    recipe = name.partition(":")[0] in recipe_names()
-    image = engine.image(image_name(target(name)) if recipe else name)
+    image = engine.image(image_name(target(name)) if is_recipe(name) else name)
     if image is None and re.fullmatch(r"sha256:[0-9a-f]{64}", name):
         return name
     return str(image["Id"]) if image else None

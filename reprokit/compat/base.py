@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from reprokit.compat.facts import Facts
@@ -12,7 +12,14 @@ from reprokit.compat.known import distro
 from reprokit.compat.version import key_or_zero
 
 Kind = Literal["nvidia_cuda", "pytorch", "distro", "python", "other"]
-_REGISTRIES = ("docker.io/library/", "docker.io/", "index.docker.io/library/", "index.docker.io/", "library/")
+_KINDS: dict[str, Kind] = {
+    "nvidia/cuda": "nvidia_cuda",
+    "pytorch/pytorch": "pytorch",
+    "debian": "distro",
+    "ubuntu": "distro",
+    "python": "python",
+}
+_REGISTRY = re.compile(r"nvcr\.io/|((index\.)?docker\.io/)?(library/)?")
 _NVIDIA_TAG = re.compile(
     r"(?P<cuda>\d+(?:\.\d+)+)(?:-(?P<cudnn>cudnn\d*))?-(?P<flavour>base|runtime|devel)-(?P<os>[a-z]+[\d.]*)"
 )
@@ -46,71 +53,56 @@ def parse_base(facts: Facts, text: str) -> ParsedBase:
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         head, tag = name, ""
-    repository = head
-    for prefix in (*_REGISTRIES, "nvcr.io/"):
-        if repository.startswith(prefix):
-            repository = repository[len(prefix) :]
-            break
-    if repository == "nvidia/cuda":
-        return _nvidia(facts, text, head, tag, digest)
-    if repository == "pytorch/pytorch":
-        return _pytorch(text, head, tag, digest)
-    if repository in ("debian", "ubuntu"):
-        return _distribution(facts, text, repository, tag, digest)
-    if repository == "python":
-        return _python(facts, text, tag, digest)
-    return ParsedBase(text, "other", head, tag, digest)
+    repository = head[_REGISTRY.match(head).end() :]  # type: ignore[union-attr]
+    base = ParsedBase(text, _KINDS.get(repository, "other"), head, tag, digest)
+    if base.kind == "nvidia_cuda":
+        return _nvidia(facts, base)
+    if base.kind == "pytorch":
+        return _pytorch(base)
+    if base.kind == "distro":
+        return _distribution(facts, replace(base, repository=repository))
+    return _python(facts, replace(base, repository=repository)) if base.kind == "python" else base
 
 
-def _nvidia(facts: Facts, text: str, repository: str, tag: str, digest: str) -> ParsedBase:
-    match = _NVIDIA_TAG.fullmatch(tag)
+def _nvidia(facts: Facts, base: ParsedBase) -> ParsedBase:
+    match = _NVIDIA_TAG.fullmatch(base.tag)
     if match is None:
-        found = re.match(r"\d+(\.\d+)+", tag)
-        implied = {"cuda": found[0]} if found else {}
-        flavour = next((f for f in ("devel", "runtime", "base") if f in tag.split("-")), "")
-        return ParsedBase(text, "nvidia_cuda", repository, tag, digest, flavour, well_formed=False, implied=implied)
+        found = re.match(r"\d+(\.\d+)+", base.tag)
+        flavour = next((f for f in ("devel", "runtime", "base") if f in base.tag.split("-")), "")
+        return replace(base, flavour=flavour, well_formed=False, implied={"cuda": found[0]} if found else {})
     implied = {"cuda": match["cuda"]}
-    os_name = match["os"]
-    canonical = distro(facts, os_name)
-    if canonical:
+    if canonical := distro(facts, match["os"]):
         implied["distro"] = canonical
-    listed = facts.images.nvidia_cuda.listed.get(match["cuda"])
-    cudnn_tag = match["cudnn"] or ""
-    if cudnn_tag:
-        by_ubuntu = listed.cudnn_by_ubuntu.get(os_name.removeprefix("ubuntu")) if listed else None
-        version = by_ubuntu or (listed and listed.cudnn) or cudnn_tag.removeprefix("cudnn")
-        if version:
+    if cudnn := match["cudnn"]:
+        listed = facts.images.nvidia_cuda.listed.get(match["cuda"])
+        by_ubuntu = listed.cudnn_by_ubuntu.get(match["os"].removeprefix("ubuntu")) if listed else None
+        if version := by_ubuntu or (listed and listed.cudnn) or cudnn.removeprefix("cudnn"):
             implied["cudnn"] = version
-    return ParsedBase(
-        text, "nvidia_cuda", repository, tag, digest, match["flavour"], cudnn_tag, os_name, implied=implied
-    )
+    return replace(base, flavour=match["flavour"], cudnn_tag=cudnn or "", os=match["os"], implied=implied)
 
 
-def _pytorch(text: str, repository: str, tag: str, digest: str) -> ParsedBase:
-    match = _PYTORCH_TAG.fullmatch(tag)
+def _pytorch(base: ParsedBase) -> ParsedBase:
+    match = _PYTORCH_TAG.fullmatch(base.tag)
     if match is None:
-        return ParsedBase(text, "pytorch", repository, tag, digest, well_formed=False, moving=tag in _MOVING)
+        return replace(base, well_formed=False, moving=base.tag in _MOVING)
     build = "cu" + match["cuda"].replace(".", "")
     implied = {"torch": f"{match['torch']}+{build}", "cuda": match["cuda"], "cudnn": match["cudnn"]}
-    return ParsedBase(text, "pytorch", repository, tag, digest, match["flavour"], implied=implied)
+    return replace(base, flavour=match["flavour"], implied=implied)
 
 
-def _distribution(facts: Facts, text: str, family: str, tag: str, digest: str) -> ParsedBase:
-    if tag in _MOVING:
-        return ParsedBase(text, "distro", family, tag, digest, moving=not digest)
-    release = _DATE.sub("", tag).removesuffix("-slim").removesuffix("-backports")
-    canonical = distro(facts, f"{family}:{release}")
-    return ParsedBase(text, "distro", family, tag, digest, implied={"distro": canonical} if canonical else {})
+def _distribution(facts: Facts, base: ParsedBase) -> ParsedBase:
+    if base.tag in _MOVING:
+        return replace(base, moving=not base.digest)
+    release = _DATE.sub("", base.tag).removesuffix("-slim").removesuffix("-backports")
+    canonical = distro(facts, f"{base.repository}:{release}")
+    return replace(base, implied={"distro": canonical} if canonical else {})
 
 
-def _python(facts: Facts, text: str, tag: str, digest: str) -> ParsedBase:
-    version, *rest = tag.split("-")
+def _python(facts: Facts, base: ParsedBase) -> ParsedBase:
+    version, *rest = base.tag.split("-")
     implied = {"python": version} if key_or_zero(version) else {}
-    for word in rest:
-        canonical = distro(facts, word)
-        if canonical:
-            implied["distro"] = canonical
-    return ParsedBase(text, "python", "python", tag, digest, moving=not implied and not digest, implied=implied)
+    implied.update(("distro", canonical) for word in rest if (canonical := distro(facts, word)))
+    return replace(base, moving=not implied and not base.digest, implied=implied)
 
 
 def nvidia_references(facts: Facts, base: ParsedBase) -> list[str]:

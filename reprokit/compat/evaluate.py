@@ -26,25 +26,43 @@ def evaluate(facts: Facts, stack: Stack) -> list[Finding]:
     """All findings on a stack: errors, warnings, unknown, info; each with the nearest pins that resolve it."""
     view = View(facts, stack)
     found = [
-        replace(finding, nearest=_nearest(rule, finding, view)) if finding.severity in ("error", "warning") else finding
-        for rule, finding in _judge(view)
+        _with_nearest(finding, _nearest(rule, finding, view)) if finding.severity in ("error", "warning") else finding
+        for rule, finding in judge(view)
     ]
     return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def _judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
+def one_pin_is_enough(facts: Facts, stack: Stack, findings: list[Finding]) -> bool:
+    """Whether one of the `nearest` pins ends all errors."""
+    view = View(facts, stack)
+    offered = dict.fromkeys(pin for finding in findings if finding.severity == "error" for pin in finding.nearest)
+    changes = (pin.partition("=") for pin in offered)
+    return any(not _errors(view.changed(name, value)) for name, _, value in changes)
+
+
+def judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
     """Each rule with its findings, without `nearest`; only one rule if `only` is given."""
     for rule in (only,) if only else RULES:
         if view.stack.purpose in rule.purposes:
             for problem in rule.check(view):
                 subjects, verdict = problem.subjects, problem.verdict
+                if verdict is None:
+                    continue
                 severity, reason = verdict.severity, verdict.reason
                 if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
-                    severity, reason = (
-                        "warning",
-                        f"{reason} (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)",
-                    )
-                yield rule, Finding(severity, rule.id, subjects, reason, (), verdict.sources)
+                    severity = "warning"
+                    reason += " (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)"
+                yield rule, Finding(severity, rule.id, subjects, reason, (), verdict.sources, verdict.remedy)
+
+
+def _with_nearest(finding: Finding, nearest: tuple[str, ...]) -> Finding:
+    """The finding with the nearest pins, which are its remedy unless the rule names one."""
+    pins = [pin for pin in nearest if not pin.startswith("driver=")]
+    ways = [f"pin {', or '.join(pins)}"] if pins else []
+    ways += [f"install driver {pin.partition('=')[2]} or later" for pin in nearest if pin not in pins]
+    kinds = dict.fromkeys(subject.partition("=")[0] for subject in finding.subjects)
+    fallback = f"no version that works is known: change {' or '.join(kinds)}"
+    return replace(finding, nearest=nearest, remedy=finding.remedy or "; or ".join(ways) or fallback)
 
 
 def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
@@ -55,8 +73,8 @@ def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
     found = []
     before = _errors(view)
     for name in rule.changes:
-        for number, options in enumerate(_options(view, name)):
-            best = _best(rule, finding, view, options, before, clean_only=number > 0)
+        for number, offered in enumerate(options(view, name)):
+            best = _best(rule, finding, view, offered, before, clean_only=number > 0)
             if best:
                 found.append(f"{best[0]}={best[1]}")
     return tuple(dict.fromkeys(found))
@@ -92,9 +110,9 @@ def _best(
 def _state(rule: CompatRule, finding: Finding, view: View, name: str) -> str:
     """`clean` if the rule has no more findings on these subjects, `tolerable` if it only warns, else `bad`."""
     others = _others(finding.subjects, name)
-    severities = {
-        f.severity for _, f in _judge(view, rule) if f.severity != "info" and _others(f.subjects, name) >= others
-    }
+    same = [each for each in RULES if each.id == rule.id]
+    found = (finding for each in same for _, finding in judge(view, each))
+    severities = {f.severity for f in found if f.severity != "info" and _others(f.subjects, name) >= others}
     if not severities:
         return "clean"
     return "bad" if severities & {"error", "unknown"} else "tolerable"
@@ -110,12 +128,12 @@ def _errors(view: View) -> set[str]:
     """Errors by rule and by the kinds of their subjects, GPUs by name."""
     return {
         f.rule + "|" + ",".join(s if s.startswith("gpu=") else s.partition("=")[0] for s in f.subjects)
-        for _, f in _judge(view)
+        for _, f in judge(view)
         if f.severity == "error"
     }
 
 
-def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
+def options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
     """Lists of replacements, nearest first. One of each list is offered; after the first list only if it is clean."""
     if name == "driver":
         if view.stack.driver:
@@ -136,13 +154,9 @@ def _options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
         yield from _torches(view, pin.text)
     else:
         build = f"+{pin.local}" if pin.local else ""
-        known = _builds(view, pin.local) if name == "dgl" and build else suggestions(view.facts, name)
+        of_build = name == "dgl" and build  # the DGL releases on PyPI for a CUDA such as cu102
+        known = view.facts.dgl.pypi_cuda.get(f"dgl-{pin.local}", ()) if of_build else suggestions(view.facts, name)
         yield _ordered(pin.text, [(name, v + build) for v in known])
-
-
-def _builds(view: View, build: str) -> tuple[str, ...]:
-    """The DGL releases on PyPI for a CUDA such as cu102."""
-    return tuple(view.facts.dgl.pypi_cuda.get(f"dgl-{build}", ()))
 
 
 def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
@@ -179,16 +193,14 @@ def _nvidia_bases(view: View) -> list[tuple[str, str]]:
     references = nvidia_references(view.facts, want)
     if view.stack.purpose == "compile":
         references = [r.replace("-runtime-", "-devel-").replace("-base-", "-devel-") for r in references]
-    references = [r for r in references if r != base.text]
-    parsed = {r: parse_base(view.facts, r) for r in references}
-    ordered = _ordered(
-        base.implied.get("cuda", "0"), [(r, parsed[r].implied["cuda"]) for r in references], same_series_first=True
-    )
-    # The sort is stable: within one CUDA, the base's own distribution first.
-    rank = {r: i for i, (r, _) in enumerate(ordered)}
-    order = {v: i for i, v in enumerate(dict.fromkeys(parsed[r].implied["cuda"] for r, _ in ordered))}
-    references = sorted(rank, key=lambda r: (order[parsed[r].implied["cuda"]], parsed[r].os != base.os, rank[r]))
-    return [("base", r) for r in references]
+    parsed = {r: parse_base(view.facts, r) for r in references if r != base.text}
+    versions = dict.fromkeys(each.implied["cuda"] for each in parsed.values())
+    ordered = _ordered(base.implied.get("cuda", "0"), [("cuda", v) for v in versions], same_series_first=True)
+    rank = {version: i for i, (_, version) in enumerate(ordered)}
+    # Within one CUDA, the base's own distribution first.
+    return [
+        ("base", r) for r in sorted(parsed, key=lambda r: (rank[parsed[r].implied["cuda"]], parsed[r].os != base.os))
+    ]
 
 
 def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bool = False) -> list[tuple[str, str]]:

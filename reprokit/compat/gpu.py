@@ -28,7 +28,8 @@ def parse_gpu(facts: Facts, text: str) -> KnownGpu | None:
     bare = re.fullmatch(r"(?:sm_?|compute_?)?(\d{1,2})\.?(\d)[af]?", name)
     if bare and ("." in name or not name[0].isdigit()):
         return _capability(facts, int(bare[1]), int(bare[2]), text)
-    found = next((gpus for s in _attempts(name) if (gpus := _index(facts).get(s))), [])
+    index = facts.derived("gpus by spelling", _by_spelling)
+    found = next((gpus for s in _attempts(name) if (gpus := index.get(s))), [])
     if len({gpu.capability for gpu in found}) == 1:
         return found[0]
     if found:
@@ -55,23 +56,15 @@ def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text) + ("laptop" if laptop else "")
 
 
-def _index(facts: Facts) -> dict[str, list[KnownGpu]]:
+def _by_spelling(facts: Facts) -> dict[str, list[KnownGpu]]:
     """GPUs by every spelling of their names."""
-    return facts.derived("gpus by spelling", _make_index)
-
-
-def _make_index(facts: Facts) -> dict[str, list[KnownGpu]]:
     index: dict[str, list[KnownGpu]] = {}
     for group in facts.gpus.groups:
         major, minor = map(int, group.cc.split("."))
         spellings = [*((n, n) for n in group.names), *group.aliases.items()]
         for spelling, name in spellings:
-            gpu = KnownGpu(
-                name.removeprefix("GeForce ").removeprefix("Tesla "),
-                (major, minor),
-                group.line,
-                not group.unverified,
-            )
+            name = name.removeprefix("GeForce ").removeprefix("Tesla ")
+            gpu = KnownGpu(name, (major, minor), group.line, not group.unverified)
             for plain in _spellings(spelling):
                 known = index.setdefault(plain, [])
                 if gpu not in known:
@@ -79,10 +72,10 @@ def _make_index(facts: Facts) -> dict[str, list[KnownGpu]]:
     return index
 
 
-def _attempts(wanted: str) -> list[str]:
+def _attempts(name: str) -> list[str]:
     """Spellings to look up in turn: the name, the name without its line, and both without a laptop mark."""
-    names = [wanted]
-    words = wanted.removeprefix("nvidia").split()
+    names = [name]
+    words = name.removeprefix("nvidia").split()
     if len(words) > 1 and words[0] in _VENDOR_LINES:
         names.append(" ".join(words[1:]))
     return [_plain(n) for n in names] + [_plain(_LAPTOP.sub(" ", n)) for n in names]
@@ -101,9 +94,9 @@ def _spellings(name: str) -> set[str]:
         words = words[1:]
 
 
-def _hint(facts: Facts, wanted: str) -> str:
-    index = _index(facts)
-    near = difflib.get_close_matches(_plain(wanted), list(index), n=5, cutoff=0.5)
+def _hint(facts: Facts, name: str) -> str:
+    index = facts.derived("gpus by spelling", _by_spelling)
+    near = difflib.get_close_matches(_plain(name), list(index), n=5, cutoff=0.5)
     names = list(dict.fromkeys(gpu.name for plain in near for gpu in index[plain]))[:3]
     also = "or write a compute capability such as 8.6"
     return f"did you mean {' or '.join(names)}? {also}" if names else "write a compute capability such as 8.6"

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.version import begins, key, key_or_zero, matching, public, series
+from reprokit.compat.version import begins, key, key_or_zero, matching, parts, public, series
 
 
 def releases(facts: Facts, name: str) -> tuple[str, ...]:
     """Every release of a pin that the facts name, oldest first; () for pins without versions (distro, base)."""
-    return facts.derived(f"releases of {name}", lambda f: _sorted(_LISTS[name](f) if name in _LISTS else ()))
+    return facts.derived(f"releases of {name}", lambda f: tuple(sorted(dict.fromkeys(_known(f, name)), key=key)))
 
 
-def _sorted(versions: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(dict.fromkeys(versions), key=key))
+def _known(facts: Facts, name: str) -> Iterable[str]:
+    if name in ("distro", "base"):
+        return ()
+    if name in ("cuda", "cudnn", "dgl"):
+        return {"cuda": _cuda, "cudnn": _cudnn, "dgl": _dgl}[name](facts)
+    if name == "clang":
+        return facts.gcc.clang
+    table = getattr(facts, name)
+    found: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
+    return found
 
 
 def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
@@ -23,8 +30,10 @@ def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name == "distro":
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()
-    found = matching(pin, releases(facts, name))
-    if found:
+    known = releases(facts, name)
+    found = matching(pin, known)
+    # The facts on these are looked up by release: there are none on 1.13.1.post1.
+    if found and (found[0] in known or name not in ("torch", "torchvision", "tvm")):
         return found
     text = public(pin)
     if name == "cudnn" and key_or_zero(text) and 5 <= key(text)[0] <= 9:
@@ -33,7 +42,13 @@ def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
         return (text,)
     if name == "dgl" and "post" in text:
         return matching(text.partition("post")[0].rstrip("."), releases(facts, name))
-    return ()
+    return _of_series(facts, name, text)
+
+
+def _of_series(facts: Facts, name: str, text: str) -> tuple[str, ...]:
+    """The last known release of the same series before one that no fact covers, else the first after it."""
+    same = [v for v in releases(facts, name) if series(v) == series(text)] if parts(text) else []
+    return (max((v for v in same if key(v) < key(text)), key=key, default=same[0]),) if same else ()
 
 
 def suggestions(facts: Facts, name: str) -> tuple[str, ...]:
@@ -92,22 +107,3 @@ def _cudnn(facts: Facts) -> list[str]:
 def _dgl(facts: Facts) -> list[str]:
     elsewhere = [release for wheels in facts.dgl.pypi_cuda.values() for release in wheels]
     return [*facts.dgl.pypi_cpu.releases, *facts.dgl.not_on_pypi.releases, *elsewhere]
-
-
-_LISTS: dict[str, Callable[[Facts], Any]] = {
-    "cuda": _cuda,
-    "cudnn": _cudnn,
-    "dgl": _dgl,
-    "gcc": lambda facts: facts.gcc.releases,
-    "clang": lambda facts: facts.gcc.clang,
-    "python": lambda facts: facts.python.releases,
-    "torch": lambda facts: facts.torch.releases,
-    "torchvision": lambda facts: facts.torchvision.releases,
-    "tvm": lambda facts: facts.tvm.releases,
-    "llvm": lambda facts: facts.llvm.releases,
-    "cmake": lambda facts: facts.cmake.releases,
-    "numpy": lambda facts: facts.numpy.releases,
-    "cutlass": lambda facts: facts.cutlass.versions,
-    "flash_attn": lambda facts: facts.flash_attn.versions,
-    "transformers": lambda facts: facts.transformers.releases,
-}

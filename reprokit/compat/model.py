@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["error", "warning", "unknown", "info"]
 Purpose = Literal["compile", "run", "ptx", "import"]
 PURPOSES: tuple[Purpose, ...] = ("compile", "run", "ptx", "import")
+# Purposes for which code is compiled, or runs on a GPU.
+COMPILE: tuple[Purpose, ...] = ("compile",)
+GPU: tuple[Purpose, ...] = ("compile", "run", "ptx")
+CODE: tuple[Purpose, ...] = ("compile", "run")
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "unknown", "info")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One answer. `nearest` holds pins that resolve it (`cuda=11.1`), `sources` ids of facts/sources.yaml."""
+    """One answer. `nearest` holds pins that resolve it (`cuda=11.1`), `sources` ids of facts/sources.yaml.
+
+    `remedy` is what the user can do, `fix` a command of `doctor --fix` that does it.
+    """
 
     severity: Severity
     rule: str
@@ -22,6 +29,8 @@ class Finding:
     reason: str
     nearest: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    remedy: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,6 @@ class KnownHost:
 
     memory_bytes: int | None = None
     disk_free_bytes: int | None = None
-    driver: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,4 +87,4 @@ class Stack:
     projects: tuple[str, ...] = ()
     bare_projects: tuple[str, ...] = ()
     pinned_exactly: bool = False
-    host: KnownHost | None = field(default=None)
+    host: KnownHost | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from reprokit.compat.schema import AffectedPin, Fact, Needs, Numbers, Span, Texts
+from reprokit.compat.schema import AffectedPin, Fact, Needs, Numbers, Span, Table, Texts
 
 
 class CutlassRelease(Needs):
@@ -20,10 +20,6 @@ class CutlassFacts(Fact):
     releases: tuple[CutlassRelease, ...]
     versions: Texts
     default_archs: CutlassArchs
-
-
-class DglWheels(Fact):
-    releases: dict[str, Texts]
 
 
 class DglElsewhere(Fact):
@@ -49,8 +45,14 @@ class DglDlpack(Span):
     torch_from: str
 
 
+class Graphbolt(Span):
+    """`libraries` are the torch releases that a DGL wheel has a library for, where the wheel was read."""
+
+    libraries: dict[str, Texts]
+
+
 class DglFacts(Fact):
-    pypi_cpu: DglWheels
+    pypi_cpu: Table[Texts]
     pypi_cuda: dict[str, dict[str, Texts]]
     not_on_pypi: DglElsewhere
     glibc: tuple[Needs, ...]
@@ -58,7 +60,7 @@ class DglFacts(Fact):
     cuda_builds: tuple[DglCuda, ...]
     source_cuda_builds: Texts
     torch: tuple[Needs, ...]
-    graphbolt: Span
+    graphbolt: Graphbolt
     bool_dlpack: DglDlpack
     build: tuple[Needs, ...]
     source_build: Texts
@@ -102,10 +104,6 @@ class BareProject(Fact):
     symptom: str
 
 
-class ProjectFacts(Fact):
-    submodules: dict[str, BareProject]
-
-
 class NumpyRelease(Fact):
     """A minor release. `first_patch`: the patch release that first had wheels for a Python, where not the first."""
 
@@ -133,10 +131,6 @@ class TorchRelease(Fact):
     conda_sm: dict[str, Numbers] = Field({})
     cudnn: dict[str, str | Texts] = Field({})
     unverified: Texts = ()
-
-
-class TorchFacts(Fact):
-    releases: dict[str, TorchRelease]
 
 
 class TorchStandard(Needs):
@@ -168,10 +162,6 @@ class TorchvisionRelease(Fact):
     python: Texts
     torch_series: tuple[str | None, ...] | None
     torch: str = ""
-
-
-class TorchvisionFacts(Fact):
-    releases: dict[str, TorchvisionRelease]
 
 
 class TvmPythons(Fact):
@@ -219,5 +209,9 @@ class TvmFacts(Fact):
     pypi: TvmPypi
 
 
-class TransformersFacts(Fact):
-    releases: dict[str, Fact]
+class TransformersFacts(Table[Fact]):
+    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases accepts."""
+
+    versions: Texts
+    tokenizers: tuple[Needs, ...]
+    torch: tuple[Needs, ...]

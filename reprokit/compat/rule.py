@@ -7,28 +7,29 @@ from dataclasses import dataclass
 from itertools import product
 
 from reprokit.compat.model import PURPOSES, Purpose, Severity
+from reprokit.compat.version import older
 from reprokit.compat.view import View
-
-COMPILE: tuple[Purpose, ...] = ("compile",)
-GPU: tuple[Purpose, ...] = ("compile", "run", "ptx")
-CODE: tuple[Purpose, ...] = ("compile", "run")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong, and the ids of the sources that prove it."""
+    """What is wrong, and the ids of the sources that prove it. Without a `remedy` the nearest pins are one."""
 
     severity: Severity
     reason: str
     sources: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A verdict on what the user wrote: `subjects` are the pins, GPUs or requirements that do not fit together."""
+    """A verdict on what the user wrote: `subjects` are the pins, GPUs or requirements that do not fit together.
+
+    Without a verdict there is no problem.
+    """
 
     subjects: tuple[str, ...]
-    verdict: Verdict
+    verdict: Verdict | None
 
 
 @dataclass(frozen=True)
@@ -50,31 +51,30 @@ def rule(
 
 def combination_rule(
     name: str, of: str, changes: str | None = None, purposes: tuple[Purpose, ...] = PURPOSES
-) -> Callable[[Callable[..., Verdict | None]], CompatRule]:
+) -> Callable[[Callable[..., Iterator[Verdict]]], CompatRule]:
     """Make a rule of a function that judges one combination of releases: `judge(view, *releases)`.
 
-    `of` names what is combined (see `View.sides`), separated by blanks. The rule is silent where the stack has no such
-    pin or no fact knows its version. `changes` are the pins among `of` unless given.
+    Its first verdict counts. `of` names what is combined (see `View.sides`), separated by blanks. The rule is silent
+    where the stack has no such pin or no fact knows its version. `changes` are the pins among `of` unless given.
     """
 
-    def made(judge: Callable[..., Verdict | None]) -> CompatRule:
+    def made(judge: Callable[..., Iterator[Verdict]]) -> CompatRule:
         def check(view: View) -> Iterator[Problem]:
             for sides in product(*(view.sides(each) for each in of.split())):
                 combinations = product(*(side.releases for side in sides))
-                verdict = combined(
+                verdicts = (
                     (" with ".join(label for label, _ in each if label), judge(view, *(value for _, value in each)))
                     for each in combinations
                 )
-                if verdict:
-                    yield Problem(tuple(side.subject for side in sides), verdict)
+                yield Problem(tuple(side.subject for side in sides), combined(verdicts))
 
         return CompatRule(name, check, tuple((of if changes is None else changes).split()), purposes)
 
     return made
 
 
-def error(reason: str, sources: Iterable[str] = ()) -> Verdict:
-    return Verdict("error", reason, tuple(sources))
+def error(reason: str, sources: Iterable[str] = (), remedy: str = "") -> Verdict:
+    return Verdict("error", reason, tuple(sources), remedy)
 
 
 def warning(reason: str, sources: Iterable[str] = ()) -> Verdict:
@@ -89,13 +89,22 @@ def info(reason: str, sources: Iterable[str] = ()) -> Verdict:
     return Verdict("info", reason, tuple(sources))
 
 
-def combined(verdicts: Iterable[tuple[str, Verdict | None]]) -> Verdict | None:
-    """One verdict on all releases that a pin stands for, each with its label.
+def needs(
+    what: str, other: str, least: str | None, version: str, sources: Iterable[str], doubtful: bool = False
+) -> Iterator[Verdict]:
+    """The error that `what` needs at least this version of `other`; a warning where the fact is doubtful."""
+    if older(version, least):
+        judged = warning if doubtful else error
+        yield judged(f"{what} needs {other} {least} or later, not {version}", sources)
+
+
+def combined(verdicts: Iterable[tuple[str, Iterable[Verdict]]]) -> Verdict | None:
+    """One verdict on all releases that a pin stands for, each with its label; the first verdict on each counts.
 
     An error if every release fails; a warning that names the releases if only some fail or warn; unknown if nothing
     is known of any; else none.
     """
-    found = list(verdicts)
+    found = [(label, next(iter(each), None)) for label, each in verdicts]
     for severity in ("error", "warning"):
         hit = [(label, v) for label, v in found if v is not None and v.severity == severity]
         if not hit:

@@ -1,50 +1,28 @@
 """The schema of the facts on toolkits, GPUs and distributions; `package_schema` has that of packages.
 
 Capabilities are numbers without the dot, such as 86; versions are strings. Every fact lists its sources by their id in
-`sources.yaml`. A key that is neither a field here nor in `REFERENCE` is an error, so that a misspelt fact is noticed.
+`sources.yaml`. Keys that are no field here are for readers; tests/compat/test_facts.py lists them, so that a misspelt
+fact is noticed.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from reprokit.compat.version import at_most, key
 
 Texts = tuple[str, ...]
 Numbers = tuple[int, ...]
 
-# What no rule reads: notes, and what was found beside the facts.
-_REFERENCE = """
-abi apt_llvm_org_note apt_llvm_used_by_upstream arch_list_rule build build_archs build_from_source ci_llvm conda
-confirmed_by_users cuda10_on_pypi cuda_major_mismatch cuda_max cuda_recommended cuda_tensor_core cudnn_note
-cudnn_unverified cutlass cxx11_abi debian debian_note default device_code_note doc_states driver_note
-driver_unverified effective_rule fa3 families families_note first_for_capability first_pypi_default_with_native_sm
-flavours gcc_alternatives gcc_below_note gcc_min_centos gcc_note glibc_note glibc_others gone gone_note has_cuda
-has_cudnn host_gcc huggingface_hub_below huggingface_hub_works image_unverified last_in last_note last_pip
-last_published last_setuptools llvm llvm_rule measured missing modeling_bert ninja_min ninja_note not_live_checked
-note notes other_packages package platform policy prereleases projects_note pypi pypi_cuda_note pypi_pins
-python_docs python_note pytorch rebuild_path removed repositories requires_python rules since sizes_mb sm_max_cuda
-sm_specific source_build_archs source_capabilities source_capability source_clang source_debian source_glibcxx
-source_pypi_cuda source_python_docs source_python_note suite tag_pattern torch_jit torch_note torch_unverified
-ubuntu unverified unverified_fields wheel_compiler wheel_index wheel_tag wheel_vs_conda_sm
-"""
-REFERENCE = frozenset(_REFERENCE.split())
-
 
 class Fact(BaseModel):
     """A mapping in a file of facts. `source` lists ids of `sources.yaml`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
     source: Texts = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_reference(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {name: value for name, value in data.items() if name in cls.model_fields or name not in REFERENCE}
 
 
 class Span(Fact):
@@ -61,6 +39,14 @@ class Span(Fact):
         return not self.to or at_most(version, self.to)
 
 
+_AnySpan = TypeVar("_AnySpan", bound=Span)
+
+
+def covering(rows: Iterable[_AnySpan], version: str) -> Iterator[_AnySpan]:
+    """The rows for a release."""
+    return (row for row in rows if row.covers(version))
+
+
 class Needs(Span):
     """What a range of releases needs of other software; empty where nothing is known."""
 
@@ -75,6 +61,15 @@ class Needs(Span):
     gcc_min: str = ""
     glibc: str = ""
     cxx: str = ""
+
+
+T = TypeVar("T")
+
+
+class Table(Fact, Generic[T]):
+    """Facts by release."""
+
+    releases: dict[str, T]
 
 
 class Api(Fact):
@@ -142,7 +137,7 @@ class Caution(Fact):
     releases: Texts
     gcc_from: str
     gcc_below: str
-    severity: Literal["warning", "info"]
+    severity: Literal["error", "warning", "info"]
     text: str
 
 
@@ -151,17 +146,12 @@ class Renumbered(Fact):
     new: str
 
 
-class NeverReleased(Fact):
-    release: str
-    text: str
-
-
 class CudaFacts(Fact):
     toolkits: dict[str, Toolkit]
     cautions: tuple[Caution, ...]
     last_for_capability: dict[str, str]
     renumbered: tuple[Renumbered, ...]
-    never_released: tuple[NeverReleased, ...]
+    never_released: dict[str, Span]
 
 
 class CudnnPair(Fact):
@@ -189,6 +179,7 @@ class CudnnFacts(Fact):
 
 class CudaPackage(Fact):
     cuda: str
+    host_gcc: str
 
 
 class Distro(Fact):
@@ -210,11 +201,6 @@ class Distro(Fact):
         return "cuda_package" in self.model_fields_set
 
 
-class GccGlibcxx(Fact):
-    gcc: str
-    glibcxx: str
-
-
 class Deadsnakes(Fact):
     family: str
     text: str
@@ -222,7 +208,7 @@ class Deadsnakes(Fact):
 
 class DistroFacts(Fact):
     distros: dict[str, Distro]
-    glibcxx_by_gcc: tuple[GccGlibcxx, ...]
+    glibcxx_by_gcc: dict[str, str]
     deadsnakes: Deadsnakes
 
 
@@ -245,6 +231,24 @@ class GpuFacts(Fact):
     capabilities: Texts
     tegra: Texts
     groups: tuple[GpuGroup, ...]
+
+
+class PeakRow(Fact):
+    """The data sheet of a GPU, or of the form of it whose name has all `words`. Rates in GFLOP/s and GB/s."""
+
+    name: str
+    words: Texts = ()
+    cores: int
+    boost_mhz: int
+    memory_mhz: int = 0
+    bus_bits: int = 0
+    bandwidth_gbs: int = 0
+    tensor_gflops: int | None = None
+    source: Texts
+
+
+class PeakFacts(Fact):
+    gpus: tuple[PeakRow, ...]
 
 
 class CudaImage(Fact):
@@ -274,3 +278,26 @@ class ImageFacts(Fact):
 
 class Releases(Fact):
     releases: Texts
+
+
+class ReleaseDates(BaseModel):
+    """Dates as 2021-08-14 or 2021-08 by version; the sources of each field are beside it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    distro: dict[str, str]
+    python: dict[str, str]
+    cuda: dict[str, str]
+    cudnn: dict[str, str]
+    torch: dict[str, str]
+    source_distro: Texts
+    source_python: Texts
+    source_cuda: Texts
+    source_cudnn: Texts
+    source_torch: Texts
+
+    @staticmethod
+    def newest(dates: dict[str, str], day: str) -> str:
+        """The last version that was released by `day` (2021-08-31); empty if none was."""
+        known = [version for version, date in dates.items() if date <= day[: len(date)]]
+        return max(known, key=dates.__getitem__, default="")

@@ -50,7 +50,7 @@ def _project(source: Source) -> str:
 
 def _has_submodules(source: Source, sources: list[Source]) -> bool:
     """Whether its submodules are checked out, or another source is inside the tree."""
-    return source.submodules or any(s.path.startswith(f"{source.path}/") for s in sources)
+    return bool(source.submodules) or any(s.path.startswith(f"{source.path}/") for s in sources)
 
 
 def _capability(text: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.version import key, series
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,6 @@ class TorchWheel:
         return f"torch {self.version} ({'CPU build' if not self.cuda else 'CUDA ' + self.cuda})"
 
 
-def torch_wheels(facts: Facts, versions: Iterable[str], build: str) -> list[TorchWheel]:
-    """The wheels of these releases with a build such as `cu118`; PyPI's own if it is empty."""
-    return [torch_wheel(facts, version, build) for version in versions]
-
-
 def torch_wheel(facts: Facts, version: str, build: str) -> TorchWheel:
     release = facts.torch.releases[version]
     doubts = set(release.unverified)
@@ -46,6 +42,24 @@ def torch_wheel(facts: Facts, version: str, build: str) -> TorchWheel:
     verified = not doubts & {"sm", "all", f"sm:{build}"}
     sm, ptx, conda = release.sm.get(build), release.ptx.get(build, ()), release.conda_sm.get(build)
     return TorchWheel(version, build, cuda, sm, ptx, verified, uncertain, conda, release.source)
+
+
+def assumed_build(facts: Facts, version: str, cudas: Iterable[str]) -> str:
+    """The build that people mean by a torch beside a CUDA: its minor's, else the newest of its major up to it.
+
+    "" is the wheel on PyPI.
+    """
+    release = facts.torch.releases[version]
+    minors = sorted(set(map(series, cudas)), key=key)
+    majors = {series(minor, 1) for minor in minors}
+    if release.default in minors:
+        return ""
+    exact = [build for build in release.builds if build in minors]
+    older = [b for b in release.builds if series(b, 1) in majors and key(b) < key(minors[-1])]
+    if not exact and series(release.default, 1) in majors:
+        return ""
+    found = max(exact or older, key=key, default="")
+    return build_of_cuda(found) if found else ""
 
 
 def cuda_of_build(build: str) -> str:

@@ -72,6 +72,11 @@ def matching(pin: str, known: Iterable[str]) -> tuple[str, ...]:
     return (pin,) if any(begins(v, pin) for v in known) else ()
 
 
+def older(version: str, least: str | None) -> bool:
+    """Whether `version` is before `least`; no version is before "" or None."""
+    return bool(least) and key(version) < key(least or "")
+
+
 def at_most(version: str, limit: str) -> bool:
     """`version` <= `limit`, where a limit `9` allows all of 9.x."""
     return key(version) <= key(limit) or begins(limit, version)

@@ -11,7 +11,7 @@ from reprokit.compat.facts import Facts
 from reprokit.compat.known import matching_releases
 from reprokit.compat.model import Stack
 from reprokit.compat.schema import Distro
-from reprokit.compat.torch_wheel import torch_wheels
+from reprokit.compat.torch_wheel import TorchWheel, assumed_build, torch_wheel
 from reprokit.compat.version import local, parts, series
 
 _DISPLAY = {
@@ -55,6 +55,7 @@ class View:
         self.facts = facts
         self.stack = stack
         self._pins: dict[str, Pin | None] = {}
+        self._sides: dict[str, list[Side]] = {}
 
     @cached_property
     def base(self) -> ParsedBase | None:
@@ -84,6 +85,11 @@ class View:
 
     def sides(self, name: str) -> list[Side]:
         """What a rule combines: a pin's releases, `cuda_minor`, `torch_wheel`, `gpu`, `driver` or `cxx_standard`."""
+        if name not in self._sides:
+            self._sides[name] = self._combined(name)
+        return self._sides[name]
+
+    def _combined(self, name: str) -> list[Side]:
         if name == "gpu":
             return [Side(gpu.label, [("", gpu)]) for gpu in self.stack.gpus]
         if name in ("driver", "cxx_standard"):
@@ -93,12 +99,25 @@ class View:
         if pin is None:
             return []
         if name == "torch_wheel":
-            return [Side(pin.label, [(w.label, w) for w in torch_wheels(self.facts, pin.versions, pin.local)])]
+            return [Side(pin.label, [(wheel.label, wheel) for wheel in self.torch_wheels()])]
         versions = dict.fromkeys(map(series, pin.versions)) if name == "cuda_minor" else pin.versions
         shown = _DISPLAY.get(name, name)
         return [
             Side(pin.label, [(version if name == "distro" else f"{shown} {version}", version) for version in versions])
         ]
+
+    def torch_wheels(self) -> list[TorchWheel]:
+        """The wheels of the torch pin, () if there is none; without a build those that fit the CUDA pin."""
+        torch = self.known("torch")
+        return [torch_wheel(self.facts, v, self.torch_build(v)) for v in torch.versions] if torch else []
+
+    def torch_build(self, version: str) -> str:
+        """The build of the torch pin; a recipe's pin without one means the wheel on PyPI, which its lock names."""
+        torch = self.known("torch")
+        if torch is None or torch.local or self.stack.pinned_exactly:
+            return torch.local if torch else ""
+        cuda = self.known("cuda")
+        return assumed_build(self.facts, version, cuda.versions) if cuda and not cuda.from_base else ""
 
     def _find(self, name: str) -> Pin | None:
         text = self.stack.pins.get(name)
@@ -113,4 +132,8 @@ class View:
         """The same stack with one pin (or the driver) replaced."""
         if name == "driver":
             return View(self.facts, replace(self.stack, driver=text))
-        return View(self.facts, replace(self.stack, pins={**self.stack.pins, name: text}))
+        changed = View(self.facts, replace(self.stack, pins={**self.stack.pins, name: text}))
+        if name != "base":  # which implies other pins
+            changed.base = self.base
+            changed._pins = {other: pin for other, pin in self._pins.items() if other != name}
+        return changed

@@ -31,7 +31,7 @@ from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
 
 KINDS = tuple(templates.PLACEHOLDERS)
-_PAGE = "docs/mirrors.md describes the file; `reprokit config --init` writes one to start from"
+_PAGE = "`reprokit help mirrors` describes the file; `reprokit config --init` writes one to start from"
 
 
 class _Model(BaseModel):
@@ -114,6 +114,9 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if file is None and os.environ.get("REPROKIT_CONFIG"):
+            hint = "correct the variable, or write the file with `reprokit config --init`"
+            raise UsageError("REPROKIT_CONFIG names no file", str(path), hint) from None
         text = ""
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the configuration: {error}", str(path)) from None
@@ -134,7 +137,7 @@ def workspace_roots() -> list[Path]:
     replaced by links, which the engine would follow.
     """
     roots = [path.resolve() for path in load().workspace_roots]
-    known = [*roots, (paths.home() / "workspaces").resolve()]
+    known = [*roots, paths.workspaces().resolve()]
     for root in roots:
         wrong = ""
         if not root.is_dir():

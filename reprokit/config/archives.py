@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from reprokit.recipe.yaml import FastLoader
+
 
 @cache
 def _table() -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return yaml.load(Path(__file__).with_name("archives.yaml").read_text(encoding="utf-8"), loader)  # type: ignore[no-any-return]
+    return yaml.load(Path(__file__).with_name("archives.yaml").read_text(encoding="utf-8"), FastLoader)  # type: ignore[no-any-return]
 
 
 def archives() -> tuple[str, ...]:

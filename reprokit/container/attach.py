@@ -1,17 +1,21 @@
-"""Run one command in a container with its input and output attached; an interrupt here ends the command too."""
+"""Run one command in a container with its input and output attached; an interrupt here ends the command too.
+
+The Engine API can start commands, but not end them: a script in the container sends the signals.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprokit.container import names
 from reprokit.container.log import CommandLog, key
-from reprokit.container.signals import end, new_mark
 from reprokit.engine import Engine
 from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError
@@ -20,13 +24,46 @@ from reprokit.errors import EngineError
 _DETACH_KEYS = ",".join(["ctrl-^"] * 6)
 # The engine knows the exit code some time after the output has ended.
 _EXIT_CODE_TRIES = 100
+# All processes that a command starts inherit this variable, even in another session.
+_MARK = "REPROKIT_COMMAND"
+
+# Arguments: signal, mark, tenths of a second to wait. Exit code 0: none of the command's processes is left.
+# The signal goes to process groups, because a child with a cleared environment is mostly in its parent's group. Each
+# group gets it once, as from a terminal's Ctrl-C: a second signal would interrupt a program's cleanup.
+_SCRIPT = """
+find_them() { grep -lsaF "$mark" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do echo "$pid"; done; }
+find_groups() {
+  groups=
+  for pid in $(find_them); do
+    { read -r stat < "/proc/$pid/stat"; } 2>/dev/null || continue
+    set -- ${stat##*)}
+    case " $groups " in *" $3 "*) ;; *) groups="$groups $3" ;; esac
+  done
+  echo "$groups"
+}
+mark=$2
+for group in $(find_groups); do kill -s "$1" -- "-$group" 2>/dev/null; done
+tries=$3
+while [ -n "$(find_them)" ]; do
+  tries=$((tries - 1))
+  [ "$tries" -gt 0 ] || exit 1
+  sleep 0.1
+done
+"""
+# A program may save its state after Ctrl-C; its background processes get less time.
+_INTERRUPT_SECONDS = 10.0
+_STEPS = (("TERM", 30), ("KILL", 20))
 
 Sink = Callable[[bool, bytes], None]
 
 
 @dataclass(frozen=True)
 class Command:
-    """`user` None is the container's caller, `workdir` None the container's; `stdin` is a file descriptor."""
+    """`user` None is the container's caller, `workdir` None the container's; `stdin` is a file descriptor.
+
+    The output goes into the container's log under the command line `log_as`, unless that is None. `timeout` is in
+    seconds.
+    """
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -34,6 +71,12 @@ class Command:
     user: str | None = None
     tty: bool = False
     stdin: int | None = None
+    log_as: Sequence[str] | None = None
+    timeout: float | None = None
+
+
+class TimedOut(Exception):
+    """A command ran longer than it may. It was ended, if the kernel could end it."""
 
 
 def attach(
@@ -42,17 +85,15 @@ def attach(
     command: Command,
     sink: Sink,
     started: Callable[[str], None] = lambda exec_id: None,
-    log_as: Sequence[str] | None = None,
 ) -> int:
     """Run a command to its end and return its exit code; `sink(is_stderr, data)` is called from another thread.
 
     `started` is called with the command's id. Where the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe),
-    the command and all processes that it started are ended first. The output goes into the container's log under the
-    command line `log_as`, unless that is None. Raises EngineError.
+    the command and all processes that it started are ended first. Raises EngineError, and TimedOut after that too.
     """
-    if log_as is None:
+    if command.log_as is None:
         return _run(engine, container, command, sink, started)
-    with CommandLog(key(engine, container), log_as) as log:
+    with CommandLog(key(engine, container), command.log_as) as log:
 
         def logging_sink(is_stderr: bool, data: bytes) -> None:
             log.write(data)
@@ -64,7 +105,7 @@ def attach(
 
 
 def _run(engine: Engine, container: str, command: Command, sink: Sink, started: Callable[[str], None]) -> int:
-    variable, mark = new_mark()
+    mark = secrets.token_hex(12)
     user = command.user or names.command_user(engine, container)
     exec_id = engine.exec_create(
         container,
@@ -72,7 +113,7 @@ def _run(engine: Engine, container: str, command: Command, sink: Sink, started: 
         stdin=command.stdin is not None,
         tty=command.tty,
         user=user,
-        environment=dict(command.env) | {variable: mark},
+        environment=dict(command.env) | {_MARK: mark},
         workdir=command.workdir,
         detach_keys=_DETACH_KEYS,
     )
@@ -81,7 +122,7 @@ def _run(engine: Engine, container: str, command: Command, sink: Sink, started: 
         try:
             reader.start()
             started(exec_id)
-            _feed(stream, command.stdin, reader)
+            _feed(stream, command.stdin, reader, command.timeout)
             if reader.error is not None:
                 raise reader.error
         except BaseException:
@@ -97,7 +138,7 @@ class _Reader(threading.Thread):
 
     def __init__(self, stream: CommandStream, tty: bool, sink: Sink) -> None:
         super().__init__(daemon=True)
-        self._blocks = _plain(stream) if tty else stream.frames()
+        self._blocks = ((False, data) for data in iter(stream.read, b"")) if tty else stream.frames()
         self._sink = sink
         self.error: BaseException | None = None
         self.ended, self._end = os.pipe()
@@ -127,19 +168,18 @@ class _Reader(threading.Thread):
             self._end = -1
 
 
-def _plain(stream: CommandStream) -> Iterator[tuple[bool, bytes]]:
-    while data := stream.read():
-        yield False, data
-
-
-def _feed(stream: CommandStream, stdin: int | None, reader: _Reader) -> None:
+def _feed(stream: CommandStream, stdin: int | None, reader: _Reader, timeout: float | None) -> None:
     """Pass standard input on until the command's output ends."""
     waiting = [reader.ended] if stdin is None else [reader.ended, stdin]
+    deadline = None if timeout is None else time.monotonic() + timeout
     try:
         while True:
-            ready, _, _ = select.select(waiting, [], [])
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select(waiting, [], [], left)
             if reader.ended in ready:
                 return
+            if not ready:
+                raise TimedOut
             data = os.read(waiting[1], 1 << 16)
             try:
                 if data:
@@ -160,3 +200,30 @@ def _exit_code(engine: Engine, exec_id: str) -> int:
             return code
         select.select([], [], [], 0.05)
     raise EngineError("the engine does not report the command's exit code", hint="see the engine's own log")
+
+
+def end(engine: Engine, container: str, mark: str, user: str, wait: Callable[[float], None]) -> None:
+    """End every process marked `mark`: as by Ctrl-C, then by SIGTERM, then by SIGKILL.
+
+    `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
+    Does nothing where the engine no longer answers.
+    """
+    with contextlib.suppress(EngineError):
+        try:
+            if _signal(engine, container, mark, user, "INT", 2):
+                return
+            wait(_INTERRUPT_SECONDS)
+            for signal, tenths in _STEPS:
+                if _signal(engine, container, mark, user, signal, tenths):
+                    return
+        except KeyboardInterrupt:
+            _signal(engine, container, mark, user, "KILL", 20)
+
+
+def _signal(engine: Engine, container: str, mark: str, user: str, signal: str, tenths: int) -> bool:
+    # As the command's user: with the engine's default capabilities not even root can read another user's environ.
+    argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_MARK}={mark}", str(tenths)]
+    exec_id = engine.exec_create(container, argv, user=user)
+    for _ in engine.exec_stream(exec_id):
+        pass
+    return engine.exec_exit_code(exec_id) == 0

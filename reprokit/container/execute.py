@@ -6,7 +6,8 @@ import codecs
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reprokit.container.attach import Command, attach
+from reprokit.container.attach import Command, TimedOut, attach
+from reprokit.container.evidence import watching
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.untrusted.limits import COMMAND_OUTPUT
@@ -18,11 +19,16 @@ NOT_STARTED = "OCI runtime exec failed: "
 
 @dataclass(frozen=True)
 class Completed:
-    """Bytes of the output that are not UTF-8 are replaced."""
+    """Bytes of the output that are not UTF-8 are replaced. `facts` say what left no text where the command failed.
+
+    The exit code of a command that ran out of time is 124, as that of timeout(1).
+    """
 
     exit_code: int
     stdout: str = ""
     stderr: str = ""
+    facts: tuple[str, ...] = ()
+    timed_out: bool = False
 
 
 def execute(
@@ -35,18 +41,24 @@ def execute(
     user: str | None = None,
     on_output: Callable[[str, str], None] | None = None,
     logged: bool = True,
+    timeout: float | None = None,
 ) -> Completed:
-    """Run `argv` with no input, to its end.
+    """Run `argv` with no input, to its end, or for `timeout` seconds: then it is ended as by an interrupt.
 
     `on_output(stream, text)` gets "stdout" or "stderr" and text as it arrives, from another thread. An interrupt ends
     the command and is raised again. A command that could not be started has exit code 126, or 127 where it does not
     exist, and the reason in `stderr`. Raises EngineError, and WorkFailed for more output than limits.COMMAND_OUTPUT.
     """
     captured = [_Captured("stdout", on_output), _Captured("stderr", on_output)]
-    command = Command(argv, env or {}, workdir, user)
-    log_as = argv if logged else None
-    code = attach(engine, container, command, lambda is_stderr, data: captured[is_stderr].add(data), log_as=log_as)
-    out, err = (stream.finish() for stream in captured)
+    command = Command(argv, env or {}, workdir, user, log_as=argv if logged else None, timeout=timeout)
+    timed_out = False
+    with watching(engine, container) as evidence:
+        try:
+            code = attach(engine, container, command, lambda is_stderr, data: captured[is_stderr].add(data))
+        except TimedOut:
+            code, timed_out = 124, True
+        out, err = (stream.finish() for stream in captured)
+        facts = evidence.facts(code, f"{out}\n{err}".encode(), timed_out)
     if any(stream.too_long for stream in captured):
         raise WorkFailed(
             f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for captured output",
@@ -55,7 +67,7 @@ def execute(
         )
     if reason := refusal(code, out):
         return Completed(reason[0], "", reason[1])
-    return Completed(code, out, err)
+    return Completed(code, out, err, facts, timed_out)
 
 
 def refusal(exit_code: int, output: str) -> tuple[int, str] | None:

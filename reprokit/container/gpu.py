@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.gpu import CDI_KIND, GpuSupport
+from reprokit.host.gpu import CDI_KIND
 
 _HINT = "write --gpus all, --gpus none, --gpus 2 or --gpus device=0,1"
 
@@ -63,7 +63,7 @@ class Rung:
     requests: tuple[dict[str, Any], ...]
 
 
-def ladder(request: GpuRequest, support: GpuSupport) -> list[Rung]:
+def ladder(request: GpuRequest, cdi_devices: tuple[str, ...]) -> list[Rung]:
     """The ways to try, best first: CDI where the engine has it, then the NVIDIA runtime's hook.
 
     The hook is tried even where the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when it found
@@ -79,8 +79,8 @@ def ladder(request: GpuRequest, support: GpuSupport) -> list[Rung]:
         "Capabilities": [["gpu"]],
     }
     rungs = [Rung("NVIDIA runtime", ({**hook, "Options": {}},))]
-    if support.cdi:
-        ids = _cdi_ids(request, support.cdi)
+    if cdi_devices:
+        ids = _cdi_ids(request, cdi_devices)
         cdi = {"Driver": "cdi", "Count": 0, "DeviceIDs": ids, "Capabilities": [], "Options": {}}
         rungs.insert(0, Rung("CDI", (cdi,)))
     return rungs
@@ -121,14 +121,19 @@ def refused(message: str) -> bool:
     return any(text in message for text in _REFUSALS)
 
 
+TOOLKIT = (
+    "install the NVIDIA Container Toolkit, run `sudo nvidia-ctk runtime configure --runtime=docker` and restart the "
+    "engine"
+)
+
+
 def no_gpu_error(request: GpuRequest, message: str) -> GpuRefused:
     """The error after the last rung failed. `message` is the engine's own."""
     if "could not select device driver" in message:
         return GpuRefused(
             f"--gpus {request}: this Docker Engine cannot hand GPUs to containers",
             message.strip().replace("\n", " "),
-            "install the NVIDIA Container Toolkit, run `sudo nvidia-ctk runtime configure --runtime=docker` "
-            "and restart the engine; or continue without a GPU: --gpus none",
+            f"{TOOLKIT}; or continue without a GPU: --gpus none",
         )
     return GpuRefused(
         f"--gpus {request}: the NVIDIA Container Toolkit could not provide the GPUs",

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.container import gpu, names
-from reprokit.container.gpu import GpuRefused
+from reprokit.container.gpu import GpuRefused, Rung
 from reprokit.container.mounts import as_engine_paths, require_apart
-from reprokit.container.prepare import prepare
+from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
-from reprokit.container.spec import ContainerSpec, to_api
 from reprokit.container.user import Identity, identity
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.host.user import Caller
+from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import Target
 
-Say = Callable[[str], None]
+IDLE = (PROGRAM, "idle")
 
 
 @dataclass(frozen=True)
 class Start:
     """What a container is created from: `built` is the id of the built image, `image` that or its snapshot.
 
-    `links` maps paths in the container to the targets of symbolic links.
+    `links` maps paths in the container to the targets of symbolic links. `capabilities` are added to the engine's usual
+    ones.
     """
 
     name: str
@@ -37,11 +37,82 @@ class Start:
     built: str
     env: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, target: Target, name: str, image: str, workdir: str) -> Start:
         """A container of the target's own image."""
         return cls(name, target.recipe.name, target.variant_name, workdir, image, image)
+
+
+def create_body(
+    start: Start,
+    settings: ContainerSettings,
+    rung: Rung,
+    who: Identity,
+    owner: int,
+    mounts: Iterable[BindMount],
+    info: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The body of the Engine API's create call; `mounts` are those of `settings` as the engine names them.
+
+    No container is privileged. It shares the host's network where the user asks for that, and the host's user ids on
+    engines that shift ids.
+    """
+    env = dict(start.env)
+    if rung.name == "none":
+        # CUDA images set this to `all`, which takes effect where NVIDIA's runtime is the engine's default.
+        env["NVIDIA_VISIBLE_DEVICES"] = "void"
+    elif env.get("NVIDIA_VISIBLE_DEVICES") == "void":
+        del env["NVIDIA_VISIBLE_DEVICES"]
+    ports: dict[str, list[dict[str, str]]] = {}
+    for port in () if settings.network in ("host", "none") else settings.ports:
+        of_port = ports.setdefault(f"{port.container}/{port.protocol}", [])
+        of_port.append({"HostIp": port.address, "HostPort": str(port.host)})
+    # SELinux lets no container read the user's files unless they are relabelled, which would change the host.
+    selinux = any("name=selinux" in str(option) for option in info.get("SecurityOptions") or [])
+    host: dict[str, Any] = {
+        "Init": True,
+        "Mounts": [{"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.read_only} for m in mounts],
+        "PortBindings": ports,
+        "ShmSize": settings.shm,
+        "NetworkMode": settings.network,
+        "SecurityOpt": ["no-new-privileges", *(["label=disable"] if selinux else [])],
+        "DeviceRequests": list(rung.requests),
+        "GroupAdd": list(who.groups),
+    }
+    if start.capabilities:
+        host["CapAdd"] = list(start.capabilities)
+    if who.host_users:
+        host["UsernsMode"] = "host"
+    body: dict[str, Any] = {
+        "Image": start.image,
+        "User": "0:0" if settings.root else who.user,
+        "WorkingDir": start.workdir,
+        "Env": [f"{name}={value}" for name, value in env.items()],
+        "Labels": {
+            names.NAME: start.name,
+            names.RECIPE: start.recipe,
+            names.VARIANT: start.variant,
+            names.IMAGE: start.built,
+            names.OWNER: str(owner),
+            names.USER: who.user,
+            names.SETTINGS: to_label(settings),
+        },
+        # The image's entry point (NVIDIA's prints a banner), stop signal and health check are for another main process.
+        "Entrypoint": list(IDLE),
+        "Cmd": [],
+        "StopSignal": "SIGTERM",
+        "Healthcheck": {"Test": ["NONE"]},
+        "ExposedPorts": {port: {} for port in ports},
+        "HostConfig": host,
+    }
+    if settings.network != "host":
+        body["Hostname"] = start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-")
+    return body
+
+
+Say = Callable[[str], None]
 
 
 def launch(
@@ -62,16 +133,18 @@ def launch(
     info = engine.info()
     who = identity(caller, info)
     settings = replace(settings, root=settings.root or who.user == "0:0")
-    _require_apart(engine, start, settings, caller)
+    others = [c for c in names.known_containers(engine) if c.owner == caller.uid and c.name != start.name]
+    require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
     request = gpu.parse_gpus(settings.gpus)
     if not request.none:
         _require_fit(engine, start, say)
+    mounts = as_engine_paths(engine, settings.mounts)
     refusal = ""
-    for rung in gpu.ladder(request, engine.host.gpu_support(info)):
+    for rung in gpu.ladder(request, engine.host.cdi_devices(info)):
         with_rung = replace(settings, rung=rung.name)
         try:
-            spec = _spec(engine, start, with_rung, rung, info, caller, who)
-            container = engine.create_container(start.name, to_api(spec))
+            body = create_body(start, with_rung, rung, who, caller.uid, mounts, info)
+            container = engine.create_container(start.name, body)
             try:
                 prepare(engine, container, caller, who, start.links)
                 engine.start(container)
@@ -106,11 +179,6 @@ def _require_fit(engine: Engine, start: Start, say: Say) -> None:
             say(in_words(finding))
 
 
-def _require_apart(engine: Engine, start: Start, settings: ContainerSettings, caller: Caller) -> None:
-    others = [c for c in names.known_containers(engine) if c.owner == caller.uid and c.name != start.name]
-    require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
-
-
 @contextlib.contextmanager
 def removed_at_end(engine: Engine, container: str) -> Iterator[None]:
     try:
@@ -122,45 +190,3 @@ def removed_at_end(engine: Engine, container: str) -> Iterator[None]:
 def _remove(engine: Engine, container: str) -> None:
     with contextlib.suppress(ReprokitError):
         engine.remove(container, force=True)
-
-
-def _spec(
-    engine: Engine,
-    start: Start,
-    settings: ContainerSettings,
-    rung: gpu.Rung,
-    info: dict[str, Any],
-    caller: Caller,
-    who: Identity,
-) -> ContainerSpec:
-    env = dict(start.env)
-    if rung.name == "none":
-        # CUDA images set this to `all`, which takes effect where NVIDIA's runtime is the engine's default.
-        env["NVIDIA_VISIBLE_DEVICES"] = "void"
-    elif env.get("NVIDIA_VISIBLE_DEVICES") == "void":
-        del env["NVIDIA_VISIBLE_DEVICES"]
-    return ContainerSpec(
-        image=start.image,
-        user="0:0" if settings.root else who.user,
-        hostname=start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-"),
-        workdir=start.workdir,
-        labels={
-            names.NAME: start.name,
-            names.RECIPE: start.recipe,
-            names.VARIANT: start.variant,
-            names.IMAGE: start.built,
-            names.OWNER: str(caller.uid),
-            names.USER: who.user,
-            names.SETTINGS: to_label(settings),
-        },
-        env=env,
-        mounts=as_engine_paths(engine, settings.mounts),
-        ports=() if settings.network in ("host", "none") else settings.ports,
-        shm=settings.shm,
-        network=settings.network,
-        gpus=rung.requests,
-        # SELinux lets no container read the user's files unless they are relabelled, which would change the host.
-        security=("label=disable",) if any("name=selinux" in str(o) for o in info.get("SecurityOptions") or []) else (),
-        groups=who.groups,
-        host_users=who.host_users,
-    )

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare
-from reprokit.container.launch import Say, Start, launch
-from reprokit.container.recreate import drop_snapshots, recover, recreate
-from reprokit.container.settings import DEFAULTS, ContainerSettings, RunOptions, changes, merge
-from reprokit.container.spec import IDLE, Port
+from reprokit.container.launch import IDLE, Say, Start, launch
+from reprokit.container.recreate import VERSION, drop_snapshots, recover, recreate, require_idle
+from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
 from reprokit.host.mounts import BindMount
+from reprokit.image.labels import image_name
+from reprokit.image.lock import read
 from reprokit.recipe.find import Target
+from reprokit.supply.store import Store
 
 
 def _quiet(line: str) -> None:
@@ -30,33 +33,38 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     built, a mount's source is missing, a port is taken or the name is in use; EngineError where the engine fails.
     """
     check_options(engine, options, say)
+    origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name, say):
         recover(engine, name)
-        found = engine.container(name)
+        found = engine.container(name) or _of_earlier_version(engine, target, origin, name, say)
         if found is not None:
-            _check_ours(engine, name, found, target)
-            if _stale(engine, found, target):
-                if options.replace_stale:
-                    _remove(engine, name)
-                    found = None
-                else:
-                    say(f"{name} is from an older build; `reprokit rm --force {name}` deletes it and its files")
+            _check_ours(engine, name, found, target, origin)
+            image = engine.image(image_name(target)) if options.replace_stale else None
+            if image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+                _remove(engine, name)
+                found = None
+        if stale := staleness(engine, target, found):
+            say(stale.line)
         if found is None:
-            _create(engine, target, name, options, say)
+            with Store().in_use(say):  # `clean` must not remove the image or the workspace meanwhile
+                _create(engine, target, origin, name, options, say)
             return name
-        have = names.settings_of(found["Config"]["Labels"])
+        current = names.settings_of(found["Config"]["Labels"])
         changed, links = [], dict[str, str]()
         if found["Config"].get("Entrypoint") != list(IDLE):
-            have = replace(have, mounts=mounts.without_folders(have.mounts))
-            changed, links = ["this version of reprokit"], mounts.links_of(target, have.mounts)
-        want = merge(have, options)
-        if want.mounts != have.mounts:
-            mounts.require_no_link(name, target, have.mounts, want.mounts)
-        if changed := changed + changes(have, want):
-            recreate(engine, found, target, have, want, changed, links, say)
+            current = replace(current, mounts=mounts.without_folders(current.mounts))
+            changed, links = [VERSION], mounts.links_of(target, current.mounts)
+        if not current.recipe_file:
+            current = replace(current, workspace=origin.workspace, recipe_file=origin.recipe_file)
+            changed = [VERSION]
+        required = merge(current, options)
+        if required.mounts != current.mounts:
+            mounts.require_no_link(name, target, current.mounts, required.mounts)
+        if changed := changed + changes(current, required):
+            recreate(engine, found, target, required, changed, links, say)
         elif not found["State"].get("Running"):
-            for mount in have.mounts:
+            for mount in current.mounts:
                 engine.host.require_source(mount)
             # In other containers the idle program belongs to the commands' user, who could replace it anyway.
             if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
@@ -65,6 +73,18 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
         elif found["State"].get("Paused"):
             raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
     return name
+
+
+def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> read.StaleImage | None:
+    """Whether a container, or without one the target's image, is not what would be built now."""
+    image = engine.image(image_name(target))
+    if found and image and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+        name = found["Name"].lstrip("/")
+        return read.StaleImage(
+            f"{name} is from an older build", f"`reprokit rm --force {name}` deletes it and its files"
+        )
+    described = found or image
+    return read.stale_image(target, (described.get("Config") or {}).get("Labels") or {}) if described else None
 
 
 def stop(engine: Engine, name: str) -> None:
@@ -78,6 +98,18 @@ def remove(engine: Engine, name: str) -> None:
     with _locked(engine, name, _quiet):
         _remove(engine, name)
         log.forget(log.key(engine, name))
+
+
+def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
+    """Remove the container with this name and ID, with its files and its log. False if it runs, or is another one."""
+    with _locked(engine, name, _quiet):
+        found = engine.container(name)
+        if found is None or found["Id"] != container_id or found["State"].get("Running"):
+            return False
+        engine.remove(container_id)
+        drop_snapshots(engine, name)
+        log.forget(log.key(engine, name))
+        return True
 
 
 def _remove(engine: Engine, name: str) -> None:
@@ -96,37 +128,71 @@ def check_options(engine: Engine, options: RunOptions, say: Say) -> None:
 
 
 def usual_name(engine: Engine, target: Target) -> str:
-    """The default name; it ends in the caller's user id where another user has the plain name."""
-    name = names.container_name(target.recipe.name, target.variant_name)
-    found = engine.container(name)
-    uid = engine.host.caller().uid
-    return name if found is None or _owner(found) in ("", str(uid)) else f"{name}-{uid}"
+    """The default name."""
+    origin = names.ContainerOrigin.of(engine, target)
+    return names.container_name(target.recipe.name, target.variant_name, origin, engine.host.caller().uid)
 
 
-def _owner(found: dict[str, Any]) -> str:
-    return str((found["Config"].get("Labels") or {}).get(names.OWNER, ""))
+def _earlier_names(engine: Engine, target: Target, name: str) -> list[str]:
+    """The names of `name` in earlier versions, which named no checkout; none where the user chose it."""
+    usual, uid = usual_name(engine, target), engine.host.caller().uid
+    if not name.startswith(usual):
+        return []
+    plain = names.earlier_name(target.recipe.name, target.variant_name) + name.removeprefix(usual)
+    return [plain, f"{plain}-{uid}"]
 
 
-def _check_ours(engine: Engine, name: str, found: dict[str, Any], target: Target) -> None:
-    labels = found["Config"].get("Labels") or {}
-    recipe = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
-    if names.NAME not in labels or _owner(found) != str(engine.host.caller().uid):
-        raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
-    if recipe != target.label:
-        raise UsageError(
-            f"the container {name!r} belongs to {recipe}",
-            hint=f"choose another with --name, or `reprokit rm {name}`",
+def _of_earlier_version(
+    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, say: Say
+) -> dict[str, Any] | None:
+    """The container of an earlier version with this workspace, renamed to `name`; others are named to the user."""
+    for earlier in _earlier_names(engine, target, name):
+        recover(engine, earlier)
+        found = engine.container(earlier)
+        if found is None or not _is_ours(engine, found, [earlier]):
+            continue
+        settings = names.settings_of(found["Config"]["Labels"])
+        if settings.recipe_file or target.label != _label(found):
+            continue
+        if origin.made(settings):
+            require_idle(engine, found, VERSION)
+            engine.rename(earlier, name)
+            log.move(log.key(engine, earlier), log.key(engine, name))
+            say(f"{earlier} is called {name} now: containers belong to a checkout")
+            return engine.container(name)
+        say(
+            f"{earlier} of an earlier version is of {names.checkout(settings)}; `reprokit rm {earlier}` removes it "
+            "and its files"
         )
+    return None
 
 
-def _stale(engine: Engine, found: dict[str, Any], target: Target) -> bool:
-    image = engine.image(names.image_reference(target))
-    return image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE)
+def _is_ours(engine: Engine, found: dict[str, Any], own_names: Collection[str]) -> bool:
+    """Whether reprokit made it for the caller, under one of these names: an image may have any labels."""
+    labels = found["Config"].get("Labels") or {}
+    return labels.get(names.NAME) in own_names and labels.get(names.OWNER) == str(engine.host.caller().uid)
+
+
+def _label(found: dict[str, Any]) -> str:
+    labels = found["Config"].get("Labels") or {}
+    return f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
+
+
+def _check_ours(
+    engine: Engine, name: str, found: dict[str, Any], target: Target, origin: names.ContainerOrigin
+) -> None:
+    if not _is_ours(engine, found, [name, *_earlier_names(engine, target, name)]):
+        raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
+    settings = names.settings_of(found["Config"]["Labels"])
+    if _label(found) != target.label or not origin.made(settings):
+        owner = _label(found) if _label(found) != target.label else f"another checkout, {names.checkout(settings)}"
+        hint = f"choose another with --name, or `reprokit rm {name}`"
+        raise UsageError(f"the container {name!r} belongs to {owner}", hint=hint)
 
 
 def built_image(engine: Engine, target: Target) -> dict[str, Any]:
     """Inspect the target's image. Raises UsageError where it has not been built."""
-    image = engine.image(names.image_reference(target))
+    image = engine.image(image_name(target))
     if image is None:
         if node := engine.host.name:
             raise UsageError(f"{node} has no image of {target.label}", hint=f"reprokit send {target.label} {node}")
@@ -134,24 +200,28 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
     return image
 
 
-def _create(engine: Engine, target: Target, name: str, options: RunOptions, say: Say) -> None:
+def _create(
+    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, options: RunOptions, say: Say
+) -> None:
     image = built_image(engine, target)
     settings = ContainerSettings(
         gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
         mounts=(BindMount(engine.host.workspace(target, say), mounts.WORKSPACE),),
         ports=_recipe_ports(engine, target, options, say),
         shm=target.variant.shm,
+        workspace=origin.workspace,
+        recipe_file=origin.recipe_file,
     )
     settings = merge(settings, options)
     drop_snapshots(engine, name)  # of a container that was removed by hand
     start = Start.of(target, name, image["Id"], target.variant.workdir)
-    start = replace(start, links=mounts.links_of(target, settings.mounts))
+    start = replace(start, links=mounts.links_of(target, settings.mounts), capabilities=options.capabilities)
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
 
 
 def _recipe_gpus(engine: Engine, target: Target, say: Say) -> str:
     requires = target.variant.requires.gpu
-    if requires == "optional" and not engine.host.has_gpu(engine.host.gpu_support(engine.info())):
+    if requires == "optional" and not engine.host.has_gpu(engine.info()):
         say(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
         return "none"
     return "none" if requires == "none" else "all"
@@ -161,15 +231,25 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say)
     """Publish the recipe's ports on the same port of the host, or the next free one."""
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
+    # A stopped container, such as another checkout's, needs its ports again.
+    known = names.known_containers(engine) if target.variant.ports else []
+    kept = {port.host for one in known for port in one.settings.ports}
     for number in target.variant.ports:
         if number in chosen or options.network in ("host", "none"):
             continue
-        used = {p.host for p in ports}
-        host = next((n for n in range(number, 65536) if n not in used and engine.host.port_is_free(n)), number)
+        host = free_port(engine, number, kept | {port.host for port in ports})
         if host != number:
             say(f"port {number} of the recipe is published as {host}: {number} is taken")
         ports.append(Port("127.0.0.1", host, number))
     return tuple(ports)
+
+
+def free_port(engine: Engine, start: int, used: Collection[int] = ()) -> int:
+    """The first port of the host from `start` on that is free. Raises UsageError where there is none."""
+    found = next((n for n in range(start, 65536) if n not in used and engine.host.port_is_free(n)), None)
+    if found is None:
+        raise UsageError(f"no port from {start} on is free", hint="choose one with -p")
+    return found
 
 
 def _locked(engine: Engine, name: str, say: Say) -> contextlib.AbstractContextManager[None]:

@@ -34,6 +34,12 @@ def log_path(container: str) -> Path:
     return paths.state() / "containers" / f"{container}.log"
 
 
+def move(container: str, name: str) -> None:
+    """Rename the log of a container that is called `name` now."""
+    with contextlib.suppress(FileNotFoundError):
+        log_path(container).rename(log_path(name))
+
+
 def forget(container: str) -> None:
     for path in (log_path(container), log_path(container).with_suffix(".log.1")):
         path.unlink(missing_ok=True)

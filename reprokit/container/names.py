@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
+from reprokit.container.mounts import WORKSPACE
 from reprokit.container.settings import ContainerSettings, from_label
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.host.workspace import mark
+from reprokit.recipe import find as recipes
 from reprokit.recipe.find import Target
+from reprokit.recipe.load import load_file
 from reprokit.recipe.spelling import nearest
 
 # Labels of a container. Images carry others, which their containers inherit.
@@ -21,6 +25,30 @@ IMAGE = "reprokit.image"
 OWNER = "reprokit.owner"
 USER = "reprokit.user"
 SETTINGS = "reprokit.settings"
+
+
+@dataclass(frozen=True)
+class ContainerOrigin:
+    """What a container belongs to besides its recipe and variant: real paths, "" where unknown."""
+
+    workspace: str
+    recipe_file: str
+
+    @classmethod
+    def of(cls, engine: Engine, target: Target) -> ContainerOrigin:
+        """Raises UsageError where the workspace is behind a link."""
+        return cls(engine.host.workspace_path(target), str(target.path))
+
+    def made(self, settings: ContainerSettings) -> bool:
+        """Whether a container with these settings is from here. One of an earlier version has only its mount."""
+        if settings.recipe_file:
+            return self == ContainerOrigin(settings.workspace, settings.recipe_file)
+        return bool(self.workspace) and self.workspace == workspace_of(settings)
+
+
+def workspace_of(settings: ContainerSettings) -> str:
+    mounted = next((mount.source for mount in settings.mounts if mount.target == WORKSPACE), "")
+    return settings.workspace or mounted
 
 
 @dataclass(frozen=True)
@@ -44,13 +72,22 @@ class RecipeContainer:
     def running(self) -> bool:
         return self.state == "running"
 
+    @property
+    def usual(self) -> bool:
+        """Whether it has the name that is used where none is chosen."""
+        origin = ContainerOrigin(self.settings.workspace, self.settings.recipe_file)
+        names = container_name(self.recipe, self.variant, origin, self.owner), earlier_name(self.recipe, self.variant)
+        return self.name in names
 
-def image_reference(target: Target) -> str:
-    return f"reprokit/{target.recipe.name}:{target.variant_name}"
+
+def container_name(recipe: str, variant: str, origin: ContainerOrigin, uid: int) -> str:
+    """The name of a recipe's container where none is chosen: another one for each checkout and user."""
+    of = mark(recipe, variant, origin.workspace, origin.recipe_file, str(uid))
+    return f"{earlier_name(recipe, variant)}-{of}"
 
 
-def container_name(recipe: str, variant: str) -> str:
-    """The name of a recipe's container where none is chosen."""
+def earlier_name(recipe: str, variant: str) -> str:
+    """The name in earlier versions, whatever the checkout."""
     return f"reprokit-{recipe}-{variant}"
 
 
@@ -59,22 +96,31 @@ def known_containers(engine: Engine) -> list[RecipeContainer]:
 
     Containers inherit labels of images, so only one whose label repeats its own name counts.
     """
-    found = [known(c["Labels"], c) for c in engine.containers([NAME]) if c["Labels"][NAME] == c["Names"][0].lstrip("/")]
-    return sorted(found, key=lambda k: k.name)
+    found = []
+    for listed in engine.containers([NAME]):
+        name, labels = listed["Names"][0].lstrip("/"), listed["Labels"]
+        if labels[NAME] == name:
+            recipe, variant, image = labels.get(RECIPE, "?"), labels.get(VARIANT, "?"), labels.get(IMAGE, "")
+            state, created = listed.get("State", "unknown"), int(listed.get("Created", 0))
+            owner, settings = int(labels.get(OWNER, "-1")), settings_of(labels)
+            found.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
+    return sorted(found, key=lambda container: container.name)
 
 
-def known(labels: Mapping[str, str], listed: Mapping[str, Any]) -> RecipeContainer:
-    """One entry of the engine's list of containers."""
-    return RecipeContainer(
-        name=listed["Names"][0].lstrip("/"),
-        recipe=labels.get(RECIPE, "?"),
-        variant=labels.get(VARIANT, "?"),
-        image=labels.get(IMAGE, ""),
-        owner=int(labels.get(OWNER, "-1")),
-        state=listed.get("State", "unknown"),
-        created=int(listed.get("Created", 0)),
-        settings=settings_of(labels),
-    )
+def checkout(settings: ContainerSettings) -> str:
+    """The checkout of a container, for the user: the folder of its `recipes`, or else its workspace."""
+    folder, _, inside = settings.recipe_file.rpartition("/recipes/")
+    return folder if folder and "/" not in inside else settings.recipe_file or workspace_of(settings) or "unknown"
+
+
+def target_of(container: RecipeContainer) -> Target | None:
+    """The recipe that a container is of, from its own checkout; None where that is not known or no longer there."""
+    try:
+        file = Path(container.settings.recipe_file)
+        target = Target(load_file(file), container.variant, file)
+    except UsageError:
+        return None
+    return target if container.variant in target.recipe.variants else None
 
 
 def command_user(engine: Engine, container: str) -> str:
@@ -90,10 +136,30 @@ def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
         return ContainerSettings()
 
 
-def find(containers: Iterable[RecipeContainer], text: str, uid: int) -> RecipeContainer:
+def chosen(engine: Engine, texts: Iterable[str]) -> list[RecipeContainer]:
+    """The caller's containers of these names; all are looked up first. Raises UsageError, as `find`."""
+    known, uid = known_containers(engine), engine.host.caller().uid
+    return [find(known, recipes.plain(text), uid, here(engine, text)) for text in texts]
+
+
+def here(engine: Engine, text: str) -> ContainerOrigin | None:
+    """What a recipe's name or path means in the current folder; None where it has no such recipe."""
+    if not recipes.is_recipe(text):
+        return None
+    name, _ = recipes.split(text)
+    try:
+        return ContainerOrigin.of(engine, recipes.targets(name)[0])
+    except UsageError:  # the recipe is broken, or its workspace behind a link
+        return ContainerOrigin("", str(recipes.recipe_file(name)))
+
+
+def find(
+    containers: Iterable[RecipeContainer], text: str, uid: int, origin: ContainerOrigin | None = None
+) -> RecipeContainer:
     """The caller's container named `text`, or that of the recipe or `recipe:variant` of this name.
 
-    Raises UsageError where there is none or more than one; it says where the only match belongs to another user.
+    `origin` is what the recipe's name means here: containers of another checkout are then chosen by their own names
+    only. Raises UsageError where there is none or more than one; it says where the only match belongs to another user.
     """
     everyone = list(containers)
     own = [c for c in everyone if c.owner == uid]
@@ -101,7 +167,15 @@ def find(containers: Iterable[RecipeContainer], text: str, uid: int) -> RecipeCo
         if container.name == text:
             return container
     named = [c for c in own if text in (c.recipe, c.label)]
-    usual = [c for c in named if c.name.startswith(container_name(c.recipe, c.variant))]
+    if named and origin is not None:
+        elsewhere, named = named, [c for c in named if origin.made(c.settings)]
+        if not named:
+            others = ", ".join(f"{c.name} ({c.state}) is of {checkout(c.settings)}" for c in elsewhere)
+            raise UsageError(
+                f"no container of {text!r} belongs to this checkout: {others}",
+                hint=f"to use another checkout's, give its name: {elsewhere[0].name}",
+            )
+    usual = [c for c in named if c.usual]
     choice = usual if len(usual) == 1 else named
     if len(choice) == 1:
         return choice[0]

@@ -1,27 +1,45 @@
-"""Serve Jupyter from a container until it ends or is interrupted."""
+"""Serve Jupyter from a container until it ends or is interrupted.
+
+An image that has none gets it from wheels that the host fetched, unpacked beside the image's own packages.
+"""
 
 from __future__ import annotations
 
-import io
 import secrets
 import tarfile
+import tempfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from dataclasses import replace
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
 
-from reprokit.container import jupyter, names
+from reprokit.container import names
 from reprokit.container.attach import Command, attach
-from reprokit.container.lifecycle import ensure_running, usual_name
+from reprokit.container.execute import execute
+from reprokit.container.lifecycle import ensure_running, free_port, usual_name
 from reprokit.container.mounts import WORKSPACE
-from reprokit.container.settings import ContainerSettings, RunOptions
-from reprokit.container.spec import Port
+from reprokit.container.settings import ContainerSettings, Port, RunOptions
 from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
+from reprokit.tarfiles import add, tar_of
+from reprokit.untrusted.documents import parsed, understood
 
 INSIDE = 8888
+_FOLDER = "/opt/reprokit-jupyter"
+_APPLICATIONS = ("jupyterlab", "notebook", "jupyter_server")
+_REQUIREMENTS = ("jupyterlab", "ipykernel")
+_PROBE = f"""
+import importlib.util, json, platform, sys
+found = [m for m in {_APPLICATIONS!r} if importlib.util.find_spec(m)]
+print(json.dumps({{"application": found[0] if found else "", "python": "%d.%d" % sys.version_info[:2],
+  "libc": platform.libc_ver()[1], "machine": platform.machine(),
+  "site": [p for p in sys.path if p.endswith(("/site-packages", "/dist-packages"))][-1]}}))
+"""
 _TOKEN_FOLDER = "/tmp"
 # The server reads its token once, from a file: arguments and labels show in `ps` and `docker inspect`, and the engine's
 # debug log contains the environment of commands.
@@ -55,36 +73,28 @@ def serve(
     if network == "none":
         raise UsageError("Jupyter needs a network, and this container has none", name, "use --network bridge")
     published = next((p for p in settings.ports if p.container == INSIDE), None)
-    port = next(iter(options.ports), None) or published or Port("127.0.0.1", _free_port(engine), INSIDE)
+    port = next(iter(options.ports), None) or published or Port("127.0.0.1", free_port(engine, INSIDE), INSIDE)
     on_host = network == "host"
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
     container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), say)
-    python = jupyter.probe(engine, container)
+    python = probe(engine, container)
     if not python.application:
-        jupyter.install(engine, container, python, say)
-        python = jupyter.probe(engine, container)
+        install(engine, container, python, say)
+        python = probe(engine, container)
     token = secrets.token_urlsafe(24)
     file = _put_token(engine, container, token)
     address = "127.0.0.1" if on_host else "0.0.0.0"
-    arguments = [file, python.application, address, str(port.container), jupyter.FOLDER, WORKSPACE]
-    command = Command(["sh", "-c", _SERVE, "jupyter", *arguments])
+    arguments = [file, python.application, address, str(port.container), _FOLDER, WORKSPACE]
+    command = Command(["sh", "-c", _SERVE, "jupyter", *arguments], log_as=["jupyter"])
     shown = "127.0.0.1" if port.address in ("0.0.0.0", "::") else port.address
     base = f"http://[{shown}]:{port.host}" if ":" in shown else f"http://{shown}:{port.host}"
     page = "/lab" if python.application == "jupyterlab" else "/tree"
     ended = threading.Event()
-    waiter = threading.Thread(
-        target=_call_when_up, args=(base, ended, lambda: ready(f"{base}{page}?token={token}")), daemon=True
-    )
+    call = (base, ended, lambda: ready(f"{base}{page}?token={token}"))
+    waiter = threading.Thread(target=_call_when_up, args=call, daemon=True)
     try:
-        code = attach(
-            engine,
-            container,
-            command,
-            lambda is_stderr, data: write(data),
-            lambda exec_id: waiter.start(),
-            log_as=["jupyter"],
-        )
+        code = attach(engine, container, command, lambda _, data: write(data), lambda exec_id: waiter.start())
     finally:
         ended.set()
     if code:
@@ -95,14 +105,9 @@ def serve(
 def _put_token(engine: Engine, container: str, token: str) -> str:
     """Write the token to a file that only the server's user can read; returns its path."""
     uid, _, gid = (names.command_user(engine, container) or "0:0").partition(":")
-    archive = io.BytesIO()
     name = f".reprokit-{secrets.token_hex(8)}"
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        entry = tarfile.TarInfo(name)
-        data = f"{token}\n".encode()
-        entry.size, entry.mode, entry.uid, entry.gid = len(data), 0o600, int(uid), int(gid or 0)
-        tar.addfile(entry, io.BytesIO(data))
-    engine.put_archive(container, _TOKEN_FOLDER, archive.getvalue())
+    archive = tar_of({name: f"{token}\n".encode()}, 0o600, int(uid), int(gid or 0))
+    engine.put_archive(container, _TOKEN_FOLDER, archive)
     return f"{_TOKEN_FOLDER}/{name}"
 
 
@@ -118,8 +123,68 @@ def _call_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) 
         return
 
 
-def _free_port(engine: Engine) -> int:
-    port = next((number for number in range(INSIDE, 65536) if engine.host.port_is_free(number)), None)
-    if port is None:
-        raise UsageError(f"no port from {INSIDE} on is free", hint="choose one with -p")
-    return port
+@dataclass(frozen=True)
+class Python:
+    """A container's `python3`: the Jupyter module it can import (or ""), version, glibc, machine, last site folder."""
+
+    application: str
+    python: str
+    libc: str
+    machine: str
+    site: str
+
+
+def probe(engine: Engine, container: str) -> Python:
+    """Raises WorkFailed where the container has no working python3."""
+    answer = execute(engine, container, ["python3", "-c", _PROBE], logged=False)
+    if answer.exit_code:
+        raise WorkFailed("Jupyter needs python3 in the image", container, "add the block `python` to the recipe")
+    with understood("what the container's python3 prints", container):
+        return Python(**parsed(answer.stdout.splitlines()[-1]))
+
+
+def install(engine: Engine, container: str, python: Python, say: Callable[[str], None]) -> None:
+    """Install Jupyter into the container. Raises SourceError where it cannot be fetched.
+
+    A .pth file puts its folder last on Python's path, so that no dependency of Jupyter shadows a pinned package. The
+    host fetches the wheels, so that the container needs neither network nor pip.
+    """
+    from reprokit.supply.fetch.pool import fetch_all
+    from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
+    from reprokit.supply.kinds.wheels.resolve import resolve_wheels
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    say("the image has no Jupyter: fetching it for this container (the image is not changed)")
+    store = Store()
+    mirrors = Mirrors(store)
+    platform = Platform(python.python, python.libc or "2.28", python.machine)
+    wheels = resolve_wheels(WheelRequest(_REQUIREMENTS, platform), mirrors, say)
+    fetch_all([wheel.locked_input() for wheel in wheels], mirrors, say=say)
+    with tempfile.TemporaryFile() as archive:
+        _pack((store.path(w.sha256) for w in wheels), python.site, archive)
+        archive.seek(0)
+        engine.put_archive(container, "/", archive)
+
+
+def _pack(wheels: Iterator[Path], site: str, archive: IO[bytes]) -> None:
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for wheel in wheels:
+            with zipfile.ZipFile(wheel) as opened:
+                for entry in opened.infolist():
+                    place = placed(entry.filename)
+                    if place and not entry.is_dir():
+                        # Executable, because some packages start their own helper programs.
+                        add(tar, f"{_FOLDER}/{place}", opened.read(entry), 0o755)
+        add(tar, f"{site}/reprokit-jupyter.pth", f"{_FOLDER}/site\n".encode())
+
+
+def placed(name: str) -> str:
+    """The path of a wheel's file below _FOLDER, by the wheel format's `.data` folders; "" for unneeded files."""
+    parts = name.split("/")
+    if ".." in parts or name.startswith("/"):
+        return ""
+    if not parts[0].endswith(".data"):
+        return f"site/{name}"
+    rest = "/".join(parts[2:])
+    return {"purelib": f"site/{rest}", "platlib": f"site/{rest}", "data": rest}.get(parts[1], "")

@@ -7,13 +7,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from reprokit.container.spec import Port
+from reprokit.container.settings import Port
 from reprokit.errors import UsageError
 from reprokit.formatting import parse_size
 from reprokit.host.mounts import BindMount
+from reprokit.untrusted import files
 
 _MOUNT_HINT = "write -v SOURCE:/PATH/IN/CONTAINER or -v SOURCE:/PATH:ro"
 _PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example -p 8888:8888"
+_MOST = 1 << 20  # bytes of an environment file
 _SMALLEST_SHM = 1 << 16  # bytes: `8` for `8g` is the usual mistake
 
 
@@ -59,6 +61,25 @@ def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
             found[name] = value
         elif name in caller:
             found[name] = caller[name]
+    return found
+
+
+def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a file with lines as docker's: `K=V` or `K`, and comments after `#`. Raises UsageError.
+
+    No error shows a line of the file, which may be a secret.
+    """
+    try:
+        lines = files.read(path, _MOST).decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read --env-file: {getattr(error, 'strerror', 'not a text')}", str(path)) from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                found |= environment([line.lstrip()], caller)
+            except UsageError:
+                raise UsageError("this line is not NAME=VALUE", f"{path}:{number}") from None
     return found
 
 

@@ -12,14 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from reprokit.container.spec import PROGRAM
 from reprokit.container.user import Identity, named_groups, with_account
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.program import program
 from reprokit.host.user import Caller
+from reprokit.tarfiles import add, tar_of
 from reprokit.untrusted.limits import ACCOUNTS
 from reprokit.untrusted.tar import Stream, members
+
+# Reprokit's own program, put into the container before it starts. It only keeps the container alive: a program of the
+# image would run unasked, with the variables and libraries of the image.
+PROGRAM = "/.reprokit-idle"
 
 
 def prepare(engine: Engine, container: str, caller: Caller, who: Identity, links: Mapping[str, str]) -> None:
@@ -36,16 +40,13 @@ def prepare(engine: Engine, container: str, caller: Caller, who: Identity, links
             link = tarfile.TarInfo(path.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, target
             tar.addfile(link)
-        _add_program(tar, engine)
+        add(tar, PROGRAM, _program(engine), 0o555)
     engine.put_archive(container, "/", stream.getvalue())
 
 
 def put_program(engine: Engine, container: str) -> None:
     """Restore the idle program of a stopped container, whose commands may have replaced it."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        _add_program(tar, engine)
-    engine.put_archive(container, "/", stream.getvalue())
+    engine.put_archive(container, "/", tar_of({PROGRAM: _program(engine)}, 0o555))
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, caller: C
     added = with_account(etc.passwd, etc.group, caller)
     if added is None:
         return
-    _add(tar, "etc/passwd", added.passwd.encode(errors="surrogateescape"), 0o644)
-    _add(tar, "etc/group", added.group.encode(errors="surrogateescape"), 0o644)
+    add(tar, "etc/passwd", added.passwd.encode(errors="surrogateescape"))
+    add(tar, "etc/group", added.group.encode(errors="surrogateescape"))
     home = tarfile.TarInfo(added.home.lstrip("/"))
     home.type, home.mode, home.uid, home.gid = tarfile.DIRTYPE, 0o755, caller.uid, caller.gid
     tar.addfile(home)
@@ -147,11 +148,5 @@ def _first(engine: Engine, container: str, path: str, count: int) -> list[tarfil
         return [] if blocks is None else list(islice(members(Stream(blocks), container), count))
 
 
-def _add_program(tar: tarfile.TarFile, engine: Engine) -> None:
-    _add(tar, PROGRAM, program(str(engine.version().get("Arch", ""))).read_bytes(), 0o555)
-
-
-def _add(tar: tarfile.TarFile, path: str, data: bytes, mode: int) -> None:
-    entry = tarfile.TarInfo(path.lstrip("/"))
-    entry.size, entry.mode = len(data), mode
-    tar.addfile(entry, io.BytesIO(data))
+def _program(engine: Engine) -> bytes:
+    return program(str(engine.version().get("Arch", ""))).read_bytes()

@@ -10,9 +10,12 @@ from reprokit.container.launch import Say, Start, launch
 from reprokit.container.settings import ContainerSettings
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.image import made
+from reprokit.image.leftovers import SNAPSHOTS
 from reprokit.recipe.find import Target
 
-_SNAPSHOTS = "reprokit-snapshot"
+# What containers of earlier versions are recreated for.
+VERSION = "this version of reprokit"
 # Engines accept about 125 layers; each commit adds one.
 MOST_LAYERS = 100
 
@@ -21,27 +24,22 @@ def recreate(
     engine: Engine,
     found: dict[str, Any],
     target: Target,
-    have: ContainerSettings,
-    want: ContainerSettings,
+    required: ContainerSettings,
     changed: list[str],
     links: dict[str, str],
     say: Say,
 ) -> None:
-    """Replace a container by one with the settings `want`, its files and `links`; a failure restores the old one.
+    """Replace a container by one with the settings `required`, its files and `links`; a failure restores the old one.
 
     Raises UsageError while commands run in it.
     """
     name = found["Name"].lstrip("/")
     labels = found["Config"]["Labels"]
-    for mount in want.mounts:
+    for mount in required.mounts:
         engine.host.require_source(mount)
-    if busy := _running_commands(engine, found):
-        raise UsageError(
-            f"{name} must be recreated for {', '.join(changed)}, but {busy} of its commands still run",
-            hint="end them first, or start another container with --name",
-        )
-    say(f"recreating {name} for {', '.join(changed)}; its files stay")
     was_running = found["State"].get("Running")
+    require_idle(engine, found, ", ".join(changed))
+    say(f"recreating {name} for {', '.join(changed)}; its files stay")
     if was_running:
         engine.stop(name)  # its ports must be free before the new one starts
     try:
@@ -58,7 +56,7 @@ def recreate(
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
             links=links,
         )
-        launch(engine, start, want, False, say)
+        launch(engine, start, required, False, say)
     except BaseException:
         recover(engine, name)
         _drop(engine, _next(name))
@@ -68,9 +66,19 @@ def recreate(
         raise
     engine.remove(_aside(name), force=True)
     # A last snapshot with children stays, untagged, until the engine prunes the chain with its last image.
-    _drop(engine, name)
-    engine.tag(image, _SNAPSHOTS, name)
+    for tag in {name, labels[names.NAME]}:  # the latter before this container was renamed
+        _drop(engine, tag)
+    engine.tag(image, SNAPSHOTS, name)
     _drop(engine, _next(name))
+
+
+def require_idle(engine: Engine, found: dict[str, Any], changed: str) -> None:
+    """Raises UsageError while commands run in a container that must be recreated."""
+    if busy := sum(map(engine.exec_running, found.get("ExecIDs") or [])) if found["State"].get("Running") else 0:
+        raise UsageError(
+            f"{found['Name'].lstrip('/')} must be recreated for {changed}, but {busy} of its commands still run",
+            hint="end them first, or start another container with --name",
+        )
 
 
 def _aside(name: str) -> str:
@@ -99,16 +107,10 @@ def drop_snapshots(engine: Engine, name: str) -> None:
 
 
 def _drop(engine: Engine, tag: str) -> None:
-    if engine.image(f"{_SNAPSHOTS}:{tag}") is not None:
+    if engine.image(f"{SNAPSHOTS}:{tag}") is not None:
         # It stays where the user made another container from it.
         with contextlib.suppress(EngineError):
-            engine.remove_image(f"{_SNAPSHOTS}:{tag}")
-
-
-def _running_commands(engine: Engine, found: dict[str, Any]) -> int:
-    if not found["State"].get("Running"):
-        return 0
-    return sum(engine.exec_running(exec_id) for exec_id in found.get("ExecIDs") or [])
+            engine.remove_image(f"{SNAPSHOTS}:{tag}")
 
 
 def _snapshot(engine: Engine, found: dict[str, Any], tag: str) -> str:
@@ -116,5 +118,8 @@ def _snapshot(engine: Engine, found: dict[str, Any], tag: str) -> str:
     name = found["Name"].lstrip("/")
     below = engine.image(found["Image"]) or {}
     if len((below.get("RootFS") or {}).get("Layers") or []) < MOST_LAYERS:
-        return engine.commit(name, _SNAPSHOTS, tag)
-    return engine.import_image(engine.export(name), _SNAPSHOTS, tag, [])
+        image = engine.commit(name, SNAPSHOTS, tag)
+    else:
+        image = engine.import_image(engine.export(name), SNAPSHOTS, tag, [])
+    made.record(engine, image, "snapshot", name)
+    return image

@@ -30,13 +30,11 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
 _USERINFO = re.compile(r"(?<=://).*@|^(?!\w+://).*@", re.DOTALL)
 
 
-def in_recipe(
-    engine: Engine, target: Target, command: Command, options: RunOptions, say: Say, logged: bool = True
-) -> int:
+def in_recipe(engine: Engine, target: Target, command: Command, options: RunOptions, say: Say) -> int:
     """Run a command in a recipe's container, made or started if need be; returns its exit code."""
     root = command.user is not None and is_root(command.user)
     container = ensure_running(engine, target, replace(options, root=root), say)
-    return in_container(engine, container, command, say, logged)
+    return in_container(engine, container, command, say)
 
 
 def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, say: Say) -> int:
@@ -50,16 +48,16 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
         raise UsageError(
             f"no failed build of {target.label} is kept", hint=f"reprokit build --keep-failed {target.label}"
         )
-    usual = names.container_name(target.recipe.name, target.variant_name)
-    name = options.name or f"{usual}-failed-{secrets.token_hex(3)}"
+    of_recipe = names.earlier_name(target.recipe.name, target.variant_name)
+    name = options.name or f"{of_recipe}-failed-{secrets.token_hex(3)}"
     start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
     launch(engine, start, settings, False, say)
     with removed_at_end(engine, name):
-        return in_container(engine, name, replace(command, user="0:0"), say, logged=False)
+        return in_container(engine, name, replace(command, user="0:0", log_as=None), say)
 
 
-def in_container(engine: Engine, container: str, command: Command, say: Say, logged: bool = True) -> int:
+def in_container(engine: Engine, container: str, command: Command, say: Say) -> int:
     """Run a command in a running container; returns its exit code.
 
     The command also gets the caller's proxies. A terminal is only used where the caller is at one.
@@ -80,9 +78,9 @@ def in_container(engine: Engine, container: str, command: Command, say: Say, log
         say(f"{unreachable}: not passed on, the proxy is on the host's loopback; --network host reaches it")
     if bare := [name for name in proxies.bare if name not in command.env]:
         say(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
-    user = _numeric(engine, container, described, command.user) if command.user else None
+    user = numeric_user(engine, container, described, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
-    return interact(engine, container, command, logged=logged)
+    return interact(engine, container, command)
 
 
 @dataclass
@@ -126,7 +124,7 @@ def _on_loopback(proxy: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _numeric(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
+def numeric_user(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
     """`--user` as `uid:gid`. Raises UsageError for root in a container that was not made for root."""
     if is_root(user) and not described["Config"]["User"].startswith("0:"):
         raise UsageError(

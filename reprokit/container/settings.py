@@ -6,9 +6,18 @@ import json
 from dataclasses import asdict, dataclass, replace
 
 from reprokit.container.gpu import parse_gpus
-from reprokit.container.spec import Port
 from reprokit.host.mounts import BindMount
 from reprokit.untrusted.documents import parsed
+
+
+@dataclass(frozen=True)
+class Port:
+    """A container's TCP or UDP port on an address and port of the host."""
+
+    address: str
+    host: int
+    container: int
+    protocol: str = "tcp"
 
 
 @dataclass(frozen=True)
@@ -16,7 +25,8 @@ class RunOptions:
     """Options of one command; None or empty keeps the container's setting, or the recipe's for a new container.
 
     `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in bytes. `root`
-    allows root's commands. `replace_stale` removes a container of an older build, with its files.
+    allows root's commands. `replace_stale` removes a container of an older build, with its files. `capabilities` are
+    added to a new container's, for all of its life.
     """
 
     name: str | None = None
@@ -27,6 +37,7 @@ class RunOptions:
     network: str | None = None
     root: bool = False
     replace_stale: bool = False
+    capabilities: tuple[str, ...] = ()
 
 
 DEFAULTS = RunOptions()
@@ -35,6 +46,9 @@ DEFAULTS = RunOptions()
 @dataclass(frozen=True)
 class ContainerSettings:
     """`gpus` as requested, `rung` the way in which the engine provided them.
+
+    `workspace` and `recipe_file` are the paths that the container belongs to; earlier versions did not write them. No
+    image can forge them: every container of reprokit has this label, which replaces one of its image.
 
     `root`: the container belongs to root, so that root's commands have capabilities. In an ordinary user's container
     no command can gain any (no-new-privileges).
@@ -47,34 +61,36 @@ class ContainerSettings:
     shm: int = 1 << 30
     network: str = "bridge"
     root: bool = False
+    workspace: str = ""
+    recipe_file: str = ""
 
 
-def merge(have: ContainerSettings, options: RunOptions) -> ContainerSettings:
-    """`have` with `options`: a mount replaces one of its target, a port one of its container port."""
-    mounts = {m.target: m for m in (*have.mounts, *options.mounts)}
+def merge(current: ContainerSettings, options: RunOptions) -> ContainerSettings:
+    """`current` with `options`: a mount replaces one of its target, a port one of its container port."""
+    mounts = {m.target: m for m in (*current.mounts, *options.mounts)}
     ports = [
-        p for p in have.ports if (p.container, p.protocol) not in {(n.container, n.protocol) for n in options.ports}
+        p for p in current.ports if (p.container, p.protocol) not in {(n.container, n.protocol) for n in options.ports}
     ]
     return replace(
-        have,
-        gpus=have.gpus if options.gpus is None else str(parse_gpus(options.gpus)),
+        current,
+        gpus=current.gpus if options.gpus is None else str(parse_gpus(options.gpus)),
         mounts=tuple(mounts.values()),
-        ports=tuple(dict.fromkeys((*ports, *options.ports))) if options.ports else have.ports,
-        shm=options.shm or have.shm,
-        network=options.network or have.network,
-        root=options.root or have.root,
+        ports=tuple(dict.fromkeys((*ports, *options.ports))) if options.ports else current.ports,
+        shm=options.shm or current.shm,
+        network=options.network or current.network,
+        root=options.root or current.root,
     )
 
 
-def changes(have: ContainerSettings, want: ContainerSettings) -> list[str]:
-    """The settings that differ, in words; empty where `want` needs no new container."""
-    found = [f"mount {m.target}" for m in want.mounts if m not in have.mounts]
-    found += [f"port {p.host}" for p in want.ports if p not in have.ports]
-    found += ["port removed"] if set(have.ports) - set(want.ports) and not found else []
-    found += [f"--gpus {want.gpus}"] if want.gpus != have.gpus else []
-    found += [f"--shm-size {want.shm}"] if want.shm != have.shm else []
-    found += [f"--network {want.network}"] if want.network != have.network else []
-    found += ["--user root"] if want.root and not have.root else []
+def changes(current: ContainerSettings, required: ContainerSettings) -> list[str]:
+    """The settings that differ, in words; empty where `required` needs no new container."""
+    found = [f"mount {m.target}" for m in required.mounts if m not in current.mounts]
+    found += [f"port {p.host}" for p in required.ports if p not in current.ports]
+    found += ["port removed"] if set(current.ports) - set(required.ports) and not found else []
+    found += [f"--gpus {required.gpus}"] if required.gpus != current.gpus else []
+    found += [f"--shm-size {required.shm}"] if required.shm != current.shm else []
+    found += [f"--network {required.network}"] if required.network != current.network else []
+    found += ["--user root"] if required.root and not current.root else []
     return found
 
 

@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from reprokit.container.attach import Command, attach
+from reprokit.container.evidence import watching
 from reprokit.container.execute import NOT_STARTED, refusal
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
-from reprokit.untrusted.text import Output
+from reprokit.explain.last import OutputRecording, keep
+from reprokit.untrusted.text import Output, echo
 
 # A command has no terminal for some milliseconds after its start, and the engine refuses to set its size.
 _RESIZE_TRIES = 50
@@ -31,7 +33,7 @@ def at_terminal() -> bool:
         return False
 
 
-def interact(engine: Engine, container: str, command: Command, logged: bool = True) -> int:
+def interact(engine: Engine, container: str, command: Command) -> int:
     """Run a command on this process's standard input, output and error; returns its exit code.
 
     With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an
@@ -39,7 +41,7 @@ def interact(engine: Engine, container: str, command: Command, logged: bool = Tr
     with the shell's exit code, 126 or 127, where the command could not be started.
     """
     command = replace(command, stdin=0 if at_terminal() or not _is_terminal(0) else None)
-    outputs = Output(1, raw=command.tty), Output(2)
+    outputs, recording = (Output(1, raw=command.tty), Output(2)), OutputRecording()
     not_started: list[bytes] = []
     with contextlib.ExitStack() as stack:
 
@@ -48,18 +50,24 @@ def interact(engine: Engine, container: str, command: Command, logged: bool = Tr
                 not_started.append(data)
                 return
             outputs[is_stderr].write(data)
+            recording.write(data)
 
         stack.enter_context(_hangup_ends())
         if command.tty:
             stack.enter_context(_raw(0))
         started = _resizer(engine, stack) if command.tty else lambda exec_id: None
-        code = attach(engine, container, command, sink, started, log_as=command.argv if logged else None)
+        evidence = stack.enter_context(watching(engine, container))
+        code = attach(engine, container, command, sink, started)
+        facts = evidence.facts(code, recording.content())
     text = b"".join(not_started)
     if reason := refusal(code, text.decode(errors="replace")):
         failed = WorkFailed(f"cannot run it: {reason[1]}", container)
         failed.exit_code = reason[0]
         raise failed
     outputs[0].write(text)
+    # A session at a terminal ends with the code of its last command, and its output is the user's own.
+    for line in keep(recording, facts) if code and not command.tty else ():
+        echo(line, err=True)
     return code
 
 

@@ -11,7 +11,7 @@ import requests
 
 from reprokit.engine.failures import address, no_engine, root_cause, translated
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.machine import LocalMachine, Machine
+from reprokit.host.machine import Machine
 
 LABEL = "reprokit"
 # Images that reprokit makes for itself. A recipe's are `reprokit/NAME:VARIANT`, and no NAME has a slash.
@@ -30,7 +30,7 @@ class EngineClient:
 
     def __init__(self, client: docker.APIClient, host: Machine | None = None) -> None:
         self.api = client
-        self.host: Machine = host or LocalMachine()
+        self.host = host or Machine()
 
     @classmethod
     def connect(cls: type[_Client]) -> _Client:

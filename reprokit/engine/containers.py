@@ -12,16 +12,17 @@ import requests
 from reprokit.engine.client import EngineClient
 from reprokit.engine.failures import translated
 from reprokit.engine.stream import CommandStream
-from reprokit.untrusted.limits import CONTAINER_FILE
+from reprokit.untrusted.limits import CONTAINER_FILE, Limit
 
 
 class Containers(EngineClient):
     """The calls of the Engine API about containers."""
 
-    def containers(self, labels: list[str]) -> list[dict[str, Any]]:
-        """Containers that carry all `labels`, running or not."""
+    def containers(self, labels: list[str], sizes: bool = False) -> list[dict[str, Any]]:
+        """Containers that carry all `labels`, running or not; with `sizes` also the bytes of their own files."""
         with translated():
-            return self.api.containers(all=True, filters={"label": labels})
+            # podman refuses a filter without a value.
+            return self.api.containers(all=True, size=sizes, filters={"label": labels} if labels else None)
 
     def container(self, name: str) -> dict[str, Any] | None:
         """Inspect a container; None where no container has that name."""
@@ -119,8 +120,8 @@ class Containers(EngineClient):
             return None if blocks is None else b"".join(blocks)
 
     @contextlib.contextmanager
-    def archive(self, container: str, path: str) -> Iterator[Iterator[bytes] | None]:
-        """As `get_archive`, in blocks."""
+    def archive(self, container: str, path: str, limit: Limit = CONTAINER_FILE) -> Iterator[Iterator[bytes] | None]:
+        """As `get_archive`, in blocks. Raises UsageError beyond the limit."""
         with translated(where=container):
             url = self.api._url("/containers/{0}/archive", container)
             # docker-py's get_archive cannot stop before the end.
@@ -130,7 +131,7 @@ class Containers(EngineClient):
                     yield None
                     return
                 self.api._raise_for_status(answer)
-                yield _bounded(answer.raw, f"{container}:{path}")
+                yield _bounded(answer.raw, f"{container}:{path}", limit)
 
     def export(self, container: str) -> Iterator[bytes]:
         """A container's complete file system as a tar."""
@@ -143,9 +144,9 @@ class Containers(EngineClient):
             self.api.put_archive(container, folder, tar)
 
 
-def _bounded(stream: IO[bytes], where: str) -> Iterator[bytes]:
+def _bounded(stream: IO[bytes], where: str, limit: Limit) -> Iterator[bytes]:
     count = 0
     while block := stream.read(1 << 16):
         count += len(block)
-        CONTAINER_FILE.check(count, "bytes to read from a container", where)
+        limit.check(count, "bytes to read from a container", where)
         yield block

@@ -60,6 +60,19 @@ def address() -> str:
     return os.environ.get("DOCKER_HOST") or context or "unix:///var/run/docker.sock"
 
 
+def address_source() -> str:
+    """Where `address` comes from."""
+    if os.environ.get("DOCKER_HOST"):
+        return "$DOCKER_HOST"
+    context = docker.ContextAPI.get_current_context()
+    return f"Docker's context {context.name}" if context and context.name != "default" else "the default socket"
+
+
+def start_command(host: str) -> str:
+    """The command that starts the engine of a socket."""
+    return "systemctl --user start docker" if "/run/user/" in host else "sudo systemctl start docker"
+
+
 def no_engine(error: Exception) -> EngineError:
     """The error for an engine that cannot be connected to, with the remedy that fits its cause."""
     cause, host = root_cause(error), address()
@@ -69,8 +82,7 @@ def no_engine(error: Exception) -> EngineError:
             host,
             'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
         )
-    start = "systemctl --user start docker" if "/run/user/" in host else "sudo systemctl start docker"
-    hint = f"start it with `{start}`; in a checkout `make demo` installs and starts one"
+    hint = f"start it with `{start_command(host)}`; in a checkout `make demo` installs and starts one"
     return EngineError(f"no Docker Engine answers: {cause}", host, hint)
 
 

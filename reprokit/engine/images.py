@@ -17,9 +17,12 @@ from reprokit.engine.failures import translated, without_errors
 from reprokit.errors import EngineError, SourceError
 
 _SAVE_BLOCK = 2 << 20
+_REGISTRY_TIMEOUT_S = 20
 # The classic builder fails on an image of its cache that is removed meanwhile. The next attempt finds the steps that
 # were built so far in the cache.
-_VANISHED = re.compile(r'unable to find image "sha256:')
+_VANISHED = re.compile(
+    r'unable to find image "sha256:|failed to get digest sha256:[0-9a-f]{64}: open \S+: no such file'
+)
 _BUILD_ATTEMPTS = 10
 
 
@@ -44,15 +47,15 @@ class Images(EngineClient):
         with translated():
             return self.api.history(reference)
 
-    def registry_digest(self, reference: str, timeout_s: float = 20) -> str:
-        """Ask the registry for the digest of `reference`. Raises SourceError, after `timeout_s` at most."""
-        timeout_before, self.api.timeout = self.api.timeout, timeout_s
+    def registry_digest(self, reference: str) -> str:
+        """Ask the registry for the digest of `reference`. Raises SourceError, after 20 s at most."""
+        timeout_before, self.api.timeout = self.api.timeout, _REGISTRY_TIMEOUT_S
         try:
             with translated(SourceError, reference):
                 try:
                     return self.api.inspect_distribution(reference)["Descriptor"]["digest"]
                 except requests.exceptions.Timeout:
-                    raise SourceError(f"no answer within {timeout_s:g} s", reference) from None
+                    raise SourceError(f"no answer within {_REGISTRY_TIMEOUT_S} s", reference) from None
         finally:
             self.api.timeout = timeout_before
 
@@ -89,12 +92,8 @@ class Images(EngineClient):
             raise EngineError(last["error"], f"{repository}:{tag}")
         return last["status"]
 
-    def save(self, reference: str) -> Generator[bytes, None, None]:
-        """Yield the tar of `docker save` for this name, in blocks."""
-        return self.save_all([reference])
-
-    def save_all(self, references: list[str]) -> Generator[bytes, None, None]:
-        """Save several images, each under its name, as one tar that holds a shared layer once."""
+    def save(self, *references: str) -> Generator[bytes, None, None]:
+        """Save images, each under its name, as one tar that holds a shared layer once; yields its blocks."""
         with translated(where=", ".join(references)):
             # docker-py's get_image takes one name.
             answer = self.api._get(self.api._url("/images/get"), params={"names": references}, stream=True)

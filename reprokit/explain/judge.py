@@ -7,6 +7,7 @@ from typing import IO
 from reprokit.explain.demangle import demangled
 from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
+from reprokit.explain.packages import packages
 from reprokit.explain.pins import pins
 from reprokit.explain.scan import Hit, Scan, scan
 
@@ -73,7 +74,7 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
 
 
 def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
-    values = {**hit.values, **pins(hit.values)}
+    values = {**hit.values, **pins(hit.values), **packages(hit.values)}
     if symbol := hit.values.get("symbol"):
         values["demangled"] = demangled(symbol)
     change = [

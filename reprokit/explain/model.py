@@ -14,7 +14,7 @@ from reprokit.untrusted.patterns import compiled
 CONFIDENCE = {"exact": 0.95, "likely": 0.8, "general": 0.6, "unexplained": 0.2, "symptom": 0.1}
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 # Values that the engine adds to those captured.
-ADDED = {"demangled", "oldest_cuda"}
+ADDED = {"demangled", "oldest_cuda", "distribution", "apt"}
 
 
 def _searchable(patterns: list[str]) -> list[str]:
@@ -47,6 +47,7 @@ class LogRule(BaseModel):
     lines: int = Field(default=6, ge=1, le=40, description="how far `near` and `without` look in both directions")
     kind: Literal["exact", "likely", "general", "symptom"] = "exact"
     survivable: bool = Field(default=False, description="true: tools retry or go on, so a log of a success may have it")
+    network: bool = Field(default=False, description="true: a server or the way to it failed, which may pass")
     cause: str = Field(min_length=10, description="one sentence; {name} is replaced by what was captured")
     remedy: str = Field(min_length=5, description="commands, or what to change")
     change: list[Change] = Field(default=[], description="the change to the recipe")

@@ -8,13 +8,11 @@ address of this host is reachable, whatever its firewall and the engine's own ne
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import secrets
 import select
 import socket
-import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -22,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.helper.program import program
+from reprokit.tarfiles import tar_of
 
 # The usual port of HTTP proxies. It is constant, as each network is new.
 ADDRESS = ("127.0.0.1", 3128)
@@ -88,7 +87,7 @@ def _sidecar(engine: Engine, folder: Path) -> Iterator[str]:
     """
     _remove_stale(engine)
     container = engine.create_container(
-        f"reprokit-sidecar-{secrets.token_hex(6)}", _configuration(_image(engine), folder)
+        f"reprokit-sidecar-{secrets.token_hex(6)}", _configuration(helper_image(engine), folder)
     )
     try:
         with closing(engine.attach(container)) as connection:
@@ -138,10 +137,10 @@ def _configuration(image: str, folder: Path) -> dict[str, object]:
     }
 
 
-def _image(engine: Engine) -> str:
-    """Load an image that contains only the helper; returns its id. It is kept, as equal bytes are the same image."""
+def helper_image(engine: Engine) -> str:
+    """Load an image that contains only the helper; returns its ID. It is kept: equal bytes are the same image."""
     architecture = str(engine.version().get("Arch", ""))
-    layer = _tar({"helper": program(architecture).read_bytes()})
+    layer = tar_of({"helper": program(architecture).read_bytes()}, 0o755)
     configuration = {
         "architecture": architecture,
         "os": "linux",
@@ -150,25 +149,17 @@ def _image(engine: Engine) -> str:
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
         "history": [{"created": "2000-01-01T00:00:00Z", "created_by": "reprokit"}],
     }
-    manifest = [{"Config": "config.json", "RepoTags": None, "Layers": ["layer.tar"]}]
     config = json.dumps(configuration).encode()
+    # An image without a name would be listed as a leftover, and pruned.
+    name = f"{OWN_IMAGES}/helper:{_digest(config)[7:19]}"
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     files = {"layer.tar": layer, "config.json": config, "manifest.json": json.dumps(manifest).encode()}
-    loaded = engine.load(iter([_tar(files)]))
-    return loaded[0] if loaded else _digest(config)  # podman reports no id, and uses the digest
+    engine.load(iter([tar_of(files)]))
+    return str((engine.image(name) or {}).get("Id", _digest(config)))
 
 
 def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _tar(files: dict[str, bytes]) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = len(content), 0o755
-            tar.addfile(member, io.BytesIO(content))
-    return out.getvalue()
 
 
 def _remove_stale(engine: Engine) -> None:

@@ -10,7 +10,7 @@ from reprokit.errors import EngineError
 from reprokit.formatting import size
 
 ENGINE_ROOT = "/var/lib/docker"
-_HINT = "free space there; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
+STORE_HINT = "free space there; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
 ENGINE_HINT = "free space there: `docker image prune`, `docker builder prune`"
 
 
@@ -25,7 +25,7 @@ def free_bytes(folder: str | Path) -> int | None:
         return None
 
 
-def require_space(needed: int, folder: str | Path, free: int | None = None, hint: str = _HINT) -> None:
+def require_space(needed: int, folder: str | Path, free: int | None = None, hint: str = STORE_HINT) -> None:
     """Raises EngineError where fewer than `needed` bytes are free in a folder; passes where that is unknown.
 
     `free` is what another machine reports of its own folder.
@@ -35,7 +35,7 @@ def require_space(needed: int, folder: str | Path, free: int | None = None, hint
         raise too_small(needed, free, str(folder), hint)
 
 
-def too_small(needed: int, free: int, where: str, hint: str = _HINT) -> EngineError:
+def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> EngineError:
     """The error for a disk that is too small, or full."""
     return EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", where, hint)
 

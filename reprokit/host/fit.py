@@ -1,4 +1,4 @@
-"""Whether a machine can run an image or a recipe: the rules of `compat`, applied to what the machine has."""
+"""Whether a recipe can be built, and whether a machine can run it or an image: what the rules of `compat` find."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
 from reprokit.compat.pins import check_driver, check_pin
 from reprokit.compat.stack import stack_of
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.gpu import GpuDevice
+from reprokit.recipe.find import Target
 from reprokit.recipe.model import Variant
 from reprokit.untrusted.documents import parsed
 
@@ -60,9 +61,11 @@ def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding
         found = [finding for finding in found if not _is_about(finding, "requires.driver=")]
     for gpu, model in known.items():
         listed = needs.compute_capabilities
-        if listed and gpu.capability and gpu.capability not in listed and not _mentions(found, model.label):
+        mentioned = any(model.label in finding.subjects for finding in found)
+        if listed and gpu.capability and gpu.capability not in listed and not mentioned:
             reason = f"the image was built for compute capability {', '.join(listed)}, this GPU has {gpu.capability}"
-            found.append(Finding("warning", "host.capability", (model.label,), reason))
+            remedy = "build the image for this GPU: add its capability to requires.compute_capability"
+            found.append(Finding("warning", "host.capability", (model.label,), reason, remedy=remedy))
     return found
 
 
@@ -70,13 +73,16 @@ def recipe_findings(
     variant: Variant, has_gpu: bool, gpus: Sequence[GpuDevice], memory: int | None, disk_free: int | None
 ) -> list[Finding]:
     """What keeps a recipe from running on a machine. Sizes are bytes, None where unknown."""
+    found = []
     if variant.requires.gpu == "required" and not has_gpu:
-        return [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU")]
+        remedy = "use a machine with an NVIDIA GPU, or a variant that needs none (`reprokit show NAME`)"
+        found = [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU", remedy=remedy)]
     facts = bundled()
     known = tuple(dict.fromkeys(one for gpu in gpus if (one := _known(facts, gpu))))
     driver = _driver(gpus)
-    stack = stack_of(variant, known, driver, KnownHost(memory, disk_free), no_gpu=variant.requires.gpu != "required")
-    return _about_machine(evaluate(facts, stack), known, driver)
+    no_gpu = bool(found) or variant.requires.gpu != "required"
+    stack = stack_of(variant, known, driver, KnownHost(memory, disk_free), no_gpu)
+    return [*found, *_about_machine(evaluate(facts, stack), known, driver)]
 
 
 def require_image(
@@ -111,10 +117,6 @@ def _is_about(finding: Finding, prefix: str) -> bool:
     return any(subject.startswith(prefix) for subject in finding.subjects)
 
 
-def _mentions(found: Sequence[Finding], label: str) -> bool:
-    return any(label in finding.subjects for finding in found)
-
-
 def _driver(gpus: Sequence[GpuDevice]) -> str | None:
     return next((gpu.driver for gpu in gpus if _valid(check_driver, gpu.driver)), None)
 
@@ -134,3 +136,35 @@ def _valid(check: Callable[..., object], *values: str) -> bool:
     except UsageError:
         return False
     return True
+
+
+def errors_of(target: Target, force: bool, say: Callable[[str], None]) -> list[str]:
+    """The errors that `force` ignores, one line each. Raises WorkFailed if there are errors and no `force`."""
+    errors = _error_lines(evaluate(bundled(), stack_of(target.variant)))
+    if errors and not force:
+        raise WorkFailed(
+            "\n  ".join([f"{target.label} cannot work:", *errors]),
+            hint=f"find pins that work with `reprokit check {target.label}`, or build anyway with --force",
+        )
+    for error in errors:
+        say(f"ignored because of --force: {error}")
+    return errors
+
+
+def host_errors_of(target: Target, host: KnownHost, force: bool, say: Callable[[str], None], anyway: str) -> list[str]:
+    """As `errors_of`, about what a machine lacks; `anyway` is how to continue. Raises EngineError."""
+    found = [f for f in evaluate(bundled(), stack_of(target.variant, host=host)) if _is_about(f, "host.")]
+    errors = _error_lines(found)
+    if errors and not force:
+        remedies = [finding.remedy for finding in found if finding.severity == "error"]
+        raise EngineError(
+            "\n  ".join([f"this machine is too small for {target.label}:", *errors]),
+            hint="; ".join([*remedies, anyway]),
+        )
+    for error in errors:
+        say(f"ignored because of --force: {error}")
+    return errors
+
+
+def _error_lines(findings: Sequence[Finding]) -> list[str]:
+    return [f"{' with '.join(f.subjects)}: {f.reason}" for f in findings if f.severity == "error"]

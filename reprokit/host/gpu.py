@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from reprokit.host.command import Flood, run
 from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import COMMAND_ANSWER
 
 CDI_KIND = "nvidia.com/gpu"
 QUERY = "name,driver_version,compute_cap"
@@ -29,32 +31,25 @@ class GpuDevice:
     capability: str
 
 
-@dataclass(frozen=True)
-class GpuSupport:
-    """What an engine offers: its CDI devices, such as `nvidia.com/gpu=0`."""
+def engine_devices(info: Mapping[str, Any], search: Callable[[list[str]], Iterable[str]]) -> tuple[str, ...]:
+    """The GPUs among an engine's CDI devices, such as `nvidia.com/gpu=0`, from its info.
 
-    cdi: tuple[str, ...] = ()
-
-
-def support(info: Mapping[str, Any], spec_devices: tuple[str, ...] | None = None) -> GpuSupport:
-    """From the engine's info and, for engines that list no devices, the CDI files of its machine.
-
-    `spec_devices` are the names in another machine's files. Engines before 25, and later ones with CDI off, have no
-    `CDISpecDirs`; those before 28.3 have no `DiscoveredDevices`.
+    For engines that list no devices, `search` gives the names in the CDI files of these folders of its machine. Engines
+    before 25, and later ones with CDI off, have no `CDISpecDirs`; those before 28.3 have no `DiscoveredDevices`.
     """
     folders = info.get("CDISpecDirs")
     if not folders:
-        return GpuSupport()
+        return ()
     if (discovered := info.get("DiscoveredDevices")) is not None:
-        names = tuple(str(device.get("ID", "")) for device in discovered)
+        names: Iterable[str] = (str(device.get("ID", "")) for device in discovered)
     else:
-        names = cdi_devices(folders) if spec_devices is None else spec_devices
-    return GpuSupport(tuple(name for name in names if name.startswith(f"{CDI_KIND}=")))
+        names = search([str(folder) for folder in folders])
+    return tuple(name for name in names if name.startswith(f"{CDI_KIND}="))
 
 
-def has_gpu(offered: GpuSupport) -> bool:
-    """Whether a request for a GPU can succeed: a device file of a driver exists, or a CDI device."""
-    return bool(offered.cdi) or any(Path(file).exists() for file in DEVICE_FILES)
+def has_device_file() -> bool:
+    """Whether a driver's device file exists on this machine."""
+    return any(Path(file).exists() for file in DEVICE_FILES)
 
 
 def cdi_devices(folders: Iterable[str]) -> tuple[str, ...]:
@@ -116,10 +111,8 @@ def driver_version(command: str = "nvidia-smi", module: Path = _MODULE) -> str |
 def _smi(command: str, query: str) -> str | None:
     """What nvidia-smi prints; None where it is missing, fails or takes too long."""
     argv = [command, f"--query-gpu={query}", "--format=csv,noheader"]
-    environment = {**os.environ, "LC_ALL": "C"}
     try:
-        return subprocess.run(
-            argv, capture_output=True, text=True, timeout=_SMI_SECONDS, check=True, env=environment
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        answer = run(argv, _SMI_SECONDS, COMMAND_ANSWER, {**os.environ, "LC_ALL": "C"})
+    except (OSError, subprocess.SubprocessError, Flood):
         return None
+    return None if answer.code else answer.out

@@ -7,80 +7,48 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from reprokit.host import disk, gpu, mounts, workspace
-from reprokit.host.gpu import GpuDevice, GpuSupport
+from reprokit.host.gpu import GpuDevice
+from reprokit.host.memory import MEMINFO, memory_bytes
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
+from reprokit.host.workspace import Say
 from reprokit.recipe.find import Target
 
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# What one process of a C++ or CUDA compiler needs: torch extensions and CUTLASS kernels take about this much.
+_JOB_BYTES = 2 << 30
 
 
-class Machine(Protocol):
-    """`name` is the node's, "" for this machine. Sizes are bytes, None where unknown."""
-
-    name: str
-
-    def caller(self) -> Caller:
-        """The user there."""
-
-    def environment(self) -> Mapping[str, str]:
-        """The user's variables that commands may get: that machine's proxies, and TERM of the terminal here."""
-
-    def gpu_support(self, info: Mapping[str, Any]) -> GpuSupport:
-        """What the engine with this info can give to containers."""
-
-    def has_gpu(self, offered: GpuSupport) -> bool:
-        """Whether a request for a GPU can succeed."""
-
-    def gpus(self) -> list[GpuDevice]: ...
-
-    def port_is_free(self, port: int) -> bool:
-        """Whether a TCP port of its loopback can be published."""
-
-    def memory_bytes(self) -> int | None: ...
-
-    def disk_free_bytes(self, folder: str) -> int | None: ...
-
-    def require_source(self, mount: BindMount) -> None:
-        """Raises UsageError where a mount's source is missing there, or is behind a link."""
-
-    def workspace(self, target: Target, say: Callable[[str], None]) -> str:
-        """The path of the target's workspace, made with the recipe's folders where they are missing.
-
-        Raises UsageError.
-        """
-
-    def mountinfo(self) -> str:
-        """/proc/self/mountinfo of the user's login there, "" where there is none."""
-
-
-class LocalMachine:
-    """This machine."""
+class Machine:
+    """This machine. `name` is a node's, "" for this machine. Sizes are bytes, None where unknown."""
 
     name = ""
 
     def caller(self) -> Caller:
+        """The user there."""
         return Caller.here()
 
     def environment(self) -> Mapping[str, str]:
+        """The user's variables that commands may get: that machine's proxies, and TERM of the terminal here."""
         return os.environ
 
-    def gpu_support(self, info: Mapping[str, Any]) -> GpuSupport:
-        return gpu.support(info)
+    def cdi_devices(self, info: Mapping[str, Any]) -> tuple[str, ...]:
+        """The GPUs that the engine with this info can give to containers through CDI, such as `nvidia.com/gpu=0`."""
+        return gpu.engine_devices(info, gpu.cdi_devices)
 
-    def has_gpu(self, offered: GpuSupport) -> bool:
-        return gpu.has_gpu(offered)
+    def has_gpu(self, info: Mapping[str, Any]) -> bool:
+        """Whether a request for a GPU can succeed: a device file of a driver exists, or a CDI device."""
+        return gpu.has_device_file() or bool(self.cdi_devices(info))
 
     def gpus(self) -> list[GpuDevice]:
         return gpu.gpus()
 
     def port_is_free(self, port: int) -> bool:
+        """Whether a TCP port of its loopback can be published."""
         with socket.socket() as probe:
             # As the engine's proxy binds: a port whose last connections linger is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -97,24 +65,30 @@ class LocalMachine:
         return disk.free_bytes(folder)
 
     def require_source(self, mount: BindMount) -> None:
+        """Raises UsageError where a mount's source is missing there, or is behind a link."""
         mounts.require_source(mount)
 
-    def workspace(self, target: Target, say: Callable[[str], None]) -> str:
+    def workspace_path(self, target: Target) -> str:
+        """The path that the target's workspace has there, or will have. Raises UsageError where it is behind a link."""
+        return str(workspace.locate(target.workspace, target.path).resolve())
+
+    def workspace(self, target: Target, say: Say) -> str:
+        """The path of the target's workspace, made with the recipe's folders where they are missing.
+
+        Raises UsageError.
+        """
         return str(workspace.prepare(target, say))
 
     def mountinfo(self) -> str:
+        """/proc/self/mountinfo of the user's login there, "" where there is none."""
         return mounts.mountinfo()
 
 
-def memory_bytes(meminfo: Path = _MEMINFO, cgroup_limit: Path = _CGROUP_LIMIT) -> int | None:
-    """This machine's memory in bytes, or a cgroup's limit where that is lower; None where unknown."""
+def fitting_jobs(processors: int, peak_bytes: int = 0, meminfo: Path = MEMINFO) -> int:
+    """How many compilers at once fit into the free memory, 1 to `processors`; `peak_bytes` is what one has needed."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
     except OSError:
-        return None
-    total = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")), None)
-    try:
-        limit = cgroup_limit.read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if total is not None and limit.isdigit() else total
+        return processors
+    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
+    return processors if free is None else max(1, min(processors, free // max(peak_bytes, _JOB_BYTES)))

@@ -10,9 +10,12 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -25,20 +28,29 @@ Say = Callable[[str], None]
 
 # Not copied: it is built again from the rest, and fits no other machine.
 BUILD_OUTPUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
+_DAY_S = 86400
+_MOST_ENTRIES = 50_000
 _LARGEST = 64 << 20  # bytes of a file that is compared; reprokit's own are below 1 MiB
 
 
-def locate(name: str) -> Path:
-    """The host folder of a workspace, which may not exist yet.
+def mark(*parts: str, digits: int = 8) -> str:
+    """Hex digits of a hash, to tell apart what has the same name."""
+    return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:digits]
 
-    The first that exists: `./workspaces/NAME`, NAME below the user's `workspace_roots`, NAME below `paths.home()`. A
-    new one goes below the first root, else below `paths.home()`. Raises UsageError where it is behind a link: in a
-    stranger's checkout the link could lead anywhere, and the engine would mount its target.
+
+def locate(name: str, recipe: Path) -> Path:
+    """The host folder of the workspace of a recipe file, which may not exist yet.
+
+    The first that exists: `./workspaces/NAME`, then a folder below the user's `workspace_roots`, then one in
+    `paths.workspaces()`. A new one goes below the first root, else there. Recipes of the same name in two checkouts
+    never share a folder: outside the current folder, NAME alone is for reprokit's own recipe. Raises UsageError where
+    the folder is behind a link: in a stranger's checkout the link could lead anywhere, and the engine would mount its
+    target.
     """
     here = Path.cwd() / "workspaces"
-    roots = [here, *config.workspace_roots(), paths.home() / "workspaces"]
-    for root in roots:
-        folder = root / name
+    own = name if _is_bundled(recipe) else f"{name}-{mark(str(recipe), digits=12)}"
+    folders = [here / name, *(root / own for root in _roots())]
+    for folder in folders:
         link = next((p for p in (here, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
         if link and os.path.lexists(folder):
             raise UsageError(
@@ -49,7 +61,15 @@ def locate(name: str) -> Path:
             )
         if folder.is_dir():
             return folder
-    return roots[1] / name
+    return folders[1]
+
+
+def _roots() -> list[Path]:
+    return [*config.workspace_roots(), paths.workspaces()]
+
+
+def _is_bundled(recipe: Path) -> bool:
+    return recipe.parent.resolve() == (paths.data_root() / "recipes").resolve()
 
 
 def prepare(target: Target, say: Say) -> Path:
@@ -57,11 +77,17 @@ def prepare(target: Target, say: Say) -> Path:
 
     A bundled workspace is copied first, and renewed later. Raises UsageError.
     """
-    folder = locate(target.workspace)
-    keep_up(target.workspace, say)
+    folder = locate(target.workspace, target.path)
+    keep_up(target.workspace, target.path, say)
     try:
         if not folder.is_dir():
-            _make(folder, paths.bundled_workspace(target.workspace))
+            _require_no_earlier(folder, target)
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if original := paths.bundled_workspace(target.workspace):
+                copy(original, folder)
+            else:
+                folder.mkdir(exist_ok=True)
+            say(f"made the workspace {folder.resolve()}")
         with Folder(folder) as opened:
             for mount in target.variant.mounts:
                 with contextlib.suppress(NotADirectoryError):  # the recipe may name a file
@@ -73,19 +99,23 @@ def prepare(target: Target, say: Say) -> Path:
     return folder.resolve()
 
 
-def keep_up(name: str, say: Say) -> None:
+def _require_no_earlier(folder: Path, target: Target) -> None:
+    """Raises UsageError where an earlier version made a workspace for all recipes of this name: the user decides."""
+    earlier = next((root / target.workspace for root in _roots() if os.path.lexists(root / target.workspace)), folder)
+    if earlier != folder:
+        raise UsageError(
+            f"{target.recipe.name} has a workspace of an earlier version, which all recipes of this name shared",
+            str(earlier),
+            f"to use it for {target.path}: mv {shlex.quote(str(earlier))} {shlex.quote(str(folder))}\n"
+            f"      to begin with a new one: mkdir {shlex.quote(str(folder))}",
+        )
+
+
+def keep_up(name: str, recipe: Path, say: Say) -> None:
     """Renew a copy of a bundled workspace."""
-    folder, original = locate(name), paths.bundled_workspace(name)
+    folder, original = locate(name, recipe), paths.bundled_workspace(name)
     if folder.is_dir() and original is not None and original != folder:
         renew(folder, original, say)
-
-
-def _make(folder: Path, original: Path | None) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    if original is None:
-        folder.mkdir(exist_ok=True)
-    else:
-        copy(original, folder)
 
 
 def copy(original: Path, folder: Path) -> None:
@@ -121,6 +151,57 @@ def renew(folder: Path, original: Path, say: Say) -> None:
         say(f"kept your changes, which differ from {original}: {', '.join(kept)}")
 
 
+@dataclass(frozen=True)
+class UnusedCopy:
+    """A folder beside the workspaces that reprokit can make again; `size` in bytes."""
+
+    path: Path
+    why: str
+    size: int
+
+
+def unused_copies(mounted: Collection[Path]) -> list[UnusedCopy]:
+    """Copies of reprokit's own workspaces that nobody changed or has `mounted`, and parts of interrupted copies."""
+    found = []
+    for root in [*config.workspace_roots(), paths.workspaces()]:
+        for original in _bundled():
+            folder = root / original.name
+            if folder.resolve() not in mounted and not folder.is_symlink() and _is_unchanged(folder):
+                found.append(UnusedCopy(folder, "an unchanged copy of reprokit's own workspace", _size(folder)))
+            for part in root.glob(f".{original.name}-????????"):
+                if part.is_dir() and not part.is_symlink() and time.time() - part.stat().st_mtime > _DAY_S:
+                    found.append(UnusedCopy(part, "a part of an interrupted copy", _size(part)))
+    return found
+
+
+def remove_copy(copy: UnusedCopy) -> bool:
+    """Remove the folder and the record of its originals; whether it is gone."""
+    shutil.rmtree(copy.path, ignore_errors=True)
+    if not copy.path.exists():
+        _record(copy.path).unlink(missing_ok=True)
+    return not copy.path.exists()
+
+
+def _bundled() -> list[Path]:
+    return [folder for folder in sorted((paths.data_root() / "workspaces").glob("*")) if folder.is_dir()]
+
+
+def _is_unchanged(folder: Path) -> bool:
+    """Whether every file is as it was copied, apart from what a build of it makes."""
+    try:
+        copied = json.loads(_record(folder).read_bytes())
+        with Folder(folder) as opened:
+            found = {path.removeprefix("./") for path, _, _ in opened.entries(".", _MOST_ENTRIES, _is_build_output)}
+            files = {path for path in found if not _is_build_output(path.rpartition("/")[2])}
+            return files == copied.keys() and all(_digest(opened, name) == digest for name, digest in copied.items())
+    except (OSError, ValueError, UsageError):
+        return False
+
+
+def _size(folder: Path) -> int:
+    return sum((Path(root) / name).lstat().st_size for root, _, files in os.walk(folder) for name in files)
+
+
 def _update(folder: Path, original: Path, copied: dict[str, str], current: dict[str, str]) -> tuple[int, list[str]]:
     renewed, kept = 0, []
     with Folder(folder) as opened:
@@ -133,7 +214,9 @@ def _update(folder: Path, original: Path, copied: dict[str, str], current: dict[
                 continue
             try:
                 if name in current:
-                    _replace(opened, name, original / name)
+                    with opened.replacing(name) as file:
+                        file.write((original / name).read_bytes())
+                        os.fchmod(file.fileno(), (original / name).stat().st_mode & 0o777)
                 else:
                     opened.remove(name)
                 renewed += 1
@@ -152,22 +235,13 @@ def _digest(folder: Folder, name: str) -> str | None:
         return ""
 
 
-def _replace(folder: Folder, name: str, original: Path) -> None:
-    with folder.replacing(name) as file:
-        file.write(original.read_bytes())
-        os.fchmod(file.fileno(), original.stat().st_mode & 0o777)
-
-
 def _digests(folder: Path) -> dict[str, str]:
-    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(_files(folder))}
-
-
-def _files(folder: Path) -> Iterator[str]:
+    found = {}
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not _is_build_output(name)]
-        for name in files:
-            if not _is_build_output(name):
-                yield (Path(root) / name).relative_to(folder).as_posix()
+        for file in (Path(root) / name for name in files if not _is_build_output(name)):
+            found[file.relative_to(folder).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return dict(sorted(found.items()))
 
 
 def _is_build_output(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.engine.listen import listen
 from reprokit.errors import UsageError
+from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
 from reprokit.helper.sidecar import Network, closed_network
-from reprokit.image import run, trust
+from reprokit.image import made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
@@ -25,8 +26,8 @@ from reprokit.image.render import Rendered, render
 from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.redact import redact
+from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.wheels.resolve import fetch_wheels
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
@@ -66,23 +67,28 @@ def build(
     WorkFailed with the first lines that name the cause if a step fails or the lock is stale, SourceError if the network
     is the cause, EngineError if the engine or its disk is.
     """
-    return _Build(engine, target, options, progress, traffic).result()
+    with explained():
+        started = _Build(engine, target, options, progress, traffic)
+        result = started.result()
+        if result.built:
+            with started.store.alone_now() as alone:
+                if alone:  # else the next build removes them
+                    made.drop_replaced(engine)
+        return result
 
 
+@dataclass
 class _Build:
-    def __init__(
-        self,
-        engine: Engine,
-        target: Target,
-        options: BuildOptions,
-        progress: OnEvent,
-        traffic: Callable[[Gateway], None],
-    ) -> None:
-        run.check_options(options)
-        self.engine, self.target, self.options = engine, target, options
-        self.progress, self.traffic = progress, traffic
+    engine: Engine
+    target: Target
+    options: BuildOptions
+    progress: OnEvent
+    traffic: Callable[[Gateway], None]
+
+    def __post_init__(self) -> None:
+        run.check_options(self.options)
         self.store = Store()
-        self.name = image_name(target)
+        self.name = self.options.name or image_name(self.target)
         self.reported = ""  # the unverified image that was reported already
         self.started = time.monotonic()
 
@@ -103,37 +109,36 @@ class _Build:
                 f"BuildKit cannot build {self.target.label} from its lock: its steps run on the host's network",
                 hint="leave out --builder: the classic builder runs steps in a closed network",
             )
+        self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
         with self.store.in_use(self.say):
-            return self.locked(rendered, lock) if lock else self.unlocked(rendered)
+            if lock:
+                return self.once(locked_hash(rendered, lock), lambda: self.locked(rendered, lock))
+            base = resolve_base(self.engine, self.target.variant.base, self.say)
+            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.say)
+            return self.once(inputs.hash, lambda: self.unlocked(inputs))
 
-    def locked(self, rendered: Rendered, lock: VariantLock) -> BuildResult:
-        required = locked_hash(rendered, lock)
+    def once(self, required: str, inputs: Callable[[], Inputs]) -> BuildResult:
+        """The image of the same inputs, or else a new one. One build of an image runs at a time."""
         if found := self.same(required):
             return found
-        with _alone(self.target, self.say):
+        file = paths.home() / "locks" / f"build-{self.target.recipe.name}-{self.target.variant_name}.lock"
+        with file_lock(file, f"another build of {self.target.label} is running; waiting for it", self.say):
             # Another process may have built it while this one waited.
             if found := self.same(required):
                 return found
             run.check_host(self.engine, self.target, self.say)
-            self.store.used(lock_path(self.target.path))
-            mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-            supplier = Supplier(self.store, mirrors, self.say, self.progress, self.options.offline)
-            return self.run(supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift))
+            return self.run(inputs())
 
-    def unlocked(self, rendered: Rendered) -> BuildResult:
-        base = resolve_base(self.engine, self.target.variant.base, self.say)
-        inputs = resolve_inputs(self.target, rendered, base, self.store, self.say)
-        if found := self.same(inputs.hash):
-            return found
-        with _alone(self.target, self.say):
-            if found := self.same(inputs.hash):
-                return found
-            run.check_host(self.engine, self.target, self.say)
-            self.say(f"{self.target.label} has no lock: its inputs may change between builds")
-            # A remembered wheel may have been removed from the store since.
-            mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-            fetch_wheels(inputs.served.of("wheels"), mirrors, self.store, self.say)
-            return self.run(inputs)
+    def locked(self, rendered: Rendered, lock: VariantLock) -> Inputs:
+        self.store.used(lock_path(self.target.path))
+        supplier = Supplier(self.store, self.mirrors, self.say, self.progress, self.options.offline)
+        return supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift)
+
+    def unlocked(self, inputs: Inputs) -> Inputs:
+        self.say(f"{self.target.label} has no lock: its inputs may change between builds")
+        # A remembered wheel may have been removed from the store since.
+        fetch_all([wheel.locked_input() for wheel in inputs.served.of("wheels")], self.mirrors, say=self.say)
+        return inputs
 
     def same(self, required: str) -> BuildResult | None:
         """The image of the same inputs, if it was built here or is trusted: anyone can copy a label."""
@@ -166,8 +171,8 @@ class _Build:
 
     def run(self, inputs: Inputs) -> BuildResult:
         self.say(f"base {inputs.base.described}")
-        if inputs.described:
-            self.say(f"from the store: {inputs.described}")
+        if inputs.served.described:
+            self.say(f"from the store: {inputs.served.described}")
         recorder = Recorder() if self.options.record else None
         policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
         with (
@@ -180,20 +185,12 @@ class _Build:
             builder = run.BuilderRun(
                 self.engine, self.target, self.options, inputs, gateway, self.progress, network.name
             )
-            finished = builder.result()
+            image_id, written = builder.result()
             if gateway.refused:
                 self.say(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
         # With containerd's store BuildKit returns the configuration's digest, but the engine knows the manifest's.
-        image = self.engine.image(finished.image_id) or self.engine.image(self.name) or {}
-        trust.record(self.engine, str(image.get("Id", finished.image_id)), "built here", "build")
+        image = self.engine.image(image_id) or self.engine.image(self.name) or {}
+        trust.record(self.engine, str(image.get("Id", image_id)), "built here", "build")
         seconds = time.monotonic() - self.started
-        return BuildResult(
-            self.name, finished.image_id, inputs.hash, True, seconds, finished.log, finished.record, tuple(found)
-        )
-
-
-def _alone(target: Target, say: Callable[[str], None]) -> AbstractContextManager[None]:
-    """One build of an image at a time."""
-    file = paths.home() / "locks" / f"build-{target.recipe.name}-{target.variant_name}.lock"
-    return file_lock(file, f"another build of {target.label} is running; waiting for it", say)
+        return BuildResult(self.name, image_id, inputs.hash, True, seconds, builder.log.path, written, tuple(found))

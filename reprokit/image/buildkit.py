@@ -1,4 +1,4 @@
-"""BuildKit, through a Docker CLI that has it: docker-py has no BuildKit."""
+"""BuildKit, through a Docker CLI that has it, which the first on PATH may not: docker-py has no BuildKit."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tempfile import TemporaryDirectory
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
-from reprokit.image.dockercli import find_cli
-from reprokit.image.events import BuildStep, Built, Cached, Event, Failed, OutputLine
-from reprokit.image.plan import BuildPlan
+from reprokit.image.context import write_context
+from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, OutputLine
 from reprokit.image.render import Rendered
+from reprokit.image.shell import without_step
 
 _BEGIN = re.compile(r"#(\d+) \[(?:(?P<stage>[^\]]+?) )?\d+/\d+\] (?P<text>.*)")
 _OUTPUT = re.compile(r"#(\d+) \d+\.\d+ ?(.*)")
 _END = re.compile(r"#(\d+) (CACHED|ERROR: .*|CANCELED)$")
 _STOP_TIMEOUT_S = 30
+_CLI_TIMEOUT_S = 20
 
 
 class BuildKit:
@@ -30,14 +31,15 @@ class BuildKit:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.cli = find_cli()
+        self.command = find_cli()
+        self.states: set[str] = set()  # its steps are no images
 
     def run(self, plan: BuildPlan) -> Generator[Event, None, None]:
         """Build. Raises EngineError if the CLI cannot build at all."""
         with TemporaryDirectory(prefix="reprokit-build-") as scratch:
             folder = Path(scratch) / "context"
             folder.mkdir()
-            (folder / "Dockerfile").write_text(plan.rendered.dockerfile)
+            write_context(folder, plan.rendered.dockerfile, plan.rendered.context)
             image_file = Path(scratch) / "image"
             process = subprocess.Popen(
                 self._command(plan, folder, image_file),
@@ -46,7 +48,7 @@ class BuildKit:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                env=self._environment(plan),
+                env={**os.environ, **plan.proxies, "DOCKER_BUILDKIT": "1", "DOCKER_HOST": self.engine.url},
                 start_new_session=True,  # Ctrl-C reaches it once, through this process
             )
             reader = ProgressReader(Instructions(plan.rendered))
@@ -62,11 +64,11 @@ class BuildKit:
             elif reader.failed:
                 yield reader.failed
             else:
-                raise EngineError(f"{self.cli.path}: {reader.last}", plan.name)
+                raise EngineError(f"{self.command[0]}: {reader.last}", plan.name)
 
     def _command(self, plan: BuildPlan, folder: Path, image_file: Path) -> list[str]:
         command = [
-            *self.cli.build,
+            *self.command,
             "--progress=plain",
             "--network=host",
             f"--iidfile={image_file}",
@@ -82,9 +84,6 @@ class BuildKit:
         for name, value in plan.labels.items():
             command += ["--label", f"{name}={value}"]
         return [*command, *(["--no-cache"] if plan.no_cache else []), str(folder)]
-
-    def _environment(self, plan: BuildPlan) -> dict[str, str]:
-        return {**os.environ, **plan.proxies, "DOCKER_BUILDKIT": "1", "DOCKER_HOST": self.engine.url}
 
 
 class ProgressReader:
@@ -112,7 +111,7 @@ class ProgressReader:
                 yield from self._turn_to(match[1])
                 yield Cached()
             elif match[2].startswith("ERROR: ") and not self.failed:
-                message = match[2].removeprefix("ERROR: ")
+                message = without_step(match[2].removeprefix("ERROR: "))
                 self.failed = Failed(step.block, step.text, message, "") if step else Failed("base", "FROM", message)
                 if step:
                     yield from self._turn_to(match[1])
@@ -152,11 +151,8 @@ def _likeness(one: str, other: str) -> int:
     """How many characters two texts share at their beginning and end; most if they are equal."""
     if one == other:
         return 2 * len(one) + 1
-    return _shared(one, other) + _shared(one[::-1], other[::-1])
-
-
-def _shared(one: str, other: str) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    both_ways = zip(one, other, strict=False), zip(reversed(one), reversed(other), strict=False)
+    return sum(1 for pairs in both_ways for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _one_line(lines: list[str]) -> str:
@@ -176,3 +172,43 @@ def _stop(process: subprocess.Popen[str]) -> None:
             process.wait()
     if process.stdout:
         process.stdout.close()
+
+
+def find_cli() -> tuple[str, ...]:
+    """The command of a CLI that builds with BuildKit. Raises EngineError with all that were tried if there is none."""
+    tried = _candidates()
+    found = next(filter(None, map(_build_command, tried)), None)
+    if found is None:
+        raise EngineError(
+            "no Docker CLI on PATH can use BuildKit" + (f" (tried {', '.join(tried)})" if tried else ""),
+            hint="install the buildx plugin (docker-buildx), or build with --builder classic",
+        )
+    return found
+
+
+def _candidates() -> list[str]:
+    found: dict[Path, str] = {}
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        path = Path(folder) / "docker"
+        if folder and os.access(path, os.X_OK) and path.is_file():  # skips folders of other users
+            found.setdefault(path.resolve(), str(path))
+    return list(found.values())
+
+
+def _build_command(path: str) -> tuple[str, ...] | None:
+    if _run(path, "buildx", "version") is not None:
+        # Other builders than the engine's own have their own network and image store.
+        return path, "buildx", "build", "--builder=default", "--load"
+    match = re.search(r"version (\d+)\.(\d+)", _run(path, "--version") or "")
+    # From 18.09 to 22 the CLI itself has BuildKit; from 23 on it needs buildx.
+    if match and (18, 9) <= (int(match[1]), int(match[2])) < (23, 0):
+        return path, "build"
+    return None
+
+
+def _run(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_CLI_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import io
+import os
 import re
-import tarfile
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError
-from reprokit.image import trust
-from reprokit.image.events import BuildStep, Built, Cached, Event, Failed, OutputLine
-from reprokit.image.labels import FAILED, INPUTS, failed_name
-from reprokit.image.plan import BuildPlan
+from reprokit.errors import EngineError, UsageError
+from reprokit.host.machine import fitting_jobs
+from reprokit.image import made, trust
+from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, Note, OutputLine
+from reprokit.image.labels import DOCKERFILE, FAILED, INPUTS, failed_name
 from reprokit.image.quoting import env, word
+from reprokit.image.shell import without_step
 from reprokit.recipe.find import Target
+from reprokit.tarfiles import tar_of
 
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
 _RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})$")
 _KILL_TIMEOUT_S = 30
+_MOST_STATES = 10_000  # a step's output can name more
 
 
 class Classic:
@@ -29,16 +32,30 @@ class Classic:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.running = ""
+        self.states: set[str] = set()
 
     def run(self, plan: BuildPlan) -> Generator[Event, None, None]:
-        """Build. Raises EngineError if the engine goes away."""
-        context = build_context(plan.rendered.dockerfile + label_line(plan.labels))
+        """Build, with no more processors than the free memory has room for compilers.
+
+        Raises EngineError if the engine goes away, UsageError if the variable MAX_JOBS is no number.
+        """
+        processors = sorted(os.sched_getaffinity(0))
+        jobs = jobs_of(os.environ.get("MAX_JOBS", ""), len(processors))
+        limits = {}
+        # ninja, make and nproc count the processors that a step may use, which changes neither Dockerfile nor cache.
+        if jobs < len(processors) and self.engine.info().get("CPUSet"):
+            limits = {"cpusetcpus": ",".join(map(str, processors[:jobs]))}
+            yield Note(
+                f"building with {jobs} of {len(processors)} processors, as many compilers as fit into the memory"
+            )
+        context = build_context(plan.rendered.dockerfile + label_line(plan.labels), plan.rendered.context)
         stream = self.engine.build(
             context,
             tag=plan.name,
             buildargs={**plan.arguments, **plan.proxies, **plan.base_argument(plan.base_id)},
             network_mode=plan.network,
             nocache=plan.no_cache,
+            container_limits=limits,
             rm=True,
             forcerm=True,
         )
@@ -53,7 +70,7 @@ class Classic:
         for line in stream_lines(stream):
             if isinstance(line, dict):
                 if "error" in line:
-                    yield Failed(step.block, step.text, line["error"].strip(), last_good)
+                    yield Failed(step.block, step.text, without_step(line["error"].strip()), last_good)
                     return
                 image_id = line["aux"]["ID"]
             elif match := _STEP.fullmatch(line):
@@ -69,12 +86,12 @@ class Classic:
                 self.running = match[1]
             elif match := _STATE.fullmatch(line):
                 last_good, self.running = match[1], ""
+                if len(self.states) < _MOST_STATES:
+                    self.states.add(match[1])
             elif not line.startswith(("Removing intermediate container ", "Successfully ")):
                 yield OutputLine(line)
         if not image_id:
-            raise EngineError(
-                "the engine ended the build without a result", plan.name, "look into the engine's own log"
-            )
+            raise EngineError("the engine ended the build without a result", plan.name, "see the engine's own log")
         yield Built(image_id)
 
     def _tidy(self) -> None:
@@ -85,6 +102,15 @@ class Classic:
                 self.engine.remove(self.running, force=True)
                 return
             time.sleep(0.1)
+
+
+def jobs_of(requested: str, processors: int) -> int:
+    """Compilers at once: as the user's MAX_JOBS says, else as many as fit into the free memory."""
+    if not requested:
+        return fitting_jobs(processors)
+    if not re.fullmatch(r"[1-9]\d{0,3}", requested):
+        raise UsageError(f"MAX_JOBS is {requested!r}, which is no number of processes", hint="MAX_JOBS=2, or unset it")
+    return min(int(requested), processors)
 
 
 def label_line(labels: Mapping[str, str]) -> str:
@@ -112,15 +138,9 @@ def stream_lines(stream: Iterator[dict]) -> Iterator[str | dict]:
         yield rest
 
 
-def build_context(dockerfile: str) -> io.BytesIO:
-    """An uncompressed tar of the Dockerfile alone; its bytes depend on nothing else."""
-    out, content = io.BytesIO(), dockerfile.encode()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        member = tarfile.TarInfo("Dockerfile")
-        member.size, member.mode = len(content), 0o644
-        tar.addfile(member, io.BytesIO(content))
-    out.seek(0)
-    return out
+def build_context(dockerfile: str, files: Iterable[tuple[str, bytes]] = ()) -> io.BytesIO:
+    """A tar of the Dockerfile and the files that it copies."""
+    return io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **dict(files)}))
 
 
 def keep_last_good(engine: Engine, target: Target, failed: Failed, labels: Mapping[str, str]) -> str:
@@ -128,10 +148,11 @@ def keep_last_good(engine: Engine, target: Target, failed: Failed, labels: Mappi
     if not failed.last_good:
         return "no step succeeded, so there is no state to keep"
     name = failed_name(target.label)
-    marked = {key: value for key, value in labels.items() if key != INPUTS} | {FAILED: failed.block}
+    marked = {key: value for key, value in labels.items() if key not in (INPUTS, DOCKERFILE)} | {FAILED: failed.block}
     context = build_context(f"FROM {failed.last_good}\n")
     for _ in engine.build(context, tag=name, labels=marked, rm=True, forcerm=True):
         pass
     if image := engine.image(name):
         trust.record(engine, image["Id"], "built here", "build --keep-failed")
+        made.record(engine, image["Id"], "failed", target.label)
     return f"the state before the failed step is kept as {name}: `reprokit shell {target.label} --failed`"

@@ -1,9 +1,11 @@
-"""The events of a build, for displays and logs."""
+"""What both builders are given, and the events of a build, for displays and logs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reprokit.image.render import Rendered
 from reprokit.supply.fetch.progress import Progress
 
 
@@ -54,3 +56,27 @@ class Failed:
 
 
 Event = Note | BuildStep | Cached | OutputLine | Built | Failed | Progress
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """A build: the Dockerfile, the image's name, and what it is built with.
+
+    `proxies` are the predefined arguments that lead to the gateway; they contain its password. `base_id` and
+    `base_name` are the same image: the classic builder takes IDs, BuildKit only names. `network` is the engine's name
+    for it.
+    """
+
+    name: str
+    rendered: Rendered
+    base_id: str
+    base_name: str
+    arguments: Mapping[str, str]
+    proxies: Mapping[str, str]
+    labels: Mapping[str, str]
+    no_cache: bool = False
+    network: str = "host"
+
+    def base_argument(self, base: str) -> dict[str, str]:
+        """The argument that replaces the recipe's base by this image, if the Dockerfile declares it."""
+        return {"BASE": base} if self.rendered.declares("BASE") else {}

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
+from reprokit.compat.facts import bundled
 from reprokit.engine import LABEL
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from reprokit.recipe.find import Target
 
 INPUTS = f"{LABEL}.inputs"
+# Of the Dockerfile alone, for images without a lock: their inputs are known only after they were resolved.
+DOCKERFILE = f"{LABEL}.dockerfile"
 FAILED = f"{LABEL}.failed"
 
 
@@ -62,6 +65,7 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
         "recipe": target.recipe.name,
         "variant": target.variant_name,
         "inputs": inputs.hash,
+        "dockerfile": inputs.rendered.digest,
         "pins": variant.pins,
         "version": __version__,
         "min-driver": variant.requires.driver or minimum_driver(variant.pins.get("cuda")),
@@ -78,7 +82,30 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
     return {
         f"{LABEL}.{key}": value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for key, value in found.items()
+    } | _standard_labels(target, inputs)
+
+
+def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
+    """The labels of the OCI image specification (annotations.md). Empty ones hide those that the base has of itself."""
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+    paper = target.recipe.paper
+    try:
+        licence = str(canonicalize_license_expression(paper.licence))  # an SPDX expression, or no label
+    except InvalidLicenseExpression:
+        licence = ""
+    found = {
+        "title": target.label,
+        "description": f"{paper.title} ({paper.venue} {paper.year})",
+        "url": paper.urls.get("paper", ""),
+        "source": paper.urls.get("code", ""),
+        "licenses": licence,
+        "version": inputs.hash[:12],
+        "ref.name": target.label,
+        "base.name": inputs.base.reference.partition("@")[0],
+        "base.digest": inputs.base.digest,
     }
+    return {f"org.opencontainers.image.{key}": value for key, value in found.items()}
 
 
 def minimum_driver(cuda: str | None) -> str:
@@ -88,8 +115,6 @@ def minimum_driver(cuda: str | None) -> str:
     """
     if not cuda:
         return ""
-    from reprokit.compat.facts import bundled
-
     toolkits = bundled().cuda.toolkits
     release = ".".join(cuda.split(".")[:2])
     known = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from reprokit.compat.base import parse_base
+from reprokit.compat.facts import bundled
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.wheels.platform import Platform
@@ -15,19 +17,13 @@ def platform_of(target: Target, machine: str) -> Platform:
 
     Raises UsageError if neither a pin nor a fact gives the Python.
     """
-    from reprokit.compat.base import parse_base
-    from reprokit.compat.facts import bundled
-
     reference = target.variant.base
     name = target.variant.pins.get("distro") or parse_base(bundled(), reference).implied.get("distro", "")
     release = bundled().distros.distros.get(name)
     python = target.variant.pins.get("python") or (release.python if release else "")
     if not python:
-        raise UsageError(
-            f"cannot choose wheels: the Python version of {reference} is not known",
-            target.label,
-            'pin it: `python: "3.11"`',
-        )
+        unknown = f"cannot choose wheels: the Python version of {reference} is not known"
+        raise UsageError(unknown, target.label, 'pin it: `python: "3.11"`')
     # Most of today's wheels need 2.28 or later; a base that is not known is likely a recent one.
     glibc = release.glibc if release else "2.28"
     return Platform(".".join(python.split(".")[:2]), glibc, MACHINES.get(machine, machine))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING
 
+from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
 from reprokit.image.events import BuildStep, Cached, Event, Note, OutputLine
-from reprokit.supply.fetch.display import Plain as PlainDownloads
 from reprokit.supply.fetch.display import summary
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.gateway import Gateway
-from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -20,117 +19,73 @@ if TYPE_CHECKING:
 _WIDTH = 100
 
 
-class BuildDisplay(Protocol):
-    """Use as a context manager. `progress` takes a build's events, `traffic` the gateway whose bytes are shown."""
+class BuildDisplay(ProgressDisplay):
+    """Finished steps with their times, and below them the running one with its last line of output.
 
-    def __enter__(self) -> BuildDisplay: ...
-    def __exit__(self, *_: object) -> None: ...
-    def progress(self, event: Event) -> None: ...
-    def traffic(self, gateway: Gateway) -> None: ...
-
-
-def display(stream: IO[str]) -> BuildDisplay:
-    """The display that fits the stream."""
-    return LiveBuild(stream) if stream.isatty() else PlainBuild(stream)
-
-
-class PlainBuild:
-    """A line for each step and note, and sometimes one for the downloads."""
+    Where there is no terminal, a line for each step and note, and sometimes one for the downloads.
+    """
 
     def __init__(self, stream: IO[str]) -> None:
-        self.stream = stream
-        self.downloads = PlainDownloads(stream)
-
-    def __enter__(self) -> PlainBuild:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def progress(self, event: Event) -> None:
-        if isinstance(event, Note):
-            self._line(event.text)
-        elif isinstance(event, BuildStep):
-            self._line(title(event))
-        elif isinstance(event, Cached):
-            self._line("  cached")
-        elif isinstance(event, Progress):
-            self.downloads.watch(event)
-
-    def traffic(self, gateway: Gateway) -> None:
-        pass
-
-    def _line(self, text: str) -> None:
-        echo(text, file=self.stream)
-
-
-class LiveBuild:
-    """Finished steps with their times, and below them the running one with its last line of output."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        from rich.live import Live
-
-        self.console = console(stream)
-        self.started = self.step_started = time.monotonic()
-        self.step: BuildStep | None = None
-        self.cached = False
-        self.last = ""
-        self.gateway: Gateway | None = None
-        self.meter = Meter()
-        self.live = Live(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> LiveBuild:
-        self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
+        super().__init__(stream)
+        self._started = self._step_started = time.monotonic()
+        self._step: BuildStep | None = None
+        self._cached = False
+        self._last = ""
+        self._gateway: Gateway | None = None
+        self._meter = Meter()
 
     def progress(self, event: Event) -> None:
+        """Show a build's event."""
         if isinstance(event, Note):
-            self.last = event.text
-            self.console.print(event.text)
+            self._last = event.text
+            self.say(event.text)
         elif isinstance(event, BuildStep):
             self._done()
-            self.step, self.cached, self.last = event, False, ""
-            self.step_started = time.monotonic()
+            self._step, self._cached, self._last = event, False, ""
+            self._step_started = time.monotonic()
+            if not self.width:
+                self.say(title(event))
         elif isinstance(event, Cached):
-            self.cached = True
+            self._cached = True
+            if not self.width:
+                self.say("  cached")
         elif isinstance(event, OutputLine):
-            self.last = event.line
+            self._last = event.line
         elif isinstance(event, Progress):
-            self.last = summary(event)
+            self._last = summary(event)
+            self.often("downloads", self._last)
         else:
             self._done()
-            self.step = None
+            self._step = None
 
     def traffic(self, gateway: Gateway) -> None:
-        self.gateway = gateway
+        """Show the bytes that this gateway serves."""
+        self._gateway = gateway
 
     def _done(self) -> None:
-        if self.step:
-            took = "cached" if self.cached else f"{time.monotonic() - self.step_started:.1f} s"
-            line = f"{title(self.step, self._width - len(took) - 2)}  {took}"
-            self.console.print(line, style="dim" if self.cached else None)
+        if self._step and self.width:
+            took = "cached" if self._cached else f"{time.monotonic() - self._step_started:.1f} s"
+            line = f"{title(self._step, self._most - len(took) - 2)}  {took}"
+            self.say(line, "dim" if self._cached else None)
 
     @property
-    def _width(self) -> int:
-        return min(self.console.width, _WIDTH)
+    def _most(self) -> int:
+        return min(self.width, _WIDTH)
 
-    def _render(self) -> Text:
+    def render(self) -> Text:
         from rich.text import Text
 
         now = time.monotonic()
-        numbers = clock(now - self.started)
-        if self.step:
-            numbers = f"{clock(now - self.step_started)} of {numbers}"
-        if self.gateway:
-            rate = self.meter.rate(now, self.gateway.bytes_served)
-            numbers += f"  {size(self.gateway.bytes_served)}" + (f", {size(rate)}/s" if rate >= 1 else "")
-        what = title(self.step, self._width - len(numbers) - 2) if self.step else "preparing"
+        numbers = clock(now - self._started)
+        if self._step:
+            numbers = f"{clock(now - self._step_started)}, total {numbers}"
+        if self._gateway:
+            rate = self._meter.rate(now, self._gateway.bytes_served)
+            numbers += f"  {size(self._gateway.bytes_served)}" + (f", {size(rate)}/s" if rate >= 1 else "")
+        what = title(self._step, self._most - len(numbers) - 2) if self._step else "preparing"
         text = Text(f"{what}  {numbers}", style="bold", no_wrap=True, overflow="ellipsis")
-        if self.last:
-            text.append(f"\n  {self.last[: self._width - 2]}", style="not bold dim")
+        if self._last:
+            text.append(f"\n  {self._last[: self._most - 2]}", style="not bold dim")
         return text
 
 

@@ -19,7 +19,8 @@ class Quoted(str):
 
 def _text(value: Any, place: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise TypeError(f"{value!r} cannot be written as {place}")
+        # As text, which for an undefined value names it.
+        raise TypeError(f"{value} cannot be written as {place}")
     text = str(value)
     # A line break would start a new instruction.
     if not text.isprintable():

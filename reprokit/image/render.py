@@ -5,22 +5,26 @@ The same variant gives the same bytes. Values of recipes are written only throug
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.apt import apt_install
-from reprokit.image.archives import unpacking
-from reprokit.image.blocks import Use, uses, wheel_requirements
+from reprokit.image.blocks import Use, bounds_of, uses
+from reprokit.image.context import patch_files
+from reprokit.image.facts import facts_of
+from reprokit.image.instructions import checked
+from reprokit.image.own_blocks import render_own
+from reprokit.image.shell import apt_install
 from reprokit.recipe.blocks import templates
-from reprokit.recipe.find import Target, where_in
-from reprokit.recipe.model import RecipeFile, Variant
-from reprokit.supply.kinds.apt.install import AptInstall, repository
+from reprokit.recipe.find import Target
+from reprokit.supply.kinds.apt.install import AptInstall
+from reprokit.supply.kinds.kind import argument
+from reprokit.supply.lock.model import KINDS
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -31,11 +35,28 @@ class Rendered:
     """A Dockerfile, and the block of each of its lines.
 
     `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` are the calls of apt in order.
+    `context` are the files that it copies, by their paths in the build context.
     """
 
     dockerfile: str
     spans: tuple[tuple[int, int, str], ...]
     installs: tuple[AptInstall, ...] = ()
+    context: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the Dockerfile, 64 hex digits."""
+        return hashlib.sha256(self.dockerfile.encode()).hexdigest()
+
+    def declares(self, argument: str) -> bool:
+        """Whether an instruction declares this build argument."""
+        return re.search(rf"^ARG {argument}\b", self.dockerfile, re.MULTILINE) is not None
+
+    @cached_property
+    def sets(self) -> dict[str, tuple[str, ...]]:
+        """The blocks that take in a locked set of their own, by kind of input."""
+        names = dict.fromkeys(block for *_, block in self.spans)
+        return {kind: tuple(n for n in names if self.declares(argument(kind, n))) for kind in KINDS}
 
     def block_at(self, line: int) -> str:
         """The block of a line."""
@@ -67,14 +88,10 @@ def instruction_lines(dockerfile: str) -> list[int]:
 def render(target: Target) -> Rendered:
     """The Dockerfile of one variant. Raises UsageError if its blocks, options or pins are wrong."""
     try:
-        return _render(target)
+        return _Dockerfile(target).render()
     except UsageError as error:
         error.where = error.where or str(target.path)
         raise
-
-
-def _render(target: Target) -> Rendered:
-    return _Dockerfile(target).render()
 
 
 class _Dockerfile:
@@ -83,73 +100,90 @@ class _Dockerfile:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.uses = uses(target)
-        self.facts = _facts(target)
+        self.facts = facts_of(target, self.uses)
         self.parts: list[tuple[str, str]] = []
         self.installs: list[AptInstall] = []
         self.of_base: tuple[str, ...] = ()
         self.of_image: tuple[str, ...] = ()
+        self.stages: list[str] = []  # that a COPY can name
 
     def render(self) -> Rendered:
-        self.add("base", _head(self.target, self.uses))
-        self.add("base", self.part("final", self.uses[0], []))
+        """Parts follow each other in the recipe's order: recipes with equal first blocks share these layers."""
+        self.parts.append(("base", _head(self.target)))
+        self.parts.append(("base", self.part("final", self.uses[0], [])))
         self.of_base = self.of_image
         here = "base"  # the stage that becomes the image
-        for use in (u for u in self.uses if u.spec.build_from == "base"):
-            self.add(use.spec.name, _stage("base", use.spec.name) + self.part("build", use, []))
-            here = "image"
-        if here == "image":
-            self.add(self.uses[1].spec.name, _stage("base", "image"))
         before = ["base"]
         for use in self.uses[1:]:
-            name = use.spec.name
             text = ""
-            if use.spec.build_from == "image":
-                text = _stage(here, name) + self.part("build", use, before) + "\n" + _stage(here, f"with-{name}")
-                here = f"with-{name}"
-            self.add(name, text + self.part("final", use, before))
-            before.append(name)
-        self.add("env", _tail(self.target))
-        return _joined(self.parts, tuple(self.installs))
-
-    def add(self, block: str, text: str) -> None:
-        self.parts.append((block, text))
+            base = use.spec.build_from == "base"
+            built = self.part("build", use, [] if base else before) if use.spec.build_from else ""
+            if built:
+                # A stage of sources starts at the base, so that nothing but the base undoes it.
+                start = "base" if base else here
+                text = f"FROM {start} AS {use.stage}\n{built}\nFROM {here} AS with-{use.stage}\n"
+                self.stages.append(use.stage)
+                here = f"with-{use.stage}"
+            elif here == "base":
+                here = "image"
+                text = "FROM base AS image\n"
+            self.parts.append((use.spec.name, text + self.part("final", use, before)))
+            before.append(use.spec.name)
+        for use in self.uses:
+            if late := self.part("late", use, before):
+                self.parts.append((use.spec.name, late))
+        self.parts.append(("env", _tail(self.target)))
+        return _joined(self.parts, tuple(self.installs), patch_files(self.target))
 
     def part(self, part: str, use: Use, before: list[str]) -> str:
-        """The `build` or `final` part of a block."""
-        template = template_environment().get_template(f"blocks/{use.spec.name}.j2")
-        asked: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-        facts = {**self.facts, "block": use.spec.name, "options": use.options, "before": before, "installs": asked}
-        text = "".join(template.blocks[part](template.new_context(facts)))
+        """The `build`, `final` or `late` part of a block; "" if it has none."""
+        own = {"block": use.spec.name, "stage": use.stage, "options": use.options, "before": before}
+        facts = {**self.facts, **own, "bounds": bounds_of(self.target, use)}
+        asked: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        if use.own:
+            if (made := render_own(use.own, facts).get(part)) is None:
+                return ""
+            text, asked = checked(made.text, str(use.own.path), self.stages), made.installs
+        else:
+            template = template_environment().get_template(f"blocks/{use.spec.name}.j2")
+            if part not in template.blocks:
+                return ""
+            text = "".join(template.blocks[part](template.new_context({**facts, "installs": asked})))
+        # Where the commands run: in the stage of the block, or in the image if it has none.
+        if text and use.spec.build_args and (part == "build" or use.stage not in self.stages):
+            text = _arguments(self.target) + text
         earlier = self.of_base if part == "build" and use.spec.build_from == "base" else self.of_image
         for packages, components in asked:
             self.installs.append(AptInstall(use.spec.name, packages, earlier, components))
             earlier += packages
-        if part == "final":
+        if part != "build":
             self.of_image = earlier
-        return text
+        # Declared where it is used: an argument enters the layer cache's key of every step after it.
+        return (f"ARG {argument('apt', use.spec.name)}=\n" if asked else "") + text
 
 
-def _stage(start: str, name: str) -> str:
-    """A new stage, which declares REPROKIT_APT again: an ARG ends with its stage."""
-    return f"FROM {start} AS {name}\nARG REPROKIT_APT\n"
+def _head(target: Target) -> str:
+    name = f"{quoting.word(target.recipe.name)}, variant {quoting.word(target.variant_name)}"
+    step = template_environment().get_template("step.j2").render()
+    return f"# {name}\nARG BASE={quoting.word(target.variant.base)}\nFROM ${{BASE}} AS base\n{step}"
 
 
-def _head(target: Target, used: tuple[Use, ...]) -> str:
-    lines = [f"# {quoting.word(target.recipe.name)}, variant {quoting.word(target.variant_name)}"]
-    lines.append(f"ARG BASE={quoting.word(target.variant.base)}")
-    # In the order of the variant's fields, so that another order of blocks gives the same head.
-    fields = [*Variant.model_fields]
-    declaring = sorted((u.spec for u in used if u.spec.argument), key=lambda spec: fields.index(spec.installs))
-    lines += [f"ARG {argument}" for argument in (*(spec.argument for spec in declaring), "REPROKIT_APT=")]
-    return "\n".join(lines) + "\n" + _stage("${BASE}", "base")
+def _arguments(target: Target) -> str:
+    """The variant's `build_args` for the commands that follow in the stage; they are not in the image's environment."""
+    return "".join(f"ARG {name}={quoting.env(value)}\n" for name, value in target.variant.build_args.items())
 
 
 def _tail(target: Target) -> str:
     lines = [f"ENV {quoting.word(name)}={quoting.env(value)}" for name, value in target.variant.env.items()]
-    return "\n".join([*lines, f"WORKDIR {quoting.word(target.variant.workdir)}"]) + "\n"
+    folder = target.variant.workdir
+    # WORKDIR would make the folder with the time of the build.
+    lines += [f"RUN mkdir -p {quoting.sh(folder)}", f"WORKDIR {quoting.word(folder)}", 'SHELL ["/bin/sh", "-c"]']
+    return "\n".join(lines) + "\n"
 
 
-def _joined(parts: list[tuple[str, str]], installs: tuple[AptInstall, ...]) -> Rendered:
+def _joined(
+    parts: list[tuple[str, str]], installs: tuple[AptInstall, ...], context: tuple[tuple[str, bytes], ...]
+) -> Rendered:
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []
     for block, part in parts:
@@ -161,64 +195,7 @@ def _joined(parts: list[tuple[str, str]], installs: tuple[AptInstall, ...]) -> R
             spans.append((line, last, block))
         text += part
         line = last + 1
-    return Rendered(text, tuple(spans), installs)
-
-
-def _facts(target: Target) -> dict[str, Any]:
-    """What templates know of a variant: plain values, each of which is written through a filter."""
-    variant = target.variant
-    return {
-        "pins": dict(variant.pins),
-        "major": {name: value.split(".")[0] for name, value in variant.pins.items()},
-        "apt": list(variant.apt),
-        "indexes": list(variant.wheel_indexes),
-        "wheels": [_pinned(text) for text in wheel_requirements(target)],
-        "sdists": [{**_pinned(sdist.package), "requires": sdist.requires} for sdist in variant.sdists],
-        "sources": {s.name: s.model_dump() for s in variant.sources},
-        "files": [_file(file) for file in variant.files],
-        "conda": [_conda(spec) for spec in variant.conda],
-        "conda_channels": list(variant.conda_channels),
-        "kept_paths": _kept_paths(target),
-        "base": repository(variant.base),
-        "python": _python(target),
-    }
-
-
-def _file(file: RecipeFile) -> dict[str, Any]:
-    """A file for templates, with its path below /files, where its own stage prepares it."""
-    staged = f"/files{file.path}"
-    how = unpacking(file.name) if file.unpack else None
-    unpack = {"unpack": how.words("/tmp/file", staged) if how else (), "package": how.package if how else ""}
-    return {**file.model_dump(), **unpack, "staged": staged, "staged_parent": staged.rpartition("/")[0]}
-
-
-def _pinned(text: str) -> dict[str, str]:
-    requirement = Requirement(text)
-    version = next(iter(requirement.specifier)).version
-    return {"text": str(requirement), "name": requirement.name, "version": version}
-
-
-def _conda(spec: str) -> dict[str, str]:
-    """The parts of `NAME=VERSION[=BUILD]` or `NAME==VERSION`."""
-    name, _, rest = spec.partition("=")
-    return {"text": spec, "name": name, "version": rest.lstrip("=").partition("=")[0]}
-
-
-def _kept_paths(target: Target) -> list[str]:
-    """Paths of the sources that stay in the image, without those inside another one."""
-    kept = [s.path for s in target.variant.sources if s.keep]
-    return [path for path in kept if not any(path.startswith(other + "/") for other in kept)]
-
-
-def _python(target: Target) -> str:
-    pin = target.variant.pins.get("python", "")
-    if pin and not re.fullmatch(r"\d+\.\d+(\.\d+)?", pin):
-        raise UsageError(
-            f"the pin python {pin!r} needs a minor version",
-            where_in(target, ("pins", "python")),
-            'write for example "3.11"',
-        )
-    return "python" + ".".join(pin.split(".")[:2])
+    return Rendered(text, tuple(spans), installs, context)
 
 
 @cache
@@ -233,6 +210,7 @@ def template_environment() -> ImmutableSandboxedEnvironment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        auto_reload=False,
     )
     environment.filters |= {**quoting.FILTERS, "apt_install": apt_install}
     return environment

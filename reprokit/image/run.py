@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.explain.last import OutputRecording, causes_of, shown
 from reprokit.host import disk
+from reprokit.host.kills import KernelWatch
+from reprokit.host.machine import fitting_jobs
 from reprokit.image.buildkit import BuildKit
 from reprokit.image.classic import Classic, keep_last_good
-from reprokit.image.events import BuildStep, Built, Event, Failed, Note, OutputLine
-from reprokit.image.failure import Extractor, explain
+from reprokit.image.events import BuildPlan, BuildStep, Built, Event, Failed, Note, OutputLine
+from reprokit.image.failure import build_error
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import image_name, labels
-from reprokit.image.plan import BuildPlan
+from reprokit.image.made import BuildSteps
 from reprokit.image.record import Log, write_record
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 
 OnEvent = Callable[[Event], None]
+# Of the classic builder, and of BuildKit.
+_EXIT_CODE = re.compile(r"(?:returned a non-zero code|exit code): (\d+)\s*$")
+# How compilers, shells and Python report a process that was killed.
+_KILLED = re.compile(rb"(?i)\bkilled\b|signal 9|SIGKILL|status -9")
 BUILDERS: dict[str, type[Classic | BuildKit]] = {"classic": Classic, "buildkit": BuildKit}
 
 
@@ -31,7 +43,7 @@ class BuildOptions:
 
     `offline` uses no network, `drift` replaces locked apt packages that no mirror has any more by their successors, and
     `record` lets a build download more than its lock names and lists that. `unverified` accepts an image with the same
-    inputs in its label, whoever built it.
+    inputs in its label, whoever built it. `name` replaces the image's own name.
     """
 
     builder: str = "classic"
@@ -42,15 +54,7 @@ class BuildOptions:
     record: bool = False
     forced: list[str] = field(default_factory=list)
     unverified: bool = False
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """The results of a run that succeeded."""
-
-    image_id: str
-    log: Path
-    record: Path
+    name: str = ""
 
 
 def check_options(options: BuildOptions) -> None:
@@ -84,38 +88,40 @@ def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> No
         )
 
 
+@dataclass
 class BuilderRun:
     """One build by one builder."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        target: Target,
-        options: BuildOptions,
-        inputs: Inputs,
-        gateway: Gateway,
-        progress: OnEvent,
-        network: str = "host",
-    ) -> None:
-        self.engine, self.target, self.options = engine, target, options
-        self.inputs, self.gateway, self.progress = inputs, gateway, progress
-        self.network = network
-        self.log = Log(target)
-        self.extractors: dict[int, Extractor] = {}
-        self.step = 0
-        self.labels = labels(target, inputs, options.forced)
+    engine: Engine
+    target: Target
+    options: BuildOptions
+    inputs: Inputs
+    gateway: Gateway
+    progress: OnEvent
+    network: str = "host"
 
-    def result(self) -> FinishedRun:
-        """Build. Whether it succeeds or not, the log is closed and the record written."""
+    def __post_init__(self) -> None:
+        self.log = Log(self.target)
+        self.outputs: dict[int, OutputRecording] = {}
+        self.step = 0
+        self.kernel = KernelWatch()
+        self.labels = labels(self.target, self.inputs, self.options.forced)
+        self.builder = BUILDERS[self.options.builder](self.engine)
+
+    def result(self) -> tuple[str, Path]:
+        """Build; returns the image's ID and the record. In any case the log is closed and the record written."""
         self.progress(Note(f"log {self.log.path}"))
         self.log.line(f"# {self.target.label}, inputs {self.inputs.hash}, base {self.inputs.base.described}")
         result: dict[str, Any] = {"builder": self.options.builder, "result": "interrupted"}
+        started, image_id = time.time(), ""
         try:
-            end = self._last_event()
-            if isinstance(end, Failed):
-                result |= {"block": end.block, "step": end.step}
-                raise self._failure(end)
-            result |= {"result": "built", "image": end.image_id}
+            with self.kernel:
+                end = self._last_event()
+                if isinstance(end, Failed):
+                    result |= {"block": end.block, "step": end.step}
+                    raise self._failure(end)
+            image_id = end.image_id
+            result |= {"result": "built", "image": image_id}
         except ReprokitError as error:
             result |= {"result": "failed", "message": error.message}
             raise
@@ -123,10 +129,13 @@ class BuilderRun:
             self.log.line(f"# {result['result']}")
             self.log.close()
             record = write_record(self.target, self.inputs, self.gateway, self.log, result)
-        return FinishedRun(end.image_id, self.log.path, record)
+            steps = BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, started)
+            with suppress(ReprokitError):  # the build's own error is the one to report
+                steps.record(self.engine, image_id)
+        return image_id, record
 
     def _last_event(self) -> Built | Failed:
-        name = image_name(self.target)
+        name = self.options.name or image_name(self.target)
         plan = BuildPlan(
             name=name,
             rendered=self.inputs.rendered,
@@ -138,7 +147,7 @@ class BuilderRun:
             no_cache=self.options.no_cache,
             network=self.network,
         )
-        events = BUILDERS[self.options.builder](self.engine).run(plan)
+        events = self.builder.run(plan)
         try:
             for event in events:
                 if isinstance(event, Built | Failed):
@@ -151,24 +160,43 @@ class BuilderRun:
     def _report(self, event: Event) -> None:
         if isinstance(event, OutputLine):
             event = OutputLine(self.gateway.hide(event.line))
-            self._extractor.feed(event.line)
+            self._output.write(f"{event.line}\n".encode("utf-8", "replace"))
             self.log.line(event.line)
         elif isinstance(event, BuildStep):
             self.step = event.number
+            if self.options.builder == "classic":  # one step after the other: the output of earlier ones is not needed
+                self.outputs.clear()
             self.log.line(f"[{event.number}/{event.total}] {event.block}: {event.text}")
         self.progress(event)
 
     @property
-    def _extractor(self) -> Extractor:
+    def _output(self) -> OutputRecording:
         """The current step's: BuildKit mixes the output of several stages."""
-        return self.extractors.setdefault(self.step, Extractor())
+        return self.outputs.setdefault(self.step, OutputRecording())
 
     def _failure(self, end: Failed) -> ReprokitError:
         message = self.gateway.hide(end.message)
         self.log.line(message)
-        error = explain(self.target, end, message, self._extractor, self.gateway)
+        causes = causes_of(self._output, self._facts(message))
+        error = build_error(self.target, end, message, causes, self.gateway)
         hints = [error.hint, f"complete log: {self.log.path}"]
         if self.options.keep_failed:
             hints.append(keep_last_good(self.engine, self.target, end, self.labels))
         error.hint = "\n      ".join(hint for hint in hints if hint)
+        error.explanation, error.causes = shown(causes), tuple(causes)
         return error
+
+    def _facts(self, message: str) -> list[str]:
+        """Lines about what the failed step's output does not say."""
+        facts = [f"reprokit gateway: undeclared download: {name}" for name in sorted(self.gateway.refused)]
+        match = _EXIT_CODE.search(message)
+        if match is None:
+            return [*facts, message]
+        code = int(match[1])
+        killed, largest = self.kernel.killed()
+        # Another program of this machine may have been killed meanwhile.
+        if killed and (code == 128 + signal.SIGKILL or _KILLED.search(self._output.content())):
+            jobs = fitting_jobs(os.cpu_count() or 1, largest)
+            text = f"reprokit: out of memory during the build: the kernel killed {killed}; MAX_JOBS={jobs} fits"
+            return [*facts, text]
+        return [*facts, *self.kernel.signal_facts(code)]

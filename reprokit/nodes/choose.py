@@ -48,7 +48,7 @@ def images_and_nodes(
 
 def _image(word: str, has_image: Callable[[str], bool]) -> str:
     """The image's name on the engine, "" where the word is not an image."""
-    if word.partition(":")[0] in find.recipe_names():
+    if find.is_recipe(word):
         return f"reprokit/{find.target(word).label}"
     address = "@" in word and "@sha256:" not in word
     return word if not address and has_image(word) else ""

@@ -13,11 +13,6 @@ from reprokit.config.nodes import Node, parse_node
 _MOST_INCLUDES = 16  # ssh's own limit
 
 
-def configured() -> list[Node]:
-    """The nodes of `nodes:` in the user's configuration, in its order. Raises UsageError."""
-    return list(config.load().nodes)
-
-
 def ssh_names() -> list[str]:
     """Hosts of the user's ssh configuration without patterns; none where it cannot be read."""
     folder = Path.home() / ".ssh"
@@ -26,7 +21,7 @@ def ssh_names() -> list[str]:
 
 def known_names() -> list[str]:
     """All names of nodes that need no address."""
-    return list(dict.fromkeys([*(node.name for node in configured()), *ssh_names()]))
+    return list(dict.fromkeys([*(node.name for node in config.load().nodes), *ssh_names()]))
 
 
 def find(text: str, jump: str = "") -> Node:
@@ -34,7 +29,7 @@ def find(text: str, jump: str = "") -> Node:
 
     `jump` overrides the configured one.
     """
-    for node in configured():
+    for node in config.load().nodes:
         if node.name == text:
             return Node(node.name, node.host, node.user, node.port, jump or node.jump)
     return parse_node(text, jump=jump)

@@ -22,10 +22,18 @@ _FORWARD_S = 20
 @contextmanager
 def engine_of(node: str) -> Iterator[Engine]:
     """The engine of a node, by its name or address. Raises SourceError where it cannot be reached, EngineError."""
-    with SshConnection(find(node)) as connection, tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
+    with SshConnection(find(node)) as connection:
         remote = Remote(connection)
+        with engine_behind(connection, remote, remote.seen.docker) as engine:
+            yield engine
+
+
+@contextmanager
+def engine_behind(connection: SshConnection, remote: Remote, address: str) -> Iterator[Engine]:
+    """The engine at an address of the node, as DOCKER_HOST has it there. Raises EngineError, SourceError."""
+    with tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
         socket = Path(folder) / "d"
-        _forward(connection, remote.seen.docker, socket)
+        _forward(connection, address, socket)
         try:
             engine = Engine.behind(str(socket), remote)
         except EngineError:
@@ -53,7 +61,15 @@ def _forward(connection: SshConnection, address: str, socket: Path) -> None:
     ssh, *rest = connection.control
     command = [ssh, "-O", "forward", "-L", f"{socket}:{found['path'] or found['host']}", *rest]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_FORWARD_S, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_FORWARD_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired:
         raise connection.lost(f"no answer within {_FORWARD_S} s") from None
     if done.returncode:

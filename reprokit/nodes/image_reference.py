@@ -55,15 +55,15 @@ def of_recipe(text: str) -> tuple[ImageReference, Target | None]:
 
     The default variant is the recipe's. The labels of an image by digest name its variant.
     """
-    wanted = parse(text)
-    label = f"{wanted.recipe}:{wanted.variant}" if wanted.variant else wanted.recipe
-    if wanted.recipe in recipe_names():
+    reference = parse(text)
+    label = f"{reference.recipe}:{reference.variant}" if reference.variant else reference.recipe
+    if reference.recipe in recipe_names():
         target = find_target(label)
-        return (wanted if wanted.digest else replace(wanted, variant=target.variant_name)), target
-    if not wanted.variant and not wanted.digest:
+        return (reference if reference.digest else replace(reference, variant=target.variant_name)), target
+    if not reference.variant and not reference.digest:
         raise UsageError(
-            f"no recipe named {wanted.recipe!r}; give the variant{nearest(label, recipe_names())}",
+            f"no recipe named {reference.recipe!r}; give the variant{nearest(label, recipe_names())}",
             text,
             f"write {text}:VARIANT",
         )
-    return wanted, None
+    return reference, None

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator
 
-from reprokit.engine import LABEL
 from reprokit.errors import EngineError
 from reprokit.nodes.config import find
 from reprokit.nodes.ssh import SshConnection, last_line
-from reprokit.oci.model import Descriptor
-from reprokit.oci.store import Chain, Form, LayerChains, is_containerd
-from reprokit.untrusted.documents import parsed
+from reprokit.oci.model import Descriptor, ImageManifest
+from reprokit.oci.read import EngineImage
+from reprokit.oci.store import Chain, Form, LayerChains, form_of
+from reprokit.untrusted.documents import parsed, validated
 from reprokit.untrusted.limits import LAYERS
 
-_BEGIN = "reprokit: inventory"
-_ZSTD_SINCE = 23  # moby's archive.DecompressStream reads zstd since then, gzip in all versions
+_BEGIN, _MANIFEST = "reprokit: inventory", '{"manifest"'
 _IMAGE = (
     '{"id":{{json .Id}},"tags":{{json .RepoTags}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
     '"labels":{{with .Config}}{{json .Labels}}{{else}}null{{end}}}'
@@ -43,53 +43,58 @@ done
 """
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
+_OrNone = BeforeValidator(lambda value: value or ())
 
 
-class NodeImage(_Frozen):
-    """An image: ID, names, diff IDs of its layers from the base up, bytes, and reprokit's own labels.
+class NodeImage(BaseModel):
+    """An image: ID, names, diff IDs of its layers from the base up, bytes, labels.
 
-    `config` is the digest of its config if that is not the ID: for a sent image in a containerd store.
+    `manifest` is known for a sent image in a containerd store, whose ID is the manifest's digest.
     """
 
     id: str
-    config: str = ""
-    tags: tuple[str, ...]
-    layers: tuple[str, ...]
+    tags: Annotated[tuple[str, ...], _OrNone]
+    layers: Annotated[tuple[str, ...], _OrNone]
     size: int
-    labels: dict[str, str]
+    labels: dict[str, str] | None
+    manifest: ImageManifest | None = None
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The digests that identify the image: its ID, and that of its config where it is known."""
+        return (self.id, self.manifest.config.digest) if self.manifest else (self.id,)
 
 
-class Inventory(_Frozen):
-    """An engine: version, whether containerd keeps its images, storage driver, images.
+@dataclass(frozen=True)
+class Inventory:
+    """An engine: version, storage driver, the archive that it loads, images.
 
-    `free` are the free bytes at its root folder, None where the login cannot see it; `zstd` is whether the program
-    exists. `blobs` are the known blobs of a containerd store, by diff ID; empty for other stores.
+    `free` are the free bytes at its root folder, None where the login cannot see it.
     """
 
     version: str
-    architecture: str
-    containerd: bool
     storage: str
+    form: Form
     free: int | None
-    zstd: bool
     images: tuple[NodeImage, ...]
-    blobs: dict[str, Descriptor] = {}
+
+    @property
+    def containerd(self) -> bool:
+        return self.form is Form.BLOBS
+
+    @cached_property
+    def blobs(self) -> dict[str, Descriptor]:
+        """The known blobs of a containerd store, by diff ID; empty for other stores."""
+        known = [(image.layers, image.manifest.layers) for image in self.images if image.manifest]
+        return {diff_id: blob for layers, blobs in known for diff_id, blob in zip(layers, blobs, strict=False)}
+
+    def has(self, image: EngineImage) -> bool:
+        """Whether this image has its name there."""
+        return any(image.name in each.tags and image.id in each.ids for each in self.images)
 
     @property
     def chains(self) -> LayerChains:
         return LayerChains((image.layers, image.id) for image in self.images)
-
-    @property
-    def form(self) -> Form:
-        """The archive that the engine loads. Without a zstd there, an old engine gets layers in gzip."""
-        if self.containerd:
-            return Form.LAYOUT
-        major = self.version.split(".")[0]
-        if major.isdigit() and int(major) >= _ZSTD_SINCE:
-            return Form.ZSTD
-        return Form.PLAIN if self.zstd else Form.GZIP
 
 
 def inventory(connection: SshConnection, limit_s: float = 60) -> Inventory:
@@ -97,10 +102,7 @@ def inventory(connection: SshConnection, limit_s: float = 60) -> Inventory:
     answer = connection.run(SCRIPT, limit_s=limit_s)
     if answer.returncode:
         raise no_engine(connection, answer.stderr)
-    try:
-        return parse(answer.stdout)
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise EngineError(f"the node's answer is not valid: {error}", connection.node.name) from None
+    return parse(answer.stdout, connection.node.name)
 
 
 def layers_on(name: str) -> list[Chain]:
@@ -109,59 +111,48 @@ def layers_on(name: str) -> list[Chain]:
         return [image.layers for image in inventory(connection).images]
 
 
-def parse(output: str) -> Inventory:
-    """Parse the script's output. Raises ValueError, LookupError, TypeError or AttributeError."""
+def parse(output: str, node: str) -> Inventory:
+    """Parse the script's output. Raises EngineError."""
+    try:
+        return _parsed(output)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise EngineError(f"the node's answer is not valid: {error}", node) from None
+
+
+def _parsed(output: str) -> Inventory:
     lines = output.partition(f"{_BEGIN}\n")[2].splitlines()
     # docker prints an empty line if all the images have been removed meanwhile.
-    engine, status, storage, free, zstd, *held = map(_read, filter(None, lines))
-    manifests = {line["manifest"]: line["content"] for line in held if line and "manifest" in line}
-    LAYERS.check(max((len(line.get("layers") or ()) for line in held if line), default=0), "layers in an image")
-    images = tuple(_images((line for line in held if line and "id" in line), manifests))
+    engine, status, storage, free, zstd, *others = filter(None, lines)
+    manifests = dict(filter(None, (_manifest(line) for line in others if line.startswith(_MANIFEST))))
+    images = [validated(NodeImage, line) for line in others if not line.startswith(_MANIFEST)]
+    LAYERS.check(max((len(image.layers) for image in images), default=0), "layers in an image")
+    kilobytes = parsed(free)
+    if kilobytes is not None and type(kilobytes) is not int:
+        raise ValueError("the free space is not a number")
+    version = parsed(engine)
+    form = form_of({"DriverStatus": parsed(status)}, version)
     return Inventory(
-        version=engine["Version"],
-        architecture=engine.get("Arch") or "",
-        containerd=is_containerd(status),
-        storage=storage,
-        free=None if free is None else free * 1024,
-        zstd=zstd,
-        images=images,
-        blobs=dict(_blobs(images, manifests)),
+        version=str(version["Version"]),
+        storage=str(parsed(storage)),
+        # Without the program zstd, an old engine gets layers in gzip.
+        form=Form.GZIP if form is Form.PLAIN and parsed(zstd) is not True else form,
+        free=None if kilobytes is None else kilobytes * 1024,
+        images=tuple(image.model_copy(update={"manifest": manifests.get(image.id)}) for image in images),
     )
 
 
-def _read(line: str) -> Any:
+def _manifest(line: str) -> tuple[str, ImageManifest] | None:
+    """A kept manifest by its digest; None where it is damaged, as it is only a hint."""
     try:
-        return parsed(line)
-    except ValueError:
-        if line.startswith('{"manifest"'):  # damaged, but only a hint
-            return None
-        raise
-
-
-def _images(lines: Iterable[Any], manifests: Mapping[str, Any]) -> Iterator[NodeImage]:
-    for line in lines:
-        labels = {key: value for key, value in (line["labels"] or {}).items() if key.startswith(f"{LABEL}.")}
-        yield NodeImage(
-            id=line["id"],
-            config=manifests[line["id"]]["config"]["digest"] if line["id"] in manifests else "",
-            tags=tuple(line["tags"] or ()),
-            layers=tuple(line["layers"] or ()),
-            size=line["size"],
-            labels=labels,
-        )
-
-
-def _blobs(images: Iterable[NodeImage], manifests: Mapping[str, Any]) -> Iterator[tuple[str, Descriptor]]:
-    """The blobs that the manifests of present images name; containerd stores identify images by manifest."""
-    for image in images:
-        named = manifests[image.id]["layers"] if image.id in manifests else ()
-        for diff_id, blob in zip(image.layers, named, strict=False):
-            yield diff_id, Descriptor(blob["mediaType"], blob["digest"], blob["size"])
+        value = parsed(line)
+        return value["manifest"], ImageManifest.model_validate(value["content"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def no_engine(connection: SshConnection, said: str) -> EngineError:
     """The error of a node's engine, from the output of its `docker`."""
-    why, name = last_line(said.encode()), connection.node.name
+    why, name = last_line(said), connection.node.name
     if "permission denied" in why.lower():
         hint = 'on the node: sudo usermod -aG docker "$USER", then log in again'
         return EngineError("this login may not use the node's Docker Engine", name, hint)

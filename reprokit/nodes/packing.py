@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 
+from reprokit.display import ByteProgress
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.labels import kind_of_name
-from reprokit.nodes.spool import Spool, Spooled
+from reprokit.nodes.spool import Spool
+from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage, Progress, engine_image, read_images
+from reprokit.oci.read import EngineImage, engine_image, read_images
 
-_LOOK_EVERY_S = 0.5
+_LOOK_EVERY_S = 0.1
 
 
 class PackingStopped(Exception):
@@ -37,48 +39,43 @@ def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
 class Packing:
     """Layers of images, packed once for all nodes; `sizes` are their approximate uncompressed bytes by diff ID.
 
-    `askers` threads call `need` or `leave` once each; then `pack` runs.
+    `count` threads call `need` once each; then `pack` runs.
     """
 
-    def __init__(self, engine: Engine, images: Sequence[EngineImage], spool: Spool, askers: int) -> None:
+    def __init__(self, engine: Engine, images: Sequence[EngineImage], spool: Spool, count: int) -> None:
         self.spool, self.images = spool, tuple(images)
         self.sizes = {key: size for image in images for key, size in layer_sizes(engine, image).items()}
-        self._engine, self._waiting = engine, askers
+        self._engine, self._waiting = engine, count
         self._needed: set[str] = set()
-        self._askers = 0
+        self._requested = False
         self._changed = threading.Condition()
         self._ended = False
         self._packed: list[Image] | None = None
 
-    def need(self, layers: Collection[str]) -> None:
-        """Register the layers that a node lacks."""
+    def need(self, layers: Collection[str] | None) -> None:
+        """Register the layers that a node lacks; None if it needs nothing, or has failed."""
         with self._changed:
-            self._needed.update(layers)
-            self._askers += 1
+            self._needed.update(layers or ())
+            self._requested |= layers is not None
             self._waiting -= 1
             self._changed.notify_all()
 
-    def leave(self) -> None:
-        """Register that a node needs nothing, or has failed."""
-        with self._changed:
-            self._waiting -= 1
-            self._changed.notify_all()
-
-    def pack(self, progress: Progress) -> None:
+    def pack(self, progress: ByteProgress) -> None:
         """Wait for all nodes, then pack the layers that they need. Raises as `read_images`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting <= 0)
         try:
-            if not self._askers:
+            if not self._requested:
                 return
             images = [self.spool.image(each.id, each.name) for each in self.images]
             if all(images) and all(map(self.spool.find, self._needed)):
                 self._packed = [image for image in images if image]
                 return
             without = frozenset(layer for each in self.images for layer in each.layers) - self._needed
-            self._packed = read_images(self._engine, self.images, self.spool, without, progress)
-            for each, image in zip(self.images, self._packed, strict=True):
-                self.spool.remember(each.id, image)
+            with self.spool.reported():
+                self._packed = read_images(self._engine, self.images, self.spool, without, progress)
+                for each, image in zip(self.images, self._packed, strict=True):
+                    self.spool.remember(each.id, image)
         finally:
             self.end()
 
@@ -87,16 +84,17 @@ class Packing:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        self.spool.notify()
 
-    def blob(self, diff_id: str) -> Spooled:
+    def blob(self, diff_id: str) -> StoredBlob:
         """Wait for a registered layer. Raises PackingStopped."""
         while True:
             ended = self._ended
-            if found := self.spool.wait(diff_id, 0 if ended else _LOOK_EVERY_S):
+            if found := self.spool.find(diff_id):
                 return found
             if ended:
                 raise PackingStopped
+            with self._changed:
+                self._changed.wait_for(lambda: self._ended, _LOOK_EVERY_S)
 
     def packed_images(self) -> list[Image]:
         """Wait for all layers; the images with their configs. Raises PackingStopped."""

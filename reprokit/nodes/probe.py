@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprokit.host.gpu import DEVICE_FILES, QUERY, GpuDevice, gpus_of
@@ -13,8 +13,17 @@ from reprokit.host.user import Caller
 # One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, out of reach of
 # signals, so the script does not wait for it. Old versions do not know compute_cap and print an error instead.
 _SMI_TENTHS = 60
-SCRIPT = rf"""
-say() {{ while IFS= read -r line; do printf 'reprokit:%s %s\n' "$1" "$line"; done; }}
+SAY = """
+say() { while IFS= read -r line || [ -n "$line" ]; do printf 'reprokit:%s %s\\n' "$1" "$line"; done; }
+"""
+# The address of the login's engine, for `docker_address`.
+DOCKER = """
+if [ -n "${DOCKER_HOST-}" ]; then echo "$DOCKER_HOST" | say docker
+elif grep -q '"currentContext"' "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null; then
+  docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null | say docker
+fi
+"""
+SCRIPT = rf"""{SAY}
 id -u | say uid
 id -g | say gid
 id -G | say groups
@@ -39,11 +48,7 @@ smi() {{
 ! command -v nvidia-smi >/dev/null || smi {QUERY} gpu || smi driver_version driver
 rm -f "$answer"
 cat /sys/module/nvidia/version 2>/dev/null | say driver
-if [ -n "${{DOCKER_HOST-}}" ]; then echo "$DOCKER_HOST" | say docker
-elif grep -q '"currentContext"' "${{DOCKER_CONFIG:-$HOME/.docker}}/config.json" 2>/dev/null; then
-  docker context inspect --format '{{{{.Endpoints.docker.Host}}}}' 2>/dev/null | say docker
-fi
-true
+{DOCKER}true
 """
 # Runs after the script, for `NodeFacts.nested`.
 RUNNING = "docker ps -q --no-trunc 2>/dev/null | say running\n"
@@ -79,9 +84,7 @@ class NodeFacts:
 
 def parse(output: str) -> NodeFacts:
     """Parse the script's output, which may be mixed with that of login scripts. Raises ValueError."""
-    facts: dict[str, list[str]] = {}
-    for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
-        facts.setdefault(name, []).append(value)
+    facts = lines_of(output)
 
     def first(name: str, default: str | None = None) -> str:
         found = facts.get(name) or ([] if default is None else [default])
@@ -103,9 +106,22 @@ def parse(output: str) -> NodeFacts:
         devices=tuple(facts.get("device", ())),
         gpus=tuple(gpus_of("\n".join(facts.get("gpu") or [f",{d}," for d in facts.get("driver", ())[:1]]))),
         hung="hung" in facts,
-        docker=first("docker", _SOCKET) or _SOCKET,
+        docker=docker_address(facts),
         running=frozenset(facts.get("running", ())),
     )
+
+
+def docker_address(facts: Mapping[str, list[str]]) -> str:
+    """The address of the login's engine, as DOCKER_HOST has it."""
+    return (facts.get("docker") or [""])[0] or _SOCKET
+
+
+def lines_of(output: str) -> dict[str, list[str]]:
+    """What a script printed with `say`, by name; the output of login scripts is skipped."""
+    facts: dict[str, list[str]] = {}
+    for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
+        facts.setdefault(name, []).append(value)
+    return facts
 
 
 def _ports(lines: Iterable[str]) -> Iterable[int]:

@@ -9,22 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit import consent, paths
+from reprokit.display import ByteProgress, Say
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.host.fit import ImageNeeds, require_image
 from reprokit.image import trust
-from reprokit.image.freshness import freshness
 from reprokit.image.labels import kind_of_name
+from reprokit.image.lock.read import freshness
 from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.image_reference import ImageReference
-from reprokit.nodes.registry_client import RemoteImage, peek
+from reprokit.nodes.registry_client import remote_image
 from reprokit.nodes.transfer_progress import TransferProgress
-from reprokit.oci.model import digest_of
+from reprokit.oci.model import Image
 from reprokit.recipe.find import Target
-
-Say = Callable[[str], None]
-Progress = Callable[[int, int], None]
 
 # Error texts of the engine and of registries (moby, distribution), and the remedy.
 _HINTS = (
@@ -51,33 +49,42 @@ class Transferred:
     said: str = ""
 
 
-def push(engine: Engine, wanted: ImageReference, target: Target | None, say: Say, progress: Progress) -> Transferred:
+def push(
+    engine: Engine, reference: ImageReference, target: Target | None, say: Say, progress: ByteProgress
+) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
     `target` is the recipe if it is known here. Raises UsageError where the image has not been built, SourceError.
     """
-    label = f"{wanted.recipe}:{wanted.variant}"
+    label = f"{reference.recipe}:{reference.variant}"
     image = engine.image(f"reprokit/{label}")
     if image is None:
         raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
-    if target and freshness(target, _labels(image)) == "other inputs":
-        say(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
+    try:
+        if target and freshness(target, _labels(image)) == "other inputs":
+            say(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
+    except UsageError as error:
+        say(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
     transfer = TransferProgress(progress)
-    with _one_at_a_time(engine, f"push {wanted.named}", say), _explained(wanted), _named(engine, image["Id"], wanted):
-        for event in engine.push(wanted.repository, wanted.variant):
+    with (
+        _one_at_a_time(engine, f"push {reference.named}", say),
+        _explained(reference),
+        _named(engine, image["Id"], reference),
+    ):
+        for event in engine.push(reference.repository, reference.variant):
             transfer.take(event)
     if not transfer.digest:
-        raise SourceError("the registry did not report the image's digest", wanted.named)
-    return Transferred(wanted.named, transfer.digest, transfer.described("sent"))
+        raise SourceError("the registry did not report the image's digest", reference.named)
+    return Transferred(reference.named, transfer.digest, transfer.described("sent"))
 
 
 def pull(
     engine: Engine,
-    wanted: ImageReference,
+    reference: ImageReference,
     target: Target | None,
     replace: bool,
     say: Say,
-    shown: Callable[[], AbstractContextManager[Progress]],
+    shown: Callable[[], AbstractContextManager[ByteProgress]],
 ) -> Transferred:
     """Pull a recipe's image and give it reprokit's name.
 
@@ -85,26 +92,27 @@ def pull(
     WorkFailed where the image is not the requested one, UsageError where the name belongs to another image and the user
     does not agree to move it; the pulled image then gets no name. Raises SourceError.
     """
-    with _explained(wanted):
-        digest = wanted.digest or engine.registry_digest(wanted.named)
-    name = f"{wanted.repository}@{digest}"
+    with _explained(reference):
+        digest = reference.digest or engine.registry_digest(reference.named)
+    name = f"{reference.repository}@{digest}"
     image, said = engine.image(name), ""
     movable: set[str] = set()
     if image is None:
-        with _one_at_a_time(engine, f"pull {digest}", say), _explained(wanted):
+        with _one_at_a_time(engine, f"pull {digest}", say), _explained(reference):
             image = engine.image(name)
             if image is None:
-                if seen := peek(engine, wanted, digest):
+                if coming := remote_image(engine, reference, digest):
                     # Labels in the registry are checked before anything is transferred.
-                    coming = {digest, digest_of(seen.config)}
-                    _agree(engine, _as_asked(wanted, target, seen.labels), coming, movable, replace)
+                    _agree(
+                        engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
+                    )
                 with shown() as progress:
-                    said = _fetched(engine, seen, name, progress)
+                    said = _fetched(engine, coming, name, progress)
                 image = engine.image(name)
     if image is None:
         raise WorkFailed("the engine pulled the image but does not have it", name)
     try:
-        ours = _as_asked(wanted, target, _labels(image))
+        ours = _requested_name(reference, target, _labels(image))
         _agree(engine, ours, {image["Id"]}, movable, replace)
     except (WorkFailed, UsageError):
         if said:  # a refused image is removed
@@ -127,8 +135,8 @@ def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str]
         movable.add(before["Id"])
 
 
-def _fetched(engine: Engine, seen: RemoteImage | None, name: str, progress: Progress) -> str:
-    transfer, anchor = TransferProgress(progress), Anchor(engine, seen)
+def _fetched(engine: Engine, coming: Image | None, name: str, progress: ByteProgress) -> str:
+    transfer, anchor = TransferProgress(progress), Anchor(engine, coming)
     for event in engine.pull(name):
         transfer.take(event)
         anchor.take(event)
@@ -136,22 +144,22 @@ def _fetched(engine: Engine, seen: RemoteImage | None, name: str, progress: Prog
     return transfer.described("pulled")
 
 
-def _as_asked(wanted: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:
+def _requested_name(reference: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:
     """reprokit's name of the image. Raises WorkFailed where its labels differ from the request.
 
     A tag in a registry can point to any image. A digest cannot, so it is accepted even if the lock here has changed.
     """
     recipe, variant = labels.get(f"{LABEL}.recipe", ""), labels.get(f"{LABEL}.variant", "")
     if not recipe or not variant:
-        raise WorkFailed("not an image of reprokit: its labels are missing", wanted.repository)
+        raise WorkFailed("not an image of reprokit: its labels are missing", reference.repository)
     if kind_of_name(f"reprokit/{recipe}:{variant}") != "recipe":
-        raise WorkFailed(f"its labels name {recipe}:{variant}, which is not a valid recipe", wanted.repository)
-    if recipe != wanted.recipe or variant != (wanted.variant or variant):
-        raise WorkFailed(f"the registry has another image, {recipe}:{variant}, under this name", wanted.named)
-    if target and not wanted.digest and freshness(target, labels) == "other inputs":
+        raise WorkFailed(f"its labels name {recipe}:{variant}, which is not a valid recipe", reference.repository)
+    if recipe != reference.recipe or variant != (reference.variant or variant):
+        raise WorkFailed(f"the registry has another image, {recipe}:{variant}, under this name", reference.named)
+    if target and not reference.digest and freshness(target, labels) == "other inputs":
         raise WorkFailed(
             f"the image was built from other inputs than the lock of {target.label} names",
-            wanted.named,
+            reference.named,
             f"pull it by its digest, or build it: `reprokit build {target.label}`",
         )
     return f"reprokit/{recipe}:{variant}"
@@ -162,18 +170,18 @@ def _labels(image: Mapping[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def _named(engine: Engine, image: str, wanted: ImageReference) -> Iterator[None]:
+def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[None]:
     """Tag the image with the registry's name while it is pushed; a lasting tag would keep old images."""
-    before = engine.image(wanted.named)
-    engine.tag(image, wanted.repository, wanted.variant)
+    before = engine.image(reference.named)
+    engine.tag(image, reference.repository, reference.variant)
     try:
         yield
     finally:
         with suppress(ReprokitError):
             if before:
-                engine.tag(before["Id"], wanted.repository, wanted.variant)
+                engine.tag(before["Id"], reference.repository, reference.variant)
             else:
-                engine.remove_image(wanted.named)
+                engine.remove_image(reference.named)
 
 
 def _one_at_a_time(engine: Engine, work: str, say: Say) -> AbstractContextManager[None]:
@@ -184,9 +192,9 @@ def _one_at_a_time(engine: Engine, work: str, say: Say) -> AbstractContextManage
 
 
 @contextmanager
-def _explained(wanted: ImageReference) -> Iterator[None]:
+def _explained(reference: ImageReference) -> Iterator[None]:
     try:
         yield
     except SourceError as error:
         hint = next((h for words, h in _HINTS if re.search(words, error.message)), "")
-        raise SourceError(error.message, error.where, error.hint or hint.format(host=wanted.host)) from None
+        raise SourceError(error.message, error.where, error.hint or hint.format(host=reference.host)) from None

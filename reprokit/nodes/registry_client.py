@@ -7,21 +7,19 @@ without them, the engine pulls without this information.
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.nodes.image_reference import ImageReference
+from reprokit.oci.model import Image, ImageConfig, ImageManifest, Layer, digest_of
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
 from reprokit.untrusted.addresses import Own
-from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.documents import parsed, validated
 from reprokit.untrusted.limits import DOCUMENT, LAYERS
 
 # Both have the same structure: distribution's manifest v2 schema 2, and OCI's image specification.
@@ -37,31 +35,20 @@ _PATIENCE_S = 10.0
 _HUB = "registry-1.docker.io"
 
 
-@dataclass(frozen=True)
-class RemoteImage:
-    """`config` byte for byte, and the layers' digests from the base up, compressed (`blobs`) and uncompressed."""
-
-    config: bytes
-    blobs: tuple[str, ...]
-    diff_ids: tuple[str, ...]
-    labels: Mapping[str, str]
-
-
-def peek(engine: Engine, wanted: ImageReference, digest: str) -> RemoteImage | None:
-    """The image of this digest for the engine's architecture, None where the registry cannot be read."""
+def remote_image(engine: Engine, reference: ImageReference, digest: str) -> Image | None:
+    """The image of this digest for the engine's architecture, unnamed; None where the registry cannot be read."""
     try:
-        with Client(Settings(connect_s=_PATIENCE_S, stall_s=_PATIENCE_S, own=Own.of([wanted.host]))) as client:
-            asked = _Repository(client, engine, wanted)
-            manifest = asked.json("manifests", digest)
-            if "manifests" in manifest:
-                manifest = asked.json("manifests", _for_machine(manifest, engine))
-            text = asked.get("blobs", manifest["config"]["digest"])
-            config = parsed(text)
-            blobs = tuple(str(layer["digest"]) for layer in manifest["layers"])
-            diff_ids = tuple(str(diff_id) for diff_id in config["rootfs"]["diff_ids"])
-            labels = dict((config.get("config") or {}).get("Labels") or {})
-            LAYERS.check(len(diff_ids), "layers in an image", wanted.named)
-            return RemoteImage(text, blobs, diff_ids, labels) if len(blobs) == len(diff_ids) else None
+        with Client(Settings(connect_s=_PATIENCE_S, stall_s=_PATIENCE_S, own=Own.of([reference.host]))) as client:
+            repository = _Repository(client, engine, reference)
+            text = repository.get("manifests", digest)
+            if "manifests" in (index := parsed(text)):
+                text = repository.get("manifests", _for_machine(index, engine))
+            manifest = validated(ImageManifest, text)
+            config = repository.get("blobs", manifest.config.digest)
+            diff_ids = validated(ImageConfig, config).rootfs.diff_ids
+            LAYERS.check(len(diff_ids), "layers in an image", reference.named)
+            layers = zip(diff_ids, manifest.layers, strict=True)
+            return Image("", config, tuple(Layer(diff_id, 0, blob) for diff_id, blob in layers))
     except (Refusal, ReprokitError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -75,19 +62,16 @@ def _for_machine(index: dict[str, Any], engine: Engine) -> str:
 class _Repository:
     """Reads one repository of a registry. Raises Refusal, ValueError or LookupError."""
 
-    def __init__(self, client: Client, engine: Engine, wanted: ImageReference) -> None:
+    def __init__(self, client: Client, engine: Engine, reference: ImageReference) -> None:
         self._client = client
-        self._login = engine.credentials(wanted.host)
-        host = _HUB if wanted.host == "docker.io" else wanted.host
+        self._login = engine.credentials(reference.host)
+        host = _HUB if reference.host == "docker.io" else reference.host
         indexes = (engine.info().get("RegistryConfig") or {}).get("IndexConfigs") or {}
         # The engine's own rule for loopback, and its configuration for other hosts.
         loopback = re.match(r"(localhost|127\.[0-9.]+|\[::1\])(:|$)", host)
         secure = not loopback and (indexes.get(host) or {}).get("Secure", True)
-        self._base = f"{'https' if secure else 'http'}://{host}/v2/{wanted.repository.partition('/')[2]}"
+        self._base = f"{'https' if secure else 'http'}://{host}/v2/{reference.repository.partition('/')[2]}"
         self._authorization = ""
-
-    def json(self, kind: str, digest: str) -> dict[str, Any]:
-        return dict(parsed(self.get(kind, digest)))
 
     def get(self, kind: str, digest: str) -> bytes:
         """A manifest or blob with the right digest."""
@@ -95,7 +79,7 @@ class _Repository:
         if status == 401 and not self._authorization:
             self._authorization = self._permitted(challenge)
             status, _, body = self._get(f"{self._base}/{kind}/{digest}")
-        if status != 200 or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
+        if status != 200 or digest_of(body) != digest:
             raise ValueError(f"the registry answers {status}")
         return body
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.gpu import GpuDevice, GpuSupport, devices_of, support
+from reprokit.host.gpu import GpuDevice, devices_of, engine_devices
+from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
 from reprokit.host.workspace import Say
@@ -28,7 +29,7 @@ true
 """
 
 
-class Remote:
+class Remote(Machine):
     """A node behind a connection. Its facts are collected once."""
 
     def __init__(self, connection: SshConnection) -> None:
@@ -49,14 +50,11 @@ class Remote:
     def environment(self) -> Mapping[str, str]:
         return self.seen.proxies | {"TERM": os.environ.get("TERM", "")}
 
-    def gpu_support(self, info: Mapping[str, Any]) -> GpuSupport:
-        folders = [str(folder) for folder in info.get("CDISpecDirs") or ()]
-        # Engines that list their devices need no search of the files.
-        known = info.get("DiscoveredDevices") is not None or not folders
-        return support(info, () if known else self._cdi_devices(folders))
+    def cdi_devices(self, info: Mapping[str, Any]) -> tuple[str, ...]:
+        return engine_devices(info, self._cdi_devices)
 
-    def has_gpu(self, offered: GpuSupport) -> bool:
-        return bool(offered.cdi or self.seen.devices)
+    def has_gpu(self, info: Mapping[str, Any]) -> bool:
+        return bool(self.seen.devices or self.cdi_devices(info))
 
     def gpus(self) -> list[GpuDevice]:
         return list(self.seen.gpus)
@@ -85,6 +83,9 @@ class Remote:
             raise UsageError(
                 f"{mount.source} of {self.name} is reached through a link", hint=f"mount its real path: {path}"
             )
+
+    def workspace_path(self, target: Target) -> str:
+        return workspace_copy.folder_of(self.seen.cache, target)
 
     def workspace(self, target: Target, say: Say) -> str:
         return workspace_copy.workspace(self.connection, self.seen.cache, target, say)

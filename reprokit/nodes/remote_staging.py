@@ -6,18 +6,18 @@ are resumed, after a leftover process that may still write to them has been kill
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import secrets
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from reprokit.errors import SourceError
 from reprokit.host.disk import too_small
-from reprokit.nodes.spool import Spooled
 from reprokit.nodes.ssh import LOST, Lost, SshConnection, last_line
+from reprokit.oci.blob_folder import StoredBlob
 from reprokit.untrusted.documents import understood
 
 _READY = "reprokit: incoming"
@@ -79,48 +79,42 @@ class RemoteStaging:
     free: int
     files: dict[str, int] = field(default_factory=dict)
 
-    def there(self, blob: Spooled) -> int:
+    def arrived(self, blob: StoredBlob) -> int:
         """The number of bytes of a blob that have arrived."""
-        whole = f"{blob.name}.blob" in self.files
-        return blob.blob.size if whole else min(self.files.get(f"{blob.name}.part", 0), blob.blob.size)
+        complete = f"{blob.name}.blob" in self.files
+        return blob.blob.size if complete else min(self.files.get(f"{blob.name}.part", 0), blob.blob.size)
 
-    def put(self, blob: Spooled, progress: Callable[[int], None]) -> None:
+    def put(self, blob: StoredBlob, progress: Callable[[int], None]) -> None:
         """Send the missing bytes of a blob. `progress` gets the bytes present.
 
         A new blob needs no check here: ssh protects the transfer, and the engine verifies the layer. Raises Lost where
         another attempt may succeed, else SourceError.
         """
-        start, size = self.there(blob), blob.blob.size
+        start, size = self.arrived(blob), blob.blob.size
         progress(start)
         if f"{blob.name}.blob" in self.files:
             return
         if size - start > self.free:
             raise too_small(size - start, self.free, self.connection.node.name, "free space there")
         values = {"folder": self.folder, "name": blob.name, "offset": str(start), "size": str(size)}
-        process = self.connection.popen(_with(values, _APPEND))
-        assert process.stdin
-        try:
-            with blob.path.open("rb") as file, contextlib.suppress(BrokenPipeError):
+
+        def write(stdin: IO[bytes]) -> None:
+            with blob.path.open("rb") as file:
                 file.seek(start)
-                done = start
                 while block := file.read(_BLOCK):
-                    process.stdin.write(block)
-                    process.stdin.flush()
-                    done += len(block)
-                    progress(done)
-            _, err = self.connection.answer(process)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        if process.returncode == 0:
+                    stdin.write(block)
+                    stdin.flush()
+                    progress(file.tell())
+
+        done = self.connection.feed(_with(values, _APPEND), write)
+        if done.returncode == 0:
             self.free -= size - start
             self.files[f"{blob.name}.blob"] = size
             return
-        words, name = last_line(err), self.connection.node.name
-        if process.returncode == _DAMAGED:
+        words, name = last_line(done.stderr), self.connection.node.name
+        if done.returncode == _DAMAGED:
             raise Lost("an earlier part of a layer was damaged and has been removed", name)
-        if process.returncode in (LOST, _MOVED):
+        if done.returncode in (LOST, _MOVED):
             raise self.connection.lost(words)
         if "No space left" in words:
             raise too_small(size - start, self.free, name, "free space there")
@@ -133,7 +127,7 @@ def prepare(connection: SshConnection, sender: str) -> RemoteStaging:
     lines = answer.stdout.partition(f"{_READY}\n")[2].splitlines()
     if answer.returncode or len(lines) < 2:
         raise SourceError(
-            f"the node cannot store files: {last_line(answer.stderr.encode())}",
+            f"the node cannot store files: {last_line(answer.stderr)}",
             connection.node.name,
             "make ${XDG_CACHE_HOME:-~/.cache} on the node writable for its user",
         )

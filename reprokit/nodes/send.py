@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for_all
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reprokit.config.nodes import Node
+from reprokit.display import ByteProgress
 from reprokit.engine import Engine
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import SourceError
 from reprokit.image import trust
-from reprokit.nodes.delivery import Delivery, NameTaken, NodeProgress
-from reprokit.nodes.packing import Packing, PackingStopped, image_to_send
+from reprokit.nodes.delivery import Delivery, NameTaken
+from reprokit.nodes.packing import Packing, image_to_send
 from reprokit.nodes.remote_staging import sender_id
 from reprokit.nodes.spool import Spool
-from reprokit.oci.read import Progress
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result for a node: the bytes of layers sent now, whether it had everything, or the error."""
-
-    node: str
-    sent: int = 0
-    had: bool = False
-    error: ReprokitError | None = None
 
 
 def send(
@@ -35,27 +23,27 @@ def send(
     nodes: Sequence[Node],
     folder: Path,
     replace: bool,
-    watch: Callable[[Sequence[NodeProgress]], None],
-    packing_progress: Progress,
-) -> list[Outcome]:
-    """Send the engine's images of these names to all nodes; returns one outcome a node, in order.
+    changed: Callable[[Sequence[Delivery]], None],
+    packing_progress: ByteProgress,
+) -> list[Delivery]:
+    """Send the engine's images of these names to all nodes; returns one delivery a node, in order.
 
     `folder` keeps packed layers until all nodes have them. A node that has another image of a name is skipped with the
-    error `NameTaken`, unless `replace`. `watch` and `packing_progress` are called from several threads. Raises
+    error `NameTaken`, unless `replace`. `changed` and `packing_progress` are called from several threads. Raises
     UsageError where an image is missing, EngineError where the local engine fails.
     """
     images = [image_to_send(engine, name) for name in names]
     sender = sender_id(folder)
     with Spool(folder / "spool") as spool:
         packing = Packing(engine, images, spool, len(nodes))
-        shown: list[NodeProgress] = []
-        deliveries = [Delivery(node, packing, folder, sender, replace, lambda: watch(shown)) for node in nodes]
-        shown += [delivery.progress for delivery in deliveries]
+        deliveries: list[Delivery] = []
+        deliveries += [Delivery(node, packing, folder, sender, replace, lambda: changed(deliveries)) for node in nodes]
         with ThreadPoolExecutor(len(nodes)) as pool:
             futures = [pool.submit(delivery.run) for delivery in deliveries]
             try:
                 packing.pack(packing_progress)
-                wait_for_all(futures)
+                for future in futures:
+                    future.result()
             except BaseException:
                 packing.end()
                 for delivery in deliveries:
@@ -67,31 +55,19 @@ def send(
                     # A containerd store has another ID for the same image.
                     where = f"ssh://{delivery.node.name}"
                     trust.record(engine, there, trust.state(image.id), "send", where)
-        outcomes = [_outcome(d.progress, future) for d, future in zip(deliveries, futures, strict=True)]
-        if not any(outcome.error for outcome in outcomes):
+        if not any(delivery.error for delivery in deliveries):
             spool.clear()
-    return outcomes
+    return deliveries
 
 
-def raise_for(outcomes: Sequence[Outcome]) -> None:
+def raise_for(deliveries: Sequence[Delivery]) -> None:
     """Raises the error of a single node, or one that names all failed nodes of several."""
-    failed = [outcome for outcome in outcomes if outcome.error]
+    failed = {delivery.node.name: delivery.error for delivery in deliveries if delivery.error}
     if not failed:
         return
-    first = failed[0].error
-    assert first
-    if len(outcomes) == 1:
+    first, *others = failed.values()
+    if len(deliveries) == 1:
         raise first
-    kind = type(first) if all(type(o.error) is type(first) for o in failed) else SourceError
-    names = ", ".join(outcome.node for outcome in failed)
+    kind = type(first) if all(type(error) is type(first) for error in others) else SourceError
     hint = first.hint if kind is NameTaken else "repeat the command to resume"
-    raise kind(f"{len(failed)} of {len(outcomes)} nodes lack the images: {names}", hint=hint)
-
-
-def _outcome(progress: NodeProgress, future: Future[bool]) -> Outcome:
-    try:
-        return Outcome(progress.node, progress.sent, had=not future.result())
-    except PackingStopped:
-        return Outcome(progress.node, progress.sent, error=SourceError("the layers could not be packed", progress.node))
-    except ReprokitError as error:
-        return Outcome(progress.node, progress.sent, error=error)
+    raise kind(f"{len(failed)} of {len(deliveries)} nodes lack the images: {', '.join(failed)}", hint=hint)

@@ -9,21 +9,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import selectors
 import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import IO, cast
+from typing import IO
 
 from reprokit.config.nodes import Node
 from reprokit.errors import EngineError, SourceError
+from reprokit.host.command import Flood, exchange, exchanged
 from reprokit.untrusted.limits import NODE_ANSWER, NODE_LOGIN
 
 CONNECT_S = 10
-_LOOK_S = 0.2
 _PREFIX = "reprokit-ssh-"
 _CERTAINLY_S = 120  # no login takes longer
 LOST = 255  # ssh's exit code for failures that are not the remote command's
@@ -75,26 +74,23 @@ class SshConnection:
         _tidy(Path(folder))
         self._folder = tempfile.mkdtemp(prefix=_PREFIX, dir=folder)
         try:
-            self._master = self._start_master()
+            # The remote command keeps the connection open until this end of its input is closed.
+            hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
+            ssh, *rest = self.control
+            self._master = _start([ssh, "-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes", *rest, hold])
             self._wait(self._master)
         except BaseException:
             self.close()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def control(self) -> list[str]:
         """The words of an `ssh` through this connection; the destination is the last one."""
         return ["ssh", "-S", str(Path(self._folder) / "c"), *_arguments(self.node)]
-
-    def command(self, script: str) -> list[str]:
-        """The arguments that run a POSIX sh script on the node."""
-        return [*self.control, _line(_PATH + script)]
 
     def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
         """Run a script to its end. The caller checks its exit code; undecodable bytes are replaced.
@@ -104,34 +100,41 @@ class SshConnection:
         out, err = self.answer(process := self.popen(script), stdin, limit_s)
         if process.returncode == LOST:
             raise self.lost(last_line(err))
-        words = (out.decode(errors="replace"), err.decode(errors="replace"))
-        return subprocess.CompletedProcess(script, process.returncode, *words)
+        return subprocess.CompletedProcess(script, process.returncode, out, err)
 
     def answer(
         self, process: subprocess.Popen[bytes], stdin: bytes = b"", limit_s: float | None = None
-    ) -> tuple[bytes, bytes]:
-        """The output of a process of `popen`, at most `NODE_ANSWER` bytes of each stream.
+    ) -> tuple[str, str]:
+        """The output and errors of a process of `popen`, at most `NODE_ANSWER` bytes of each stream.
 
         Raises SourceError where there is more, Lost after `limit_s` seconds; the process is killed then.
         """
         try:
-            return _exchanged(process, stdin, limit_s)
-        except _Flood:
+            out, err = exchanged(process, stdin, limit_s, NODE_ANSWER)
+            return out.decode(errors="replace"), err.decode(errors="replace")
+        except Flood:
             raise SourceError(f"its answer is longer than {NODE_ANSWER >> 20} MiB", self.node.name, _FLOOD) from None
         except subprocess.TimeoutExpired:
             raise self.lost(f"no answer within {limit_s:g} s") from None
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            for stream in (process.stdin, process.stdout, process.stderr):
-                if stream is not None:
-                    with contextlib.suppress(BrokenPipeError):
-                        stream.close()
+            _end(process)
+
+    def feed(self, script: str, write: Callable[[IO[bytes]], None]) -> subprocess.CompletedProcess[str]:
+        """Run a script whose input `write` writes, as far as the script reads it. Raises as `answer` does."""
+        process = self.popen(script)
+        assert process.stdin
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                write(process.stdin)
+                process.stdin.close()
+            out, err = self.answer(process)
+        finally:
+            _end(process)
+        return subprocess.CompletedProcess(script, process.returncode, out, err)
 
     def popen(self, script: str) -> subprocess.Popen[bytes]:
-        """Start a script with pipes for its three streams. Exit code 255 means that the connection broke."""
-        return _start(self.command(script), subprocess.PIPE)
+        """Start a POSIX sh script with three pipes. Exit code `LOST` means that the connection broke."""
+        return _start([*self.control, _line(_PATH + script)])
 
     def lost(self, why: str) -> Lost:
         """The error of a connection that broke."""
@@ -156,24 +159,11 @@ class SshConnection:
         master = self._master
         if master is None:
             return
-        if master.poll() is None:
-            master.terminate()
-            try:
-                master.wait(2)
-            except subprocess.TimeoutExpired:
-                master.kill()
-                master.wait()
-        for stream in (master.stdin, master.stdout, master.stderr):
-            if stream is not None:
-                stream.close()
+        master.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            master.wait(2)
+        _end(master)
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _start_master(self) -> subprocess.Popen[bytes]:
-        # The remote command keeps the connection open until this end of its input is closed.
-        hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
-        options = ["-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes"]
-        ssh, *rest = self.control
-        return _start([ssh, *options, *rest, hold], subprocess.PIPE)
 
     def _wait(self, master: subprocess.Popen[bytes]) -> None:
         """Wait until the master is ready, ignoring the output of login scripts.
@@ -181,69 +171,25 @@ class SshConnection:
         Later output stays unread: ssh blocks the node when its pipes are full.
         """
         deadline = time.monotonic() + self._patience_s
-        out, err = cast(IO[bytes], master.stdout), cast(IO[bytes], master.stderr)
-        said = {out: b"", err: b""}
-        with selectors.DefaultSelector() as selector:
-            for stream in said:
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
-                ready = selector.select(_LOOK_S)
+        out, err = bytearray(), bytearray()
+        try:
+            for idle in exchange(master, out, err, NODE_LOGIN):
+                if _READY in out:
+                    return
                 if self._closed or time.monotonic() > deadline:
                     raise self.lost(f"no login within {self._patience_s:g} s")
-                if not ready and master.poll() is not None:  # a jump host's ssh may keep the pipe a little longer
+                if idle and master.poll() is not None:  # a jump host's ssh may keep the pipe a little longer
                     break
-                for stream in [cast(IO[bytes], key.fileobj) for key, _ in ready]:
-                    block = os.read(stream.fileno(), 1 << 16)
-                    if not block:
-                        selector.unregister(stream)
-                    said[stream] += block
-                    if _READY in said[out]:
-                        return
-                    if len(said[stream]) > NODE_LOGIN:
-                        raise SourceError(f"its login prints more than {NODE_LOGIN >> 10} KiB", self.node.name, _FLOOD)
-        raise self.lost(last_line(said[err]) or last_line(said[out]))
+        except Flood:
+            raise SourceError(f"its login prints more than {NODE_LOGIN >> 10} KiB", self.node.name, _FLOOD) from None
+        raise self.lost(last_line(err.decode(errors="replace")) or last_line(out.decode(errors="replace")))
 
 
-class _Flood(Exception):
-    pass
-
-
-def _exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | None) -> tuple[bytes, bytes]:
-    """As `Popen.communicate`, with a bound on the output."""
-    deadline = None if limit_s is None else time.monotonic() + limit_s
-    out, err = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stderr)
-    kept, left = {out: bytearray(), err: bytearray()}, memoryview(stdin)
-    with selectors.DefaultSelector() as selector:
-        for stream in kept:
-            selector.register(stream, selectors.EVENT_READ)
-        if process.stdin is not None and not process.stdin.closed:
-            os.set_blocking(process.stdin.fileno(), False)
-            selector.register(process.stdin, selectors.EVENT_WRITE)
-        while selector.get_map():
-            ready = selector.select(_LOOK_S)
-            if deadline is not None and time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(process.args, limit_s or 0)
-            for stream in [cast(IO[bytes], key.fileobj) for key, _ in ready]:
-                if stream is process.stdin:
-                    try:
-                        left = left[os.write(stream.fileno(), left[: 1 << 16]) :]
-                    except BlockingIOError:
-                        pass
-                    except BrokenPipeError:
-                        left = left[:0]
-                    if not left:
-                        selector.unregister(stream)
-                        with contextlib.suppress(BrokenPipeError):
-                            stream.close()
-                    continue
-                block = os.read(stream.fileno(), 1 << 16)
-                if not block:
-                    selector.unregister(stream)
-                kept[stream] += block
-                if len(kept[stream]) > NODE_ANSWER:
-                    raise _Flood
-    process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-    return bytes(kept[out]), bytes(kept[err])
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that still runs, and close its pipes."""
+    process.kill()
+    with contextlib.suppress(BrokenPipeError), process:
+        pass
 
 
 def _tidy(folder: Path) -> None:
@@ -254,16 +200,14 @@ def _tidy(folder: Path) -> None:
                 left.rmdir()
 
 
-def _start(command: list[str], stderr: object) -> subprocess.Popen[bytes]:
+def _start(command: list[str]) -> subprocess.Popen[bytes]:
     # In a session of its own, the ssh of a jump host, which ignores BatchMode, cannot prompt either. Ctrl-C reaches
     # only this process, which closes its connections in order.
     environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     environment.pop("SSH_ASKPASS", None)
     pipe = subprocess.PIPE
     try:
-        return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
-            command, stdin=pipe, stdout=pipe, stderr=stderr, env=environment, start_new_session=True
-        )
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True)
     except FileNotFoundError:
         raise EngineError("ssh is not installed", hint="install the OpenSSH client") from None
 
@@ -285,7 +229,7 @@ def _line(script: str) -> str:
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{spelled}'"
 
 
-def last_line(output: bytes) -> str:
+def last_line(output: str) -> str:
     """The last line that is not blank."""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    lines = [line.strip() for line in output.splitlines()]
     return next((line for line in reversed(lines) if line), "")

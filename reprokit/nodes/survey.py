@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from reprokit.config.nodes import Node
 from reprokit.engine import LABEL
-from reprokit.errors import EngineError, ReprokitError, SourceError
+from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.gpu import GpuDevice
-from reprokit.image.freshness import Freshness, freshness
+from reprokit.image.lock.read import Freshness, freshness
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.inventory import Inventory, NodeImage
 from reprokit.nodes.probe import NodeFacts
@@ -53,54 +52,53 @@ def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
     try:
         with connection:
             done = connection.run(f"({probe.SCRIPT}{probe.RUNNING})\n{inventory.SCRIPT}", limit_s=limit_s)
-    except SourceError as error:
-        return NodeAnswer(node, error=error.message)
-    except EngineError as error:  # no ssh here
+    except ReprokitError as error:
         return NodeAnswer(node, error=error.message)
     try:
         seen = probe.parse(done.stdout)
     except ValueError as error:
         return NodeAnswer(node, error=str(error))
     if done.returncode:
-        return NodeAnswer(node, seen, error=f"no engine: {last_line(done.stderr.encode())}")
+        return NodeAnswer(node, seen, error=f"no engine: {last_line(done.stderr)}")
     try:
-        return NodeAnswer(node, seen, inventory.parse(done.stdout), "nvidia-smi does not answer" if seen.hung else "")
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        return NodeAnswer(node, seen, error=f"the engine's answer is not valid: {error}")
+        found = inventory.parse(done.stdout, node.name)
+    except EngineError as error:
+        return NodeAnswer(node, seen, error=error.message)
+    return NodeAnswer(node, seen, found, "nvidia-smi does not answer" if seen.hung else "")
 
 
 @dataclass(frozen=True)
 class RecipeImage:
-    """A recipe's image on a node. `standing` compares it with the recipe and lock here, "" where there is none."""
+    """A recipe's image on a node. `standing` compares it with the recipe and lock here, "" where there is none.
+
+    It is `unknown` where a file that the recipe names cannot be read.
+    """
 
     label: str
     id: str
     standing: Freshness | str
 
 
-def images(held: Sequence[NodeImage]) -> list[RecipeImage]:
+def images(node_images: Sequence[NodeImage]) -> list[RecipeImage]:
     """The images that reprokit built, by name."""
-    known = _standings()
     found = []
-    for image in held:
-        label = f"{image.labels.get(f'{LABEL}.recipe')}:{image.labels.get(f'{LABEL}.variant')}"
+    for image in node_images:
+        labels = image.labels or {}
+        label = f"{labels.get(f'{LABEL}.recipe')}:{labels.get(f'{LABEL}.variant')}"
         if f"reprokit/{label}" in image.tags:
-            found.append(RecipeImage(label, image.id, known(label, image.labels.get(f"{LABEL}.inputs", ""))))
+            found.append(RecipeImage(label, image.id, _standing(label, labels)))
     return sorted(found, key=lambda image: image.label)
 
 
-def _standings() -> Callable[[str, str], Freshness | str]:
-    names = set(recipe_names())
-
-    @cache
-    def known(label: str, inputs: str) -> Freshness | str:
-        try:
-            target = find_target(label) if label.partition(":")[0] in names else None
-            return freshness(target, {f"{LABEL}.inputs": inputs}) if target else ""
-        except ReprokitError:  # an unreadable recipe, or one without this variant
-            return ""
-
-    return known
+def _standing(label: str, labels: Mapping[str, str]) -> Freshness | str:
+    try:
+        target = find_target(label) if label.partition(":")[0] in recipe_names() else None
+    except ReprokitError:  # an unreadable recipe, or one without this variant
+        return ""
+    try:
+        return freshness(target, labels) if target else ""
+    except ReprokitError:
+        return "unknown"
 
 
 def as_json(answer: NodeAnswer) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from reprokit.display import ByteProgress
 
 _THERE = ("Layer already exists", "Already exists")
 # A containerd store has no event after the download.
@@ -15,7 +17,7 @@ _PUSHED = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 class TransferProgress:
     """Adds up the events; `progress(done, total)` gets the bytes of the layers that have started."""
 
-    def __init__(self, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, progress: ByteProgress) -> None:
         self._progress = progress
         self._layers: dict[str, tuple[int, int]] = {}
         self.present: set[str] = set()

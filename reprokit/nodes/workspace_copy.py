@@ -6,12 +6,12 @@ import shlex
 import tarfile
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
-from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.errors import EngineError, UsageError
 from reprokit.formatting import size
-from reprokit.host.workspace import BUILD_OUTPUT, Say, prepare
-from reprokit.nodes.ssh import SshConnection, last_line
+from reprokit.host.workspace import BUILD_OUTPUT, Say, locate, mark, prepare
+from reprokit.nodes.ssh import LOST, SshConnection, last_line
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import pack
 
@@ -53,57 +53,58 @@ done
 """
 
 
+def folder_of(cache: str, target: Target) -> str:
+    """Where the workspace is below the node's caches: each checkout of each machine has a folder of its own there."""
+    own = str(locate(target.workspace, target.path).resolve())
+    return f"{cache}/reprokit/workspaces/{target.workspace}-{mark(_machine(), own, str(target.path), digits=12)}"
+
+
+def _machine() -> str:
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def workspace(connection: SshConnection, cache: str, target: Target, say: Say) -> str:
     """As `host.workspace.prepare`, below the node's own caches; returns the real path.
 
     Raises EngineError where it cannot be made, SourceError.
     """
-    parent = f"{cache}/reprokit/workspaces"
-    root = f"{parent}/{target.workspace}"
+    root = folder_of(cache, target)
     node = connection.node.name
     if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
-        _fill(connection, parent, target, say)
+        earlier = f"{cache}/reprokit/workspaces/{target.workspace}"
+        if not connection.run(f"[ -d {shlex.quote(earlier)} ]").returncode:
+            say(f"{node}:{earlier} is the workspace of an earlier version, which is no longer used")
+        _fill(connection, root, target, say)
         say(f"the workspace on the node is {node}:{root}; changes there are not copied back")
     folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
     done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
     path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
     if done.returncode or not path:
-        raise EngineError(f"cannot make the workspace: {last_line(done.stderr.encode())}", f"{node}:{root}")
+        raise EngineError(f"cannot make the workspace: {last_line(done.stderr)}", f"{node}:{root}")
     return path
 
 
-def _fill(connection: SshConnection, parent: str, target: Target, say: Say) -> None:
+def _fill(connection: SshConnection, root: str, target: Target, say: Say) -> None:
+    parent, _, name = root.rpartition("/")
     folder = prepare(target, say)
     count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
     say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
-    script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(target.workspace))
-    process = connection.popen(script)
+    script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(name))
     try:
-        try:
-            _write_tar(cast(IO[bytes], process.stdin), folder)
-        except BrokenPipeError:  # the node reports the reason
-            pass
-        except OSError as error:
-            raise UsageError(f"cannot read the workspace: {error.strerror}", str(error.filename or folder)) from None
-        process.stdin = None
-        _, errors = connection.answer(process)
-    except BaseException:
-        process.kill()
-        process.wait()
-        raise
-    if process.returncode:
-        raise _failed(connection, process.returncode, errors, parent)
-
-
-def _failed(connection: SshConnection, code: int, errors: bytes, parent: str) -> ReprokitError:
-    why = last_line(errors)
-    if code == 255:
-        return connection.lost(why)
-    return EngineError(f"cannot copy the workspace: {why}", f"{connection.node.name}:{parent}")
+        done = connection.feed(script, lambda stream: _write_tar(stream, folder))
+    except OSError as error:
+        raise UsageError(f"cannot read the workspace: {error.strerror}", str(error.filename or folder)) from None
+    if done.returncode == LOST:
+        raise connection.lost(last_line(done.stderr))
+    if done.returncode:
+        raise EngineError(f"cannot copy the workspace: {last_line(done.stderr)}", f"{connection.node.name}:{parent}")
 
 
 def _write_tar(stream: IO[bytes], folder: Path) -> None:
     """The folder's content, and at its end a file that says that it is complete."""
-    with stream, tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT))
         tar.addfile(tarfile.TarInfo(".reprokit-whole"))

@@ -13,15 +13,15 @@ from dataclasses import replace
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.oci.docker_archive import ArchiveReader
-from reprokit.oci.model import Descriptor, Image, blob_path
+from reprokit.oci.model import Descriptor, Image, ImageConfig, ImageManifest, blob_path
 from reprokit.oci.store import Form, ImageStore
-from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.documents import validated
 
 
 def with_store_blobs(image: Image, store: ImageStore) -> Image:
     """The image with the store's own blobs in place of excluded layers. Raises EngineError."""
     last = max((n for n, layer in enumerate(image.layers, 1) if layer.blob is None), default=0)
-    if store.form is not Form.LAYOUT or not last:
+    if store.form is not Form.BLOBS or not last:
         return image
     needed = {layer.diff_id for layer in image.layers if layer.blob is None}
     found = _blobs(store.engine, store.chains.image_with(image.diff_ids[:last]), needed)
@@ -54,9 +54,8 @@ def _blobs(engine: Engine, image: str, needed: Collection[str]) -> dict[str, Des
 def _named_by(text: bytes, texts: dict[str, bytes]) -> dict[str, Descriptor]:
     """The layers of a manifest; none where the blob is not a manifest."""
     try:
-        value = parsed(text)
-        ids = parsed(texts[blob_path(value["config"]["digest"])])["rootfs"]["diff_ids"]
-        blobs = [Descriptor(each["mediaType"], each["digest"], each["size"]) for each in value["layers"]]
-        return dict(zip(ids, blobs, strict=True))
-    except (ValueError, LookupError, TypeError, AttributeError):
+        manifest = validated(ImageManifest, text)
+        config = validated(ImageConfig, texts[blob_path(manifest.config.digest)])
+        return dict(zip(config.rootfs.diff_ids, manifest.layers, strict=True))
+    except (ValueError, LookupError):
         return {}

@@ -9,6 +9,7 @@ Sources: moby `image/tarexport/save.go`, containerd `images/archive/exporter.go`
 
 from __future__ import annotations
 
+import gzip
 import json
 import posixpath
 import tarfile
@@ -77,7 +78,7 @@ class ArchiveReader:
             self.texts[name] = b"".join([first, *body])
         elif name.endswith(".tar") or posixpath.dirname(name) == "blobs/sha256":
             self.blobs[name] = size
-            return ArchivedLayer(name, _explained(_unpacked(first, body, size)))
+            return ArchivedLayer(name, _unpacked(first, body, size))
         return None
 
     def images(self) -> list[ArchivedImage]:
@@ -174,21 +175,17 @@ class LayerPaths:
 
 
 def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The uncompressed content. Raises EOFError where it ends before its `size`."""
-    whole = _counted(first, body, size)
+    """The uncompressed content. Raises EngineError where it is damaged, or ends before its `size`."""
+    blocks = _counted(first, body, size)
+    source: Any = Stream(blocks)
+    reader: Any = None
     if first[:2] == b"\x1f\x8b":
-        return _gunzipped(whole)
-    if first[:4] == b"\x28\xb5\x2f\xfd":
-        source: Any = Stream(whole)
+        reader = gzip.GzipFile(fileobj=source)
+    elif first[:4] == b"\x28\xb5\x2f\xfd":
         reader = zstandard.ZstdDecompressor().stream_reader(source, read_size=_BLOCK, read_across_frames=True)
-        return iter(lambda: reader.read(_BLOCK), b"")
-    return whole
-
-
-def _explained(blocks: Iterator[bytes]) -> Iterator[bytes]:
     try:
-        yield from blocks
-    except (zlib.error, zstandard.ZstdError, EOFError) as error:
+        yield from iter(lambda: reader.read(_BLOCK), b"") if reader else blocks
+    except (gzip.BadGzipFile, zlib.error, zstandard.ZstdError, EOFError) as error:
         raise _broken(str(error)) from None
 
 
@@ -200,21 +197,6 @@ def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
         yield block
     if left:
         raise EOFError("cut off in a layer")
-
-
-def _gunzipped(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Several gzip members may follow each other."""
-    unpacker = zlib.decompressobj(wbits=31)
-    for block in blocks:
-        while block:
-            if unpacker.eof:
-                unpacker = zlib.decompressobj(wbits=31)
-            yield unpacker.decompress(block, _BLOCK)
-            block = unpacker.unconsumed_tail or unpacker.unused_data
-    while not unpacker.eof and (rest := unpacker.decompress(b"", _BLOCK)):
-        yield rest
-    if not unpacker.eof:
-        raise EOFError("a compressed layer is cut off")
 
 
 def _broken(why: str) -> EngineError:

@@ -16,7 +16,6 @@ from reprokit.oci.model import (
     Image,
     blob_path,
     digest_of,
-    hex_of,
 )
 
 END = bytes(2 * tarfile.BLOCKSIZE)
@@ -58,42 +57,24 @@ def layout_files(images: Sequence[Image], annotations: Mapping[str, str] | None 
     yield INDEX, as_json(index)
 
 
+def small_entries(images: Sequence[Image]) -> bytes:
+    """The tar entries of everything but layers in an archive that any engine loads."""
+    files = [*layout_files(images), docker_manifest(images)]
+    return b"".join(header(path, len(content)) + content + padding(len(content)) for path, content in files)
+
+
 def docker_manifest(images: Sequence[Image]) -> tuple[str, bytes]:
-    """Docker's manifest over the blobs of an OCI layout."""
+    """Docker's manifest over the blobs of an OCI layout. Docker detects the compression of a layer by content."""
     return DOCKER_MANIFEST, as_json(
         [
             {
                 "Config": blob_path(image.id),
-                "RepoTags": [image.name],
+                "RepoTags": [image.name] if image.name else [],
                 "Layers": [blob_path(layer.descriptor.digest) for layer in image.layers],
             }
             for image in images
         ]
     )
-
-
-def docker_files(images: Sequence[Image]) -> Iterator[tuple[str, bytes]]:
-    """Configs and manifest of Docker's own archive, whose layers are named by `docker_layer`."""
-    for image in images:
-        yield f"{hex_of(image.id)}.json", image.config
-    yield (
-        DOCKER_MANIFEST,
-        as_json(
-            [
-                {
-                    "Config": f"{hex_of(image.id)}.json",
-                    "RepoTags": [image.name] if image.name else [],
-                    "Layers": [docker_layer(diff_id) for diff_id in image.diff_ids],
-                }
-                for image in images
-            ]
-        ),
-    )
-
-
-def docker_layer(diff_id: str) -> str:
-    """The path of a layer in Docker's archive. Docker detects the compression by content."""
-    return f"{hex_of(diff_id)}.tar"
 
 
 def manifest_of(image: Image) -> bytes:

@@ -7,6 +7,7 @@ while the last one is extracted, and only its end is held back until the layers 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -14,12 +15,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Protocol
 
+from reprokit.display import ByteProgress
 from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.oci.archive_writer import entries, first_layers
 from reprokit.oci.containerd import with_store_blobs
-from reprokit.oci.layout import END, header, padding
-from reprokit.oci.model import Image, Layer
+from reprokit.oci.layout import END, as_json, header, padding, small_entries
+from reprokit.oci.model import Image, Layer, blob_path
 from reprokit.oci.store import Form, ImageStore, LayerChains, layers_of
 
 LOADING = f"{LABEL}.loading"
@@ -45,15 +46,14 @@ class Loader:
     Raises EngineError.
     """
 
-    def __init__(
-        self, source: LayerSource, image: Image, store: ImageStore, progress: Callable[[int, int], None]
-    ) -> None:
+    def __init__(self, source: LayerSource, image: Image, store: ImageStore, progress: ByteProgress) -> None:
         self._source, self._store, self._engine = source, store, store.engine
         self._image = as_stored(source, image, store)
         self._layers = self._image.diff_ids
         self.id = store.form.id_of(self._image)
         self._progress, self._done, self._stopped = progress, 0, False
-        self._packed = {layer.diff_id: layer.descriptor.size for layer in image.layers if layer.diff_id in source.sizes}
+        packed = {layer.diff_id: layer.descriptor.size for layer in image.layers if layer.diff_id in source.sizes}
+        self._total = sum(packed.values())
 
     def load(self) -> None:
         """Load every layer that the engine lacks."""
@@ -106,18 +106,13 @@ class Loader:
 
     def _blocks(self, begin: int, end: int, last: Future[None] | None) -> Generator[bytes, None, None]:
         # Without a name: the caller tags the image when all of it is loaded.
-        image, form = replace(self._image, name=""), self._store.form
-        if end < len(self._layers):
-            image = first_layers(image, end, LOADING, _now())
-        sizes = self._source.sizes if form.plain else self._packed
-        layers = {diff_id: sizes[diff_id] for diff_id in image.diff_ids[begin:] if diff_id in self._source.sizes}
-        for path, size, content in entries([image], layers, form):
-            yield header(path, size)
-            if isinstance(content, bytes):
-                yield content
-            else:
-                yield from self._source.blocks(content, form.plain, self._count)
-            yield padding(size)
+        image = replace(self._image, name="") if end == len(self._layers) else first_layers(self._image, end)
+        yield small_entries([image])
+        for diff_id, blob in {layer.diff_id: layer.descriptor for layer in image.layers[begin:]}.items():
+            if diff_id in self._source.sizes:
+                yield header(blob_path(blob.digest), blob.size)
+                yield from self._source.blocks(diff_id, self._store.form is Form.PLAIN, self._count)
+                yield padding(blob.size)
         if last:
             last.result()
         yield END  # without the end mark the engine loads nothing
@@ -142,7 +137,7 @@ class Loader:
 
         A containerd store has the bundle's compressed blobs only where an earlier attempt loaded them.
         """
-        if self._store.form is not Form.LAYOUT:
+        if self._store.form is not Form.BLOBS:
             return self._store.chains
         unfinished = (listed["Id"] for listed in self._unfinished())
         return LayerChains((layers_of(self._engine.image(image_id)), image_id) for image_id in unfinished)
@@ -158,12 +153,12 @@ class Loader:
         if self._stopped:
             raise EngineError("stopped", self._image.name)
         self._done += count
-        self._progress(self._done, max(sum(self._packed.values()), self._done))
+        self._progress(self._done, max(self._total, self._done))
 
 
 def as_stored(source: LayerSource, image: Image, store: ImageStore) -> Image:
     """The image with the blobs by which the store will know its layers. Raises EngineError."""
-    if store.form is not Form.PLAIN_LAYOUT:
+    if store.form is not Form.PLAIN:
         return with_store_blobs(image, store)
     sizes = source.sizes
     return replace(
@@ -171,5 +166,16 @@ def as_stored(source: LayerSource, image: Image, store: ImageStore) -> Image:
     )
 
 
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def first_layers(image: Image, count: int) -> Image:
+    """An unnamed image of an image's first layers, which keeps them in the engine until all are present.
+
+    Its label `LOADING` is the complete image's ID.
+    """
+    complete = json.loads(image.config)
+    config = {
+        **{key: complete[key] for key in ("architecture", "os", "variant") if key in complete},
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "config": {"Labels": {LOADING: image.id}},
+        "rootfs": {"type": "layers", "diff_ids": list(image.diff_ids[:count])},
+    }
+    return Image("", as_json(config), image.layers[:count])

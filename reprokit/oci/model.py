@@ -9,7 +9,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
+
+from reprokit.untrusted.documents import validated
 
 OCI_LAYOUT, INDEX, DOCKER_MANIFEST = "oci-layout", "index.json", "manifest.json"
 BLOBS = "blobs/sha256/"
@@ -40,11 +42,11 @@ def blob_path(digest: str) -> str:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob by its digest; `size` in bytes."""
+    """A blob by its digest; `size` in bytes. Checked where it is part of a document below."""
 
-    media_type: str
-    digest: str
-    size: int
+    media_type: Annotated[str, Field(alias="mediaType")]
+    digest: Digest
+    size: Size
 
     def json(self) -> dict[str, Any]:
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
@@ -82,5 +84,39 @@ class Image:
         return tuple(layer.diff_id for layer in self.layers)
 
     @property
+    def labels(self) -> dict[str, str]:
+        """Raises ValueError where the config is not valid."""
+        settings = validated(ImageConfig, self.config).config
+        return (settings.labels if settings else None) or {}
+
+    @property
     def config_descriptor(self) -> Descriptor:
         return Descriptor(CONFIG_TYPE, self.id, len(self.config))
+
+
+class ImageIndex(BaseModel):
+    """`index.json`, as far as it is used."""
+
+    manifests: tuple[Descriptor, ...]
+
+
+class ImageManifest(BaseModel):
+    """An image's manifest, as far as it is used."""
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+
+
+class _RootFs(BaseModel):
+    diff_ids: tuple[Digest, ...]
+
+
+class _Settings(BaseModel):
+    labels: Annotated[dict[str, str] | None, Field(alias="Labels")] = None
+
+
+class ImageConfig(BaseModel):
+    """An image's config, as far as it is used."""
+
+    rootfs: _RootFs
+    config: _Settings | None = None

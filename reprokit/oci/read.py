@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from reprokit.display import ByteProgress
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
-from reprokit.oci.compress import Compressed, Write, compress
+from reprokit.oci.compress import Write, compress
 from reprokit.oci.docker_archive import ArchivedImage, ArchivedLayer, ArchiveReader, LayerPaths
 from reprokit.oci.model import Descriptor, Image, Layer
 from reprokit.oci.store import layers_of
 
-Progress = Callable[[int, int], None]
-Compress = Callable[[Iterator[bytes], Write], Compressed]
+Compress = Callable[[Iterator[bytes], Write], Layer]
 Edit = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 class BlobWriter(Protocol):
-    """A blob that is being written: after the last `write` either `keep` or `drop` is called."""
+    """A blob that is being written; `keep` names it after the last `write`."""
 
-    def write(self, data: bytes) -> None: ...
-    def keep(self, diff_id: str, blob: Descriptor) -> None: ...
-    def drop(self) -> None: ...
+    @property
+    def write(self) -> Callable[[bytes], object]: ...
+    def keep(self, layer: Layer) -> None: ...
 
 
 class BlobSink(Protocol):
-    """Takes blobs, one at a time. `present` is the blob of a layer that the sink has already."""
+    """Takes blobs, one at a time: `begin` drops a blob that its block did not `keep`.
+
+    `present` is the blob of a layer that the sink has already.
+    """
 
     def present(self, diff_id: str) -> Descriptor | None: ...
-    def begin(self) -> BlobWriter: ...
+    def begin(self) -> AbstractContextManager[BlobWriter]: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def read_images(
     images: Sequence[EngineImage],
     sink: BlobSink,
     without: frozenset[str] = frozenset(),
-    progress: Progress = lambda done, total: None,
+    progress: ByteProgress = lambda done, total: None,
     packing: Compress = compress,
     edits: Mapping[str, Edit] | None = None,
 ) -> list[Image]:
@@ -76,7 +80,7 @@ def read_images(
     paths = LayerPaths([each.layers for each in images])
     total = sum({each.id: each.size for each in images}.values())
     pass_ = _Pass(sink, without, progress, total, packing, edits or {})
-    with contextlib.closing(engine.save_all([each.name for each in images])) as blocks:
+    with contextlib.closing(engine.save(*(each.name for each in images))) as blocks:
         archive = ArchiveReader(blocks)
         for layer in archive.layers():
             pass_.add(layer, paths.diff_id(layer.path, archive.texts))
@@ -92,7 +96,7 @@ class _Pass:
 
     sink: BlobSink
     without: frozenset[str]
-    progress: Progress
+    progress: ByteProgress
     total: int
     packing: Compress
     edits: Mapping[str, Edit]
@@ -107,28 +111,20 @@ class _Pass:
             self.original[layer.path] = predicted or ""
         elif predicted and (predicted in self.without or self.sink.present(predicted)):
             # A present blob has been compared with this digest before, and an excluded layer needs no check.
-            packed = Compressed(predicted, sum(map(len, blocks)), self.sink.present(predicted))
+            packed = Layer(predicted, sum(map(len, blocks)), self.sink.present(predicted))
         else:
             packed = self._pack(blocks)
-        blob = None if packed.diff_id in self.without else packed.blob
-        self.layers[layer.path] = Layer(packed.diff_id, packed.size, blob)
+        self.layers[layer.path] = replace(packed, blob=None) if packed.diff_id in self.without else packed
         self.original.setdefault(layer.path, packed.diff_id)
 
-    def _pack(self, blocks: Iterator[bytes]) -> Compressed:
+    def _pack(self, blocks: Iterator[bytes]) -> Layer:
         """Write the layer to the sink where it is new there."""
-        blob = self.sink.begin()
-        try:
+        with self.sink.begin() as blob:
             packed = self.packing(blocks, blob.write)
-        except BaseException:
-            blob.drop()
-            raise
-        present = self.sink.present(packed.diff_id)
-        if present or packed.diff_id in self.without:
-            blob.drop()
-            return Compressed(packed.diff_id, packed.size, present)
-        assert packed.blob
-        blob.keep(packed.diff_id, packed.blob)
-        return packed
+            present = self.sink.present(packed.diff_id)
+            if not present and packed.diff_id not in self.without:
+                blob.keep(packed)
+        return replace(packed, blob=present or packed.blob)
 
     def _counted(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -137,13 +133,13 @@ class _Pass:
             self.progress(self.done, max(self.total, self.done))
 
 
-def _image(wanted: EngineImage, archived: Sequence[ArchivedImage], pass_: _Pass) -> Image:
+def _image(requested: EngineImage, archived: Sequence[ArchivedImage], pass_: _Pass) -> Image:
     for image in archived:
         layers = tuple(pass_.original[path] for path in image.layers)
-        if layers == wanted.layers and wanted.name in map(_short, image.names):
-            return Image(wanted.name, image.config, tuple(pass_.layers[path] for path in image.layers))
+        if layers == requested.layers and requested.name in map(_short, image.names):
+            return Image(requested.name, image.config, tuple(pass_.layers[path] for path in image.layers))
     raise EngineError(
-        "the engine's archive lacks the image that the engine describes", wanted.name, "build the image again"
+        "the engine's archive lacks the image that the engine describes", requested.name, "build the image again"
     )
 
 

@@ -20,30 +20,20 @@ _FIRST_WITH_ZSTD = (1, 42)  # Engine 23; 20.10 ends such an archive with "unexpe
 class Form(Enum):
     """The archive that an engine loads.
 
-    PLAIN: Docker's archive with uncompressed layers. GZIP, ZSTD: the same with compressed ones; Docker knows zstd since
-    Engine 23. LAYOUT: an OCI layout, whose blobs containerd stores keep. PLAIN_LAYOUT: the same with uncompressed
-    layers, for podman, which could not save an image with zstd layers again (tried: 4.3). Layers that the engine has on
-    top of the same layers need no content, except with LAYOUT, where the blob itself must be present.
+    PLAIN: uncompressed layers, for Docker before Engine 23, and for podman, which could not save an image with zstd
+    layers again (tried: 4.3). GZIP, ZSTD: compressed ones. BLOBS: the compressed blobs that a containerd store keeps.
+    Layers that the engine has on top of the same layers need no content, except with BLOBS, where the blob itself must
+    be present.
     """
 
     PLAIN = "plain"
     GZIP = "gzip"
     ZSTD = "zstd"
-    LAYOUT = "layout"
-    PLAIN_LAYOUT = "plain layout"
-
-    @property
-    def plain(self) -> bool:
-        """Whether layers are uncompressed."""
-        return self in (Form.PLAIN, Form.PLAIN_LAYOUT)
-
-    @property
-    def layout(self) -> bool:
-        return self in (Form.LAYOUT, Form.PLAIN_LAYOUT)
+    BLOBS = "blobs"
 
     def id_of(self, image: Image) -> str:
         """The ID that the engine gives the image: containerd stores use the manifest's digest."""
-        return digest_of(manifest_of(image)) if self is Form.LAYOUT else image.id
+        return digest_of(manifest_of(image)) if self is Form.BLOBS else image.id
 
 
 def is_containerd(driver_status: Iterable[Any] | None) -> bool:
@@ -51,12 +41,17 @@ def is_containerd(driver_status: Iterable[Any] | None) -> bool:
     return any("io.containerd.snapshotter" in str(value) for pair in driver_status or () for value in pair)
 
 
+def is_podman(version: Mapping[str, Any]) -> bool:
+    """Whether podman answers in place of Docker."""
+    return any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ())
+
+
 def form_of(info: Mapping[str, Any], version: Mapping[str, Any]) -> Form:
     """The form for an engine with these answers of its API."""
-    if any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ()):
-        return Form.PLAIN_LAYOUT
+    if is_podman(version):
+        return Form.PLAIN
     if is_containerd(info.get("DriverStatus")):
-        return Form.LAYOUT
+        return Form.BLOBS
     try:
         api = tuple(int(part) for part in str(version.get("ApiVersion", "")).split("."))
     except ValueError:

@@ -1,16 +1,33 @@
-"""The blocks that recipes can use, each described by the front comment of its template `images/blocks/NAME.j2`."""
+"""The blocks that recipes can use, each described by the front comment of its template `NAME.j2`.
+
+Bundled blocks are in `images/blocks`. A user's own blocks are in a folder `blocks` beside the recipe, or in a folder of
+`$REPROKIT_BLOCKS`. They may come from strangers, so they can do less: see `OwnFront` and `reprokit.image.own_blocks`.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from reprokit import paths
+from reprokit.errors import UsageError
+from reprokit.recipe import fields as f
 from reprokit.recipe import yaml
+from reprokit.recipe.explain import explained
+from reprokit.untrusted import files
+
+MOST = 64 << 10  # bytes of an own block; the largest bundled one has 6 KiB
+_MOST_FILES = 1000
+# A block is also a stage of the Dockerfile, where these names have another meaning.
+_NAME = re.compile(r"(?!(?:base|image|env|scratch|context)$|with-)[a-z][a-z0-9]*([._-][a-z0-9]+)*")
+_FRONT = re.compile(r"\{#\n(.*?)#\}", re.DOTALL)
+_HINT = "write lines such as `does: what it is for` there; others are pins, after, build_from, options"
+_Short = Annotated[f.Line, StringConstraints(max_length=300)]
 
 
 class _Front(BaseModel):
@@ -22,46 +39,132 @@ class OptionSpec(_Front):
 
     type: Literal["boolean", "string", "list", "source", "sources"]
     default: bool | str | tuple[str, ...]
-    does: str
+    does: _Short
     choices: tuple[str, ...] = ()
+    required: bool = False
 
 
-class BlockSpec(_Front):
+class OwnFront(_Front):
+    """What the front comment of an own block can state."""
+
+    does: _Short = Field(description="one sentence for `reprokit blocks`")
+    pins: tuple[f.Name, ...] = Field(default=(), description="pins that it needs")
+    after: tuple[f.Name, ...] = Field(default=(), description="blocks that must come before it")
+    build_from: Literal["", "base", "image"] = Field(
+        default="",
+        description="the stage that its part `build` starts from: `base` (sources, which nothing changes) or `image` "
+        "(everything before the block)",
+    )
+    options: dict[f.EnvName, OptionSpec] = Field(default={}, description="its options by name")
+
+
+class Bound(_Front):
+    """A requirement of releases `below` this one, which they do not state themselves."""
+
+    below: f.Version
+    wheel: str
+
+
+class BlockSpec(OwnFront):
     """What a block is, needs and installs.
 
-    `pins` are the pins it needs, `after` the blocks that must come before it. `build_from` is the stage that its build
-    part starts from: `base` (sources, which nothing changes) or `image` (everything before the block). `installs` is
-    the list of the variant that it installs, `argument` the build argument with the address of what is locked, as
-    NAME=DEFAULT. `wheel` is a wheel that it needs from the block wheels, written with `{pin[NAME]}`, `{major[NAME]}`
-    and `{option[NAME]}`, if its options have the values of `wheel_when`.
+    `installs` is the list of the variant that it installs. `wheel` is a wheel that it needs from the block wheels,
+    written with `{pin[NAME]}`, `{major[NAME]}` and `{option[NAME]}`, if its options have the values of `wheel_when`. If
+    `alone`, the block installs it by itself, with its dependencies and without the variant's other pins: recipes share
+    that layer; `bounds` limit these dependencies. `differs` are paths that are not the same in two builds of a lock, as
+    patterns where `*` also matches `/`, each with its reason; none do in variants without the pin `differs_with`. With
+    `build_args` its commands see the variant's `build_args`. One that `repeats` can be used several times.
     """
 
     name: str
-    does: str
-    pins: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
-    build_from: Literal["", "base", "image"] = ""
     installs: Literal["", "sources", "apt", "wheels", "files", "conda"] = ""
-    argument: str = ""
     wheel: str = ""
     wheel_when: dict[str, str] = {}
-    options: dict[str, OptionSpec] = {}
+    alone: bool = False
+    bounds: tuple[Bound, ...] = ()
+    differs: dict[str, str] = {}
+    differs_with: str = ""
+    build_args: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True)
+class OwnBlock:
+    """An own block: its file, its front comment, and the bytes that both were read from."""
+
+    path: Path
+    spec: BlockSpec
+    template: str
 
 
 def templates() -> Path:
-    """The folder of the templates; the blocks are in `blocks/`."""
+    """The folder of the bundled templates; the blocks are in `blocks/`."""
     return paths.data_root() / "images"
 
 
-def block_names() -> list[str]:
-    return sorted(file.stem for file in (templates() / "blocks").glob("*.j2"))
+def shared_template(name: str) -> str:
+    """The text of a bundled template that blocks include, such as `expect.j2`."""
+    return (templates() / name).read_text(encoding="utf-8")
+
+
+def block_names() -> tuple[str, ...]:
+    """The bundled blocks."""
+    return _names_in(templates() / "blocks")
+
+
+@cache
+def _names_in(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in folder.glob("*.j2")))
 
 
 @cache
 def block_spec(name: str) -> BlockSpec:
-    """The front comment of the block called `name`, which exists."""
+    """The front comment of the bundled block called `name`, which exists."""
     file = templates() / "blocks" / f"{name}.j2"
-    front = re.match(r"\{#\n(.*?)#\}", file.read_text(encoding="utf-8"), re.DOTALL)
+    front = _FRONT.match(file.read_text(encoding="utf-8"))
     if front is None:
         raise ValueError(f"{file} has no front comment")
     return BlockSpec.model_validate({"name": name, **yaml.read(front[1], str(file)).data})
+
+
+def own_block_files(recipes: list[Path]) -> dict[str, Path]:
+    """The files of own blocks by name: beside recipes of these folders, then in `$REPROKIT_BLOCKS`; the first wins."""
+    found: dict[str, Path] = {}
+    for folder in [*(recipe / "blocks" for recipe in recipes), *paths.block_dirs()]:
+        if not folder.is_dir():
+            continue
+        with files.Folder(folder) as opened:
+            names = sorted(entry.removeprefix("./") for entry, _, _ in opened.entries(".", _MOST_FILES))
+        for name in names:
+            if name.endswith(".j2") and "/" not in name:
+                found.setdefault(name.removesuffix(".j2"), folder / name)
+    return found
+
+
+def block_text(path: Path) -> bytes:
+    """The file of an own block. Raises UsageError, also for links."""
+    try:
+        with files.Folder(path.parent) as folder:
+            return folder.read(path.name, MOST)
+    except OSError as error:
+        raise UsageError(f"cannot read the block: {error}", str(path)) from None
+
+
+def own_block(path: Path) -> OwnBlock:
+    """Read an own block. Raises UsageError naming file and line."""
+    where = str(path)
+    if not _NAME.fullmatch(path.stem) or path.stem in block_names():
+        raise UsageError(f"a block cannot be called {path.stem!r}, which has another meaning", where, "rename the file")
+    try:
+        text = block_text(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read the block: {error}", where) from None
+    front = _FRONT.match(text)
+    if front is None:
+        raise UsageError("the block does not begin with a comment {# ... #} that describes it", where, _HINT)
+    document = yaml.read("\n" + front[1], where)
+    try:
+        stated: Any = OwnFront.model_validate(document.data).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        raise explained(error, document, OwnFront, _HINT) from None
+    return OwnBlock(path, BlockSpec(name=path.stem, build_args=True, **stated), text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -24,20 +25,79 @@ DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
 
 def _requirement(text: str) -> str:
-    # A direct reference (name @ url) could name a path of the host, or a file that no index has.
-    try:
-        parsed = Requirement(text)
-    except InvalidRequirement as error:
-        raise ValueError(f"{text!r} is not a requirement such as numpy==1.23.5 ({error})") from None
+    parsed = _parsed(text)
+    if parsed.url:
+        git_requirement(text)
+    return text
+
+
+def _exact_requirement(text: str) -> str:
+    parsed = _parsed(text)
     if parsed.url:
         raise ValueError(f"{text!r} names an address; write NAME==VERSION instead")
-    pinned = [s for s in parsed.specifier if s.operator in ("==", "===") and not s.version.endswith(".*")]
-    if len(pinned) != 1 or len(parsed.specifier) != 1:
+    if exact_version(parsed) is None:
         raise ValueError(f"{text!r} is not exact; write {parsed.name}==VERSION")
     return text
 
 
-def _container_path(text: str) -> str:
+def _parsed(text: str) -> Requirement:
+    _plain_line(text)
+    try:
+        return Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text!r} is not a requirement such as numpy==1.23.5 ({error})") from None
+
+
+def exact_version(requirement: Requirement) -> str | None:
+    """The version of NAME==VERSION, None for ranges."""
+    pinned = [s for s in requirement.specifier if s.operator in ("==", "===") and not s.version.endswith(".*")]
+    return pinned[0].version if len(pinned) == 1 == len(requirement.specifier) else None
+
+
+@dataclass(frozen=True)
+class GitRequirement:
+    """`NAME[EXTRAS] @ git+https://HOST/REPOSITORY@REF#subdirectory=PATH`; `ref` is a commit, tag or branch."""
+
+    project: str
+    git: str
+    ref: str
+    subdirectory: str = ""
+
+    @property
+    def commit(self) -> str:
+        """The commit, empty if `ref` is a tag or branch."""
+        return self.ref if re.fullmatch("[0-9a-f]{40}", self.ref) else ""
+
+    @property
+    def archive(self) -> str:
+        """Where GitHub has an archive of `ref`, without `https://`; pip reads the fragment."""
+        place = f"{repository_name(self.git)}/archive/{self.ref}.tar.gz"
+        return f"{place}#subdirectory={self.subdirectory}" if self.subdirectory else place
+
+
+def git_requirement(text: str) -> GitRequirement | None:
+    """The parts of a requirement at a git address, None for one of an index. Raises ValueError for other addresses."""
+    parsed = Requirement(text)
+    if not parsed.url:
+        return None
+    # Another address could name a path of the host, or a file that nothing checks.
+    address, _, fragment = parsed.url.partition("#")
+    place, at, ref = address.removeprefix("git+").rpartition("@")
+    if not address.startswith("git+") or not at or "/" not in place.partition("://")[2]:
+        raise ValueError(
+            f"{text!r} names an address; write NAME==VERSION, or NAME @ git+https://HOST/REPOSITORY@COMMIT"
+        )
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+/-]{0,199}", ref) or ".." in ref:
+        raise ValueError(f"{ref[:60]!r} is not a commit, tag or branch")
+    parts = dict(part.partition("=")[::2] for part in fragment.split("&") if part)
+    subdirectory = parts.pop("subdirectory", "")
+    parts.pop("egg", None)
+    if parts or (subdirectory and _workspace_path(subdirectory) != subdirectory):
+        raise ValueError(f"{fragment[:60]!r} is not subdirectory=PATH")
+    return GitRequirement(parsed.name, _git_url(place), ref, subdirectory)
+
+
+def container_path(text: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/+-]*", text) or ".." in text.split("/"):
         raise ValueError(f"{text!r} is not an absolute path of letters, digits and . _ + -")
     # A work folder in /proc/self/fd has led out of containers (CVE-2024-21626).
@@ -70,11 +130,28 @@ def _workspace_path(text: str) -> str:
     return text
 
 
+def _beside_path(text: str) -> str:
+    if ".." in text.split("/") or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}", text):
+        raise ValueError(f"{text!r} is not a path below the recipe's folder")
+    return text
+
+
 def _git_url(text: str) -> str:
+    # git's short form of ssh addresses.
+    short = re.fullmatch(
+        r"([A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*):([A-Za-z0-9._~+-][A-Za-z0-9._/~+-]*)", text
+    )
+    address = f"ssh://{short[1]}/{short[2]}" if short else text
     # With ext::, file:// or a leading dash git would run commands or read files on the host.
-    if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?/[A-Za-z0-9._/~+-]+", text) or ".." in text:
-        raise ValueError(f"{text!r} is not an https:// address of a git repository")
-    return text.removesuffix(".git").rstrip("/")
+    place = r"(https://[A-Za-z0-9.-]+|ssh://[A-Za-z0-9_][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*)(:\d+)?"
+    if not re.fullmatch(place + r"/[A-Za-z0-9._/~+-]+", address) or ".." in address:
+        raise ValueError(f"{text!r} is not an https:// address of a git repository, nor ssh://USER@HOST/PATH")
+    return address.removesuffix(".git").rstrip("/")
+
+
+def repository_name(url: str) -> str:
+    """`HOST[:PORT]/OWNER/REPOSITORY` of a git address, the same for https:// and ssh://."""
+    return url.partition("://")[2].rpartition("@")[2]
 
 
 def _http_url(text: str) -> str:
@@ -90,6 +167,12 @@ def _data_source(text: str) -> str:
         raise ValueError(f"{text!r} is no source of data{nearest(scheme, DATA_SOURCES)}; write zenodo:RECORD")
     if not re.fullmatch(DATA_SOURCES[scheme], record):
         raise ValueError(f"{record!r} is no record of {scheme}")
+    return text
+
+
+def _build_arg(text: str) -> str:
+    if re.match(r"(?i)(REPROKIT|BUILDKIT|DOCKER)_|BASE$|\w+_proxy$", text):
+        raise ValueError(f"{text} is set by reprokit or the builder; use another name")
     return text
 
 
@@ -130,9 +213,18 @@ ImageRef = Annotated[
 AptPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$", max_length=120)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-CondaSpec = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_][a-z0-9_.-]*==?[0-9A-Za-z._+!-]+(=[0-9A-Za-z_.]+)?$")]
+_CONDA_VERSION = r"[0-9A-Za-z._+!-]+\*?"
+CondaSpec = Annotated[
+    str,
+    StringConstraints(
+        pattern=rf"^[a-z0-9_][a-z0-9_.-]*(==?{_CONDA_VERSION}(=[0-9A-Za-z_.*]+)?"
+        rf"|([<>]=?|[!~]=){_CONDA_VERSION}(,([<>]=?|[!~=]=){_CONDA_VERSION})*)?$",
+        max_length=200,
+    ),
+]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+BuildArg = Annotated[EnvName, AfterValidator(_build_arg)]
 DataSource = Annotated[str, AfterValidator(_data_source)]
 HttpUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s\"'`$\\<>]+$"), AfterValidator(_http_url)]
 Capability = Annotated[str, StringConstraints(pattern=r"^\d{1,2}\.\d$")]
@@ -141,8 +233,13 @@ Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(_SIZE_SCHEMA, 
 PinName = Annotated[str, AfterValidator(_pin_name)]
 BlockOption = Annotated[Any, PlainValidator(_block_option)]
 WheelRequirement = Annotated[str, AfterValidator(_requirement)]
-ContainerPath = Annotated[str, AfterValidator(_container_path)]
+ExactRequirement = Annotated[str, AfterValidator(_exact_requirement)]
+ContainerPath = Annotated[str, AfterValidator(container_path)]
 LinkPath = Annotated[ContainerPath, AfterValidator(_link_path)]
 WorkspacePath = Annotated[str, AfterValidator(_workspace_path)]
+SubmodulePath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*(/[A-Za-z0-9_][A-Za-z0-9._+-]*)*$", max_length=200)
+]
+BesidePath = Annotated[str, AfterValidator(_beside_path)]
 GitUrl = Annotated[str, AfterValidator(_git_url)]
 Regex = Annotated[str, AfterValidator(_regex)]

@@ -1,7 +1,8 @@
-"""Recipes by name, and `NAME[:VARIANT]` as users write it."""
+"""Recipes by name or by the path of their file, and `NAME[:VARIANT]` as users write it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +39,14 @@ class Target:
 
 
 def recipe_files() -> dict[str, Path]:
-    """Every recipe's file by name, sorted; the first folder of `paths.recipe_dirs()` with that name wins."""
+    """Every recipe's file by name, sorted; the first folder of `paths.recipe_dirs()` with that name wins.
+
+    A recipe is `NAME.yaml` in such a folder, or `NAME/NAME.yaml` with the files beside it.
+    """
     found: dict[str, Path] = {}
     for folder in paths.recipe_dirs():
-        for file in sorted(folder.glob("*.yaml")):
+        alone = (place / f"{place.name}.yaml" for place in folder.glob("*/"))
+        for file in [*sorted(folder.glob("*.yaml")), *(file for file in alone if file.is_file())]:
             if not file.name.endswith(".lock.yaml"):
                 found.setdefault(file.stem, file)
     return dict(sorted(found.items()))
@@ -52,12 +57,45 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str) -> Recipe:
-    """The recipe called `name`. Raises UsageError if there is none or it is not valid."""
+    """The recipe called `name`, or in the file `name`. Raises UsageError if there is none or it is not valid."""
     return load_file(recipe_file(name))
 
 
+def split(text: str) -> tuple[str, str]:
+    """The recipe and the variant of `NAME[:VARIANT]` or `PATH[:VARIANT]`; the variant is empty where none is named."""
+    path = re.fullmatch(r"(.*\.yaml)(?::([^/:]*))?", text, re.DOTALL)
+    if path:
+        return path[1], path[2] or ""
+    name, _, variant = text.partition(":")
+    return name, variant
+
+
+def is_path(name: str) -> bool:
+    """Whether a recipe is named by the path of its file."""
+    return name.endswith(".yaml")
+
+
+def plain(text: str) -> str:
+    """`NAME[:VARIANT]` for `PATH[:VARIANT]`; other texts as they are."""
+    name, variant = split(text)
+    return f"{Path(name).stem}{variant and ':'}{variant}" if is_path(name) else text
+
+
+def is_recipe(text: str) -> bool:
+    """Whether `NAME[:VARIANT]` or `PATH[:VARIANT]` names a recipe, and no other thing such as an image."""
+    name, _ = split(text)
+    return is_path(name) or name in recipe_files()
+
+
 def recipe_file(name: str) -> Path:
-    """The file of the recipe called `name`. Raises UsageError if there is none."""
+    """The file of the recipe called `name`, or `name` itself if it is a path. Raises UsageError if there is none."""
+    if is_path(name):
+        file = Path(name).expanduser().absolute()
+        if name.endswith(".lock.yaml"):
+            raise UsageError("this is a lock, not a recipe", name, f"name {name.removesuffix('.lock.yaml')}.yaml")
+        if not file.is_file():
+            raise UsageError("there is no such recipe file", name, "`reprokit list` shows the recipes")
+        return file
     files = recipe_files()
     if name not in files:
         known = ", ".join(files) or "none"
@@ -75,14 +113,14 @@ def recipe_file(name: str) -> Path:
 
 def targets(text: str) -> list[Target]:
     """All variants of `NAME`, or the one of `NAME:VARIANT`. Raises UsageError."""
-    name, _, variant = text.partition(":")
+    name, variant = split(text)
     path = recipe_file(name)
     recipe = load_file(path)
     if not variant:
         return [Target(recipe, v, path) for v in recipe.variants]
     if variant not in recipe.variants:
         raise UsageError(
-            f"{name} has no variant {variant!r}{nearest(variant, recipe.variants)}",
+            f"{recipe.name} has no variant {variant!r}{nearest(variant, recipe.variants)}",
             str(path),
             f"variants: {', '.join(recipe.variants)}",
         )
@@ -91,7 +129,7 @@ def targets(text: str) -> list[Target]:
 
 def current_targets(names: Sequence[str]) -> list[Target]:
     """The variants of all names; a historic one only if named as `NAME:VARIANT`. Raises UsageError."""
-    return [t for name in names for t in targets(name) if not t.variant.historic or t.label == name]
+    return [t for name in names for t in targets(name) if not t.variant.historic or split(name)[1]]
 
 
 def target(text: str) -> Target:

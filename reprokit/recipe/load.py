@@ -12,13 +12,13 @@ from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import files
 
-_MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
+MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
 
 
 def load_file(path: Path) -> Recipe:
     """Read one recipe file. Raises UsageError."""
     try:
-        text = files.read(path, _MOST).decode("utf-8")
+        text = files.read(path, MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the recipe: {error}", str(path)) from None
     return load_text(text, str(path), path.stem)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from reprokit.recipe import fields as f
+from reprokit.recipe.claim import Claim
+from reprokit.recipe.packages import CondaEntry, RecipeFile, RecipePart, Sdist, WheelEntry
 
-
-class RecipePart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+MOST_COMBINATIONS = 1000
 
 
 class Paper(RecipePart):
@@ -28,25 +30,21 @@ class Source(RecipePart):
     """A git repository at one commit, checked out at `path` in the build."""
 
     name: f.Name = Field(description="its name in the options of blocks")
-    git: f.GitUrl = Field(description="https:// address of the repository")
+    git: f.GitUrl = Field(description="https:// address of the repository, or ssh:// on a host of your configuration")
     commit: f.Commit = Field(description="full 40 digits: branches and tags move")
     ref: f.Line = Field(default="", description="tag or branch of the commit, for readers")
     path: f.ContainerPath = Field(description="absolute path in the image")
-    submodules: bool = Field(default=False, description="also check out submodules, recursively, at their commits")
-    subset: list[f.WorkspacePath] = Field(default=[], description="only these paths of the tree")
-    keep: bool = Field(default=True, description="false: only for blocks that build from it, not in the image")
-
-
-class RecipeFile(RecipePart):
-    """A plain file by its addresses: a release's archive, a script of an installer."""
-
-    name: f.FileName = Field(description="its name in the lock and in the store")
-    urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
-    sha256: f.Sha256 | None = Field(
-        default=None, description="if known; otherwise the first `reprokit lock` computes it"
+    submodules: bool | list[f.SubmodulePath] = Field(
+        default=False,
+        description="true: check out all submodules, recursively, at their commits; a list: only those at these paths",
     )
-    path: f.ContainerPath = Field(description="absolute path in the image, of the file or (with `unpack`) the folder")
-    unpack: bool = Field(default=False, description="true: unpack the archive (tar, zip) below `path`")
+    subset: list[f.WorkspacePath] = Field(default=[], description="only these paths of the tree")
+    patches: list[f.SubmodulePath] = Field(
+        default=[],
+        max_length=100,
+        description="files beside the recipe that `git apply` changes the source with, in order",
+    )
+    keep: bool = Field(default=True, description="false: only for blocks that build from it, not in the image")
 
 
 class Data(RecipePart):
@@ -67,13 +65,6 @@ class Data(RecipePart):
         if bool(self.urls) == bool(self.source):
             raise ValueError("a file of `data` has either `urls` or `source`")
         return self
-
-
-class Sdist(RecipePart):
-    """A release without a wheel. It is built inside the image, with the setuptools that `wheels` pins."""
-
-    package: f.WheelRequirement = Field(description="NAME==VERSION")
-    requires: list[f.Line] = Field(default=[], description="its dependencies at run time, such as numpy>=1.16")
 
 
 class Block(RecipePart):
@@ -134,18 +125,27 @@ class Variant(RecipePart):
     sources: list[Source] = Field(default=[], description="git repositories, for the block git")
     blocks: list[Block] = Field(default=[], description="what is built, in order")
     apt: list[f.AptPackage] = Field(default=[], description="packages of the distribution, for the block apt")
-    wheels: list[f.WheelRequirement] = Field(default=[], description="NAME==VERSION, for the block wheels")
+    wheels: list[WheelEntry] = Field(
+        default=[],
+        description="for the block wheels: NAME==VERSION, a range, NAME @ git+https://REPOSITORY@COMMIT, or a file",
+    )
     wheel_indexes: list[f.HttpUrl] = Field(
         default=[],
         description="package indexes, or pages of links (.html), for versions that the user's own index lacks",
     )
     sdists: list[Sdist] = Field(default=[], description="releases without a wheel, for the block wheels")
     files: list[RecipeFile] = Field(default=[], description="plain files, for the block files")
-    conda: list[f.CondaSpec] = Field(default=[], description="NAME=VERSION[=BUILD], for the block conda")
+    conda: list[CondaEntry] = Field(
+        default=[], description="for the block conda: NAME=VERSION[=BUILD], a range, or {file: environment.yml}"
+    )
     conda_channels: list[f.Name] = Field(default=["conda-forge"], description="channels in order of priority")
     historic: bool = Field(
         default=False,
         description="true: the authors' own stack, kept for reference; used only if named as NAME:VARIANT",
+    )
+    build_args: dict[f.BuildArg, f.Line] = Field(
+        default={},
+        description="environment of the commands of blocks that build, not of the image; it is in its history",
     )
     env: dict[f.EnvName, f.Line] = Field(default={}, description="environment of its containers")
     workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
@@ -217,6 +217,7 @@ class Parse(RecipePart):
         default=[], description="lines whose named groups become parameters of later results"
     )
     values: list[Value] = Field(default=[], description="the lines that contain results")
+    metrics: list[f.Name] = Field(default=[], description="with `format: records`: metrics that claims are about")
     expect: int | None = Field(default=None, ge=1, description="number of results of a complete run")
 
     @model_validator(mode="after")
@@ -234,16 +235,22 @@ class Benchmark(RecipePart):
     inputs: list[Input] = Field(default=[], description="files that it reads")
     parse: Parse = Field(description="how its output is read")
     variants: list[f.Name] = Field(default=[], description="only for these variants; all if empty")
+    matrix: dict[f.EnvName, Annotated[list[str | int | float | bool], Field(min_length=1)]] = Field(
+        default={}, description="run once for each combination of these values, which are variables of the command"
+    )
+    repeat: int = Field(default=1, ge=1, le=10_000, description="how often it runs unless --repeat is given")
+    timeout: int | None = Field(default=None, ge=1, description="seconds for one run unless --timeout is given")
 
+    @model_validator(mode="after")
+    def _check_matrix(self) -> Benchmark:
+        combinations = prod(len(values) for values in self.matrix.values())
+        if combinations > MOST_COMBINATIONS:
+            raise ValueError(f"`matrix` has {combinations} combinations, more than {MOST_COMBINATIONS}")
+        return self
 
-class Claim(RecipePart):
-    """A result that the paper states."""
-
-    metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
-    value: float | int = Field(description="the number")
-    unit: f.Line = Field(default="", description="such as ms, or x for a ratio")
-    hardware: f.Line = Field(description="hardware of the measurement")
-    where: f.Line = Field(description="table, figure or section of the paper")
+    def combinations(self) -> list[dict[str, str | int | float | bool]]:
+        """Every combination of the matrix, the last key changing fastest; one empty one without a matrix."""
+        return [dict(zip(self.matrix, values, strict=True)) for values in product(*self.matrix.values())]
 
 
 class Recipe(RecipePart):

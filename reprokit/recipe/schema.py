@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from reprokit.recipe.blocks import BlockSpec, block_names, block_spec
+from reprokit import paths
+from reprokit.recipe.blocks import BlockSpec, block_names, block_spec, own_block, own_block_files
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.model import Recipe
 
@@ -14,7 +15,8 @@ def schema() -> dict[str, Any]:
     result = Recipe.model_json_schema(by_alias=True, mode="validation")
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit recipe", **result}
     definitions = result["$defs"]
-    definitions["Block"] = _block({name: block_spec(name) for name in block_names()})
+    own = (own_block(path).spec for path in own_block_files(paths.recipe_dirs()).values())
+    definitions["Block"] = _block({spec.name: spec for spec in (*map(block_spec, block_names()), *own)})
     # A variant with `extends` inherits required fields.
     definitions["Variant"]["required"] = []
     definitions["Variant"]["properties"]["pins"]["propertyNames"] = {"enum": [*PIN_NAMES]}
@@ -37,6 +39,7 @@ def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
             "type": ["object", "null"],
             "properties": options,
             "additionalProperties": False,
+            **({"required": needed} if (needed := [k for k, o in spec.options.items() if o.required]) else {}),
         }
     return {
         "description": "One use of a block: its name alone, or with options.",
@@ -55,7 +58,7 @@ def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
 
 def _allow_null(properties: dict[str, Any]) -> None:
     """In a variant with `extends`, null removes an inherited key."""
-    for key in ("pins", "env"):
+    for key in ("pins", "env", "build_args"):
         for where in ("additionalProperties", "patternProperties"):
             values = properties[key].get(where)
             if isinstance(values, dict):

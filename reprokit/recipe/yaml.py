@@ -14,7 +14,8 @@ from reprokit.errors import UsageError
 from reprokit.untrusted.limits import VALUES
 
 Path = tuple[str | int, ...]
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The C loader reads the files of facts in 40 ms, the Python one in 700 ms.
+FastLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LONGEST_NUMBER = 100
 _TAG = "tag:yaml.org,2002:"
 
@@ -41,7 +42,7 @@ class Document:
 def read(text: str, where: str) -> Document:
     """Read one YAML document. Raises UsageError naming `where:line`."""
     try:
-        loader = _Loader(text)
+        loader = FastLoader(text)
         try:
             _refuse_bombs(text, where)
             node = loader.get_single_node()
@@ -62,7 +63,7 @@ def read(text: str, where: str) -> Document:
 def _refuse_bombs(text: str, where: str) -> None:
     """Refuse aliases, deep nesting and too many values while they are still events, which need little memory."""
     depth = 0
-    for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+    for count, event in enumerate(yaml.parse(text, Loader=FastLoader)):
         line = event.start_mark.line + 1 if event.start_mark else 1
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if isinstance(event, yaml.AliasEvent):

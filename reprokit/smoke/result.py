@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree as xml
 
+from reprokit.errors import SourceError
+
 Status = Literal["pass", "fail", "skip"]
 # XML 1.0 cannot contain these, not even escaped; a command's output can.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -69,11 +71,11 @@ class TrialResult:
 
 
 def exit_code(results: list[TrialResult]) -> int:
-    """0 without failures; their code where all agree, else 1; 3 where everything was skipped."""
+    """0 without failures; 4 where all came from the network, else 1; 3 where everything was skipped."""
     codes = {result.exit_code for result in results if result.status == "fail"}
     if not codes:
         return 3 if results and all(result.status == "skip" for result in results) else 0
-    return codes.pop() if len(codes) == 1 else 1
+    return SourceError.exit_code if codes == {SourceError.exit_code} else 1
 
 
 def junit_report(results: Sequence[TrialResult]) -> bytes:

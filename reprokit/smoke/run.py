@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from reprokit.bench.hardware import Execute, probe
 from reprokit.container.execute import Completed
 from reprokit.errors import ReprokitError, WorkFailed
+from reprokit.explain.last import causes_of, shown
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Smoke
 from reprokit.smoke.result import TrialResult, TrialStep
@@ -22,11 +24,13 @@ _T = TypeVar("_T")
 
 
 class CommandFailed(WorkFailed):
-    """A smoke command failed or its output was unexpected; `output` is the end of it."""
+    """A smoke command failed or its output was unexpected. `output` keeps the end of it; `facts` are those of it."""
 
-    def __init__(self, message: str, output: str) -> None:
+    def __init__(self, message: str, output: str, facts: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.output = output
+        self.output = output[-_KEPT_OUTPUT:]
+        self.causes = tuple(causes_of(output, facts))
+        self.explanation = shown(self.causes)
 
 
 @dataclass
@@ -51,8 +55,8 @@ class Trial:
             try:
                 self._step(steps, target, "check", lambda: self.check(target))
                 self._step(steps, target, "build", lambda: self.build(target))
-                execute = self._step(steps, target, "container", lambda: stack.enter_context(self.container(target)))
-                has_gpu = any(command.gpu for command in commands) and probe(execute).has_gpu
+                opened = partial(self._open, stack, target, any(command.gpu for command in commands))
+                execute, has_gpu = self._step(steps, target, "container", opened)
                 for command in commands:
                     if command.gpu and not has_gpu:
                         steps.append(TrialStep(title(command), "skip", reason=NO_GPU))
@@ -64,6 +68,11 @@ class Trial:
         if not failed:
             failed = int(any(step.status == "fail" for step in steps))
         return TrialResult(target.label, tuple(steps), failed)
+
+    def _open(self, stack: ExitStack, target: Target, gpu: bool) -> tuple[Execute, bool]:
+        """A container, and whether it has a GPU where a command needs one."""
+        execute = stack.enter_context(self.container(target))
+        return execute, gpu and probe(execute).has_gpu
 
     def _command(self, steps: list[TrialStep], target: Target, command: Smoke, execute: Execute) -> None:
         argv, workdir = ["bash", "-c", command.command], target.variant.workdir
@@ -77,6 +86,8 @@ class Trial:
         except ReprokitError as error:
             reason = f"{error.message} ({error.where})" if error.where else error.message
             output = error.output if isinstance(error, CommandFailed) else f"{reason}\n{error.hint}".strip()
+            if error.explanation:
+                output = "\n".join([output.rstrip("\n"), *error.explanation])
             steps.append(TrialStep(name, "fail", time.monotonic() - started, reason, output))
             raise
         steps.append(TrialStep(name, "pass", time.monotonic() - started))
@@ -85,11 +96,11 @@ class Trial:
 
 def judge(command: Smoke, done: Completed) -> None:
     """Raises CommandFailed where the command failed, or its output does not match what the recipe expects."""
-    output = (done.stdout + done.stderr)[-_KEPT_OUTPUT:]
+    output = done.stdout + done.stderr
     if done.exit_code:
         last = output.strip().splitlines()[-1:] or ["no output"]
-        raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output)
-    if command.expect and not compiled(command.expect, multiline=True).search(done.stdout + done.stderr):
+        raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output, done.facts)
+    if command.expect and not compiled(command.expect, multiline=True).search(output):
         raise CommandFailed(f"its output has no match for {command.expect!r}", output)
 
 

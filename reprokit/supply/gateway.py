@@ -17,14 +17,17 @@ import secrets
 import socket
 import threading
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings, environment_proxy
+from reprokit.supply.kinds.kind import InputServer
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.serve import forward, server, tunnel
@@ -34,49 +37,41 @@ from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 _STALL_S = 60
+_BLOCK = 1 << 16
 
 
+@dataclass
 class Gateway:
-    """Use as a context manager: inside it the proxy runs."""
+    """Use as a context manager: inside it the proxy runs.
 
-    def __init__(
-        self,
-        store: Store,
-        served: ServedSet,
-        policy: Policy = pass_all,
-        archives: Container[str] = (),
-        recorder: Recorder | None = None,
-        listening: socket.socket | None = None,
-        address: tuple[str, int] | None = None,
-        own: Own | None = None,
-    ) -> None:
-        """`archives` are hosts of the distribution's archive, which the host's own mirrors may replace.
+    `archives` are hosts of the distribution's archive, which the host's own mirrors may replace. `recorder` records
+    every file that passes over plain HTTP. Containers that connect to `address` arrive at `listening`: a port of
+    127.0.0.1 unless given. `own` replaces the hosts of the user's configuration.
+    """
 
-        `recorder` records every file that passes over plain HTTP. Containers that connect to `address` arrive at
-        `listening`: a port of 127.0.0.1 unless given. `own` replaces the hosts of the user's configuration.
-        """
-        self.store = store
-        self.inputs = served
-        self.policy = policy
-        self.archives = archives
-        self.recorder = recorder
-        self.listening = listening
-        self.address = address
-        self.own = own
-        self.hosts: Counter[str] = Counter()
-        self.missing: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()
-        self.bytes_served = 0
-        self.requests = 0
-        self._token = secrets.token_urlsafe(18)
-        self._lock = threading.Lock()
+    store: Store
+    inputs: ServedSet
+    policy: Policy = pass_all
+    archives: Container[str] = ()
+    recorder: Recorder | None = None
+    listening: socket.socket | None = None
+    address: tuple[str, int] | None = None
+    own: Own | None = None
+    hosts: Counter[str] = field(default_factory=Counter)
+    missing: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    bytes_served: int = 0
+    requests: int = 0
+    _token: str = field(default_factory=partial(secrets.token_urlsafe, 18), repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Gateway:
         """Raises SourceError where an apt package is not in the store."""
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
-        for each in self.inputs.servers:
+        self._sets: dict[str, dict[str, InputServer]] = {}
+        for each in self.inputs.servers.values():
             each.prepare(self.store, Path(self._scratch.name))
-        self.servers = {each.host: each for each in self.inputs.servers}
+            self._sets.setdefault(each.host, {})[each.key] = each
         self.mirrors = Mirrors(self.store)
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
         self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy), named=self.named)
@@ -129,20 +124,18 @@ class Gateway:
         found = self.mirrors.apt.proxy(address.hostname or "") if of_apt else None
         return urlsplit(found) if found else None
 
+    def server(self, address: SplitResult) -> InputServer | None:
+        """The set that an address names; another one of its host refuses addresses of sets of other builds."""
+        sets = self._sets.get(address.hostname or "", {})
+        key = unquote(address.path).lstrip("/").partition("/")[0]
+        return sets.get(key) or next(iter(sets.values()), None)
+
     def reached(self) -> None:
         with self._lock:
             self.requests += 1
 
-    def asked(self, name: str) -> None:
-        self._note(self.hosts, name)
-
-    def not_there(self, name: str) -> None:
-        self._note(self.missing, name)
-
-    def refuses(self, name: str) -> None:
-        self._note(self.refused, name)
-
-    def _note(self, names: Counter[str], name: str) -> None:
+    def note(self, names: Counter[str], name: str) -> None:
+        """Count a name in one of the gateway's counters, which are bounded."""
         name = name[:GATEWAY_NAME]
         with self._lock:
             if name in names or len(names) < GATEWAY_NAMES:
@@ -181,7 +174,7 @@ class Handler(server.LimitedHandler):
         address = urlsplit(self.path)
         if address.scheme != "http" or not address.hostname:
             self.refuse(400, f"not a request for a proxy: {self.path}")
-        elif found := self.gateway.servers.get(address.hostname):
+        elif found := self.gateway.server(address):
             found.answer(self, address)
         elif address.hostname.endswith(".reprokit.invalid"):
             self.discard_body()
@@ -202,11 +195,11 @@ class Handler(server.LimitedHandler):
         return False
 
     def _permitted(self, name: str) -> bool:
-        self.gateway.asked(name)
+        self.gateway.note(self.gateway.hosts, name)
         refusal = self.gateway.policy(self.command, name)
         if refusal is None:
             return True
-        self.gateway.refuses(redact(self.path))
+        self.gateway.note(self.gateway.refused, redact(self.path))
         self.discard_body()
         self.refuse(403, refusal)
         return False
@@ -230,6 +223,17 @@ class Handler(server.LimitedHandler):
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
+
+    def body(self) -> Iterator[bytes]:
+        """The request's body of known length in blocks."""
+        left = int(self.headers.get("Content-Length") or 0)
+        while left > 0:
+            block = self.rfile.read(min(left, _BLOCK))
+            if not block:
+                self.close_connection = True
+                return
+            left -= len(block)
+            yield block
 
     def discard_body(self) -> None:
         """Read the request body, so that the connection can be used again."""

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+from reprokit.errors import SourceError
 from reprokit.supply.fetch.http import read_netrc
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.git.command import GitFailed, git
@@ -41,9 +42,12 @@ def git_environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str
     """The environment of a git that connects to this address; None to use the user's git unrestricted.
 
     Unrestricted are mirrors, hosts of the configuration, and addresses that `url.insteadOf` changes. Others are used
-    without credential helpers, agents and netrc, and only over https.
+    without credential helpers, agents and netrc, and only over https. Raises SourceError for ssh to another host.
     """
     parts = urlsplit(address)
+    if parts.scheme == "ssh":
+        yield _ssh_environment(parts, mirrors.own)
+        return
     if parts.scheme not in ("http", "https") or git("ls-remote", "--get-url", address).strip() != address:
         yield None
         return
@@ -62,6 +66,19 @@ def git_environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str
         # git's HTTP library looks for .netrc in the home folder.
         home = str(Path(variables["NETRC"]).parent / "none")
         yield {**bare, **variables, **settings, **isolated, "GIT_CONFIG_COUNT": str(len(kept)), "HOME": home}
+
+
+def _ssh_environment(address: SplitResult, own: Own) -> Mapping[str, str] | None:
+    """The user's keys and agent, without prompts. The agent stays on this host."""
+    if not own.names(address.hostname or "", address.port or 22):
+        raise SourceError(
+            f"ssh to {address.hostname} would use your keys, and your configuration does not name that host",
+            address.geturl(),
+            "if you trust it, add it to `hosts:` of your configuration: `reprokit config`",
+        )
+    if {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or _setting("core.sshCommand", address.geturl()):
+        return None
+    return {**os.environ, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oForwardAgent=no"}
 
 
 def _setting(name: str, address: str) -> str:

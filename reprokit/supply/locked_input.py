@@ -1,10 +1,11 @@
-"""A file that a lock names, by content, with what is known of where it exists."""
+"""The files and git commits that a lock names, with their known addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reprokit.recipe.fields import repository_name
 from reprokit.supply.store import Store, key_of
 
 _LEARNED = "records"
@@ -41,3 +42,16 @@ class LockedInput:
     def learned(self, store: Store, sha256: str) -> None:
         """Remember the sha256 of a file that is known by its md5."""
         store.remember(_LEARNED, self.key, sha256)
+
+
+@dataclass(frozen=True, order=True)
+class Commit:
+    """A commit of the repository at an https:// or ssh:// address without `.git`."""
+
+    url: str
+    commit: str
+
+    @property
+    def name(self) -> str:
+        """`host/owner/repository`."""
+        return repository_name(self.url)

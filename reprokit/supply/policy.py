@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterable
@@ -63,33 +62,14 @@ class Recorder:
         if target.startswith("https:"):
             self._keep(RecordedDownload(redact(self._origins.get(target, target))))
 
-    def passing(self, url: str) -> Passing:
-        """A recorder for one body."""
-        return Passing(url, self)
-
     def arrived(self, url: str, size: int, sha256: str) -> None:
+        """Record a complete body."""
         self._keep(RecordedDownload(redact(self._origins.get(url, url)), size, sha256))
 
     def _keep(self, download: RecordedDownload) -> None:
         with self._lock:
             if len(self._downloads) < GATEWAY_NAMES and len(download.url) <= GATEWAY_NAME:
                 self._downloads[download.url] = download
-
-
-class Passing:
-    """A body that is passed on, counted and hashed."""
-
-    def __init__(self, url: str, recorder: Recorder) -> None:
-        self.url, self.recorder = url, recorder
-        self.size, self.digest = 0, hashlib.sha256()
-
-    def feed(self, block: bytes) -> None:
-        self.size += len(block)
-        self.digest.update(block)
-
-    def end(self) -> None:
-        """The body is complete."""
-        self.recorder.arrived(self.url, self.size, self.digest.hexdigest())
 
 
 def recipe_lines(downloads: Iterable[RecordedDownload], hosts: Iterable[str], missing: Iterable[str]) -> list[str]:

@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds.kind import InputServer, argument
 
 
 class ServedSet:
     """Locked inputs by kind, all of them in the store.
 
+    `blocks` are those that take in a set of a kind of their own; other kinds are one set, of the block of their name.
     Of kinds that are not given, the build asks for the original addresses, through the gateway. Wheels and git commits
     are served always, even if there are none.
     """
 
-    def __init__(self, **entries: Iterable[Any]) -> None:
+    def __init__(self, blocks: Mapping[str, Collection[str]] = {}, **entries: Iterable[Any]) -> None:
         self.entries: dict[str, tuple[Any, ...]] = {name: tuple(each) for name, each in entries.items()}
-        served = [kind for kind in kinds() if kind.always or kind.name in entries]
-        self.servers = [kind.server(self.of(kind.name)) for kind in served]
+        self.servers: dict[str, InputServer] = {}
+        for kind in kinds():
+            if kind.always or kind.name in entries:
+                for block in blocks.get(kind.name, (kind.name,)):
+                    self.servers[argument(kind.name, block)] = kind.server(self.of(kind.name, block))
+                self.servers |= kind.other_servers(self.of(kind.name))
 
-    def of(self, kind: str) -> Sequence[Any]:
-        return self.entries.get(kind, ())
+    def of(self, kind: str, block: str = "") -> Sequence[Any]:
+        """The inputs of a kind, or those that a block takes in."""
+        entries = self.entries.get(kind, ())
+        return [e for e in entries if block in (getattr(e, "blocks", ()) or (block,))] if block else entries
 
     def arguments(self) -> dict[str, str]:
         """Build arguments with the addresses of the inputs.
 
-        An address holds a hash of its content, so that another set is another layer, and not the gateway's port.
+        An address holds a hash of its set, and of nothing else: equal sets are equal layers in all recipes.
         """
-        found: dict[str, str] = {}
-        for server in self.servers:
-            found |= server.arguments()
-        return found
+        return {name: server.address for name, server in self.servers.items() if server.address}
 
     @property
     def described(self) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,8 @@ from reprokit import paths
 from reprokit.errors import EngineError
 from reprokit.host.disk import is_full
 
+# Reports a line to the user.
+Say = Callable[[str], None]
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -100,20 +102,27 @@ class Store:
         known = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
         return sorted(path for text in known if isinstance(text, str) and (path := Path(text)).is_file())
 
-    @contextmanager
-    def in_use(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+    def in_use(self, say: Say = lambda line: None) -> AbstractContextManager[None]:
         """Prevent `gc` meanwhile. Any number of processes may hold it, each more than once."""
-        with self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` to end", say):
-            yield
+        return self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` or `reprokit clean` to end", say)
 
-    @contextmanager
-    def alone(self, say: Callable[[str], None] = lambda line: None) -> Iterator[None]:
+    def alone(self, say: Say = lambda line: None) -> AbstractContextManager[None]:
         """Exclude all other users of the store. A holder of `in_use()` must not call it."""
-        with self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", say):
-            yield
+        return self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", say)
 
     @contextmanager
-    def _locked(self, how: int, waiting: str, say: Callable[[str], None]) -> Iterator[None]:
+    def alone_now(self) -> Iterator[bool]:
+        """As `alone()`, but yields False at once if anyone uses the store."""
+        with self._lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    @contextmanager
+    def _locked(self, how: int, waiting: str, say: Say) -> Iterator[None]:
         # flock, as filelock has no shared locks; the kernel releases it when the process ends.
         with self._lock_file() as file:
             try:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reprokit.errors import SourceError
 from reprokit.untrusted.limits import DOCUMENT, VALUES
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
 
+M = TypeVar("M", bound="BaseModel")
 _MOST_FAULTS = 1000
 
 
@@ -33,6 +34,12 @@ def parsed(text: str | bytes, where: str = "") -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def validated(model: type[M], text: str | bytes, where: str = "") -> M:
+    """The document as a model. Raises ValidationError (a ValueError), UsageError if it is too large."""
+    measure(text, where)
+    return model.model_validate_json(text)
 
 
 def first_fault(error: ValidationError) -> tuple[str, str]:

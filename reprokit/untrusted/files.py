@@ -15,7 +15,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import IO
+from typing import IO, Literal
 
 from reprokit.errors import UsageError
 
@@ -104,26 +104,38 @@ class Folder:
                 raise
 
     def files(self, path: str, most: int) -> Iterator[str]:
-        """Paths of the regular files below a folder, unordered. Raises UsageError beyond `most` entries."""
+        """Paths of the regular files below a folder, unordered. Raises UsageError for a link, or beyond `most`."""
+        for here, kind, _ in self.entries(path, most):
+            if kind == "link":
+                raise UsageError("this is a link, and links are not followed", str(self.root / here), "remove it")
+            if kind == "file":
+                yield here
+
+    def entries(
+        self, path: str, most: int, skips: Callable[[str], bool] = lambda name: False
+    ) -> Iterator[tuple[str, Literal["file", "link", "other"], int]]:
+        """Path, kind and size in bytes of everything below a folder that is no folder, unordered.
+
+        Folders with a name that `skips` accepts are passed over. Raises UsageError beyond `most` entries.
+        """
         left = [path]
         while left:
             folder = left.pop()
-            inner = []
-            with self._parent(f"{folder}/x") as (handle, _), os.scandir(handle) as entries:
-                for entry in entries:
+            with self._parent(f"{folder}/x") as (handle, _), os.scandir(handle) as found:
+                for entry in found:
                     most -= 1
                     if most < 0:
                         raise UsageError("the folder has too many entries", str(self.root / path))
                     here = f"{folder}/{entry.name}"
                     if entry.is_symlink():
-                        raise UsageError(
-                            "this is a link, and links are not followed", str(self.root / here), "remove it"
-                        )
-                    if entry.is_dir(follow_symlinks=False):
-                        inner.append(here)
+                        yield here, "link", 0
+                    elif entry.is_dir(follow_symlinks=False):
+                        if not skips(entry.name):
+                            left.append(here)
                     elif entry.is_file(follow_symlinks=False):
-                        yield here
-            left += inner
+                        yield here, "file", entry.stat(follow_symlinks=False).st_size
+                    else:
+                        yield here, "other", 0
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -160,14 +172,15 @@ class Folder:
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))
 
 
-def read(path: Path, most: int) -> bytes:
-    """A regular file of at most `most` bytes, links followed: what a stranger's link leads to is only read.
+def read(path: Path, most: int, start: int = 0) -> bytes:
+    """A regular file of at most `most` bytes from `start` on, links followed: what a link leads to is only read.
 
     Raises UsageError where there is more or something else, such as a pipe, which would be waited for; OSError.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UsageError("this is no regular file", str(path))
+        file.seek(start)
         return _bounded(file, most, path)
 
 

@@ -16,6 +16,8 @@ SET_MEMORY = 64 << 20
 # Of each stream of a node before its login is done, and of the answer to one script, whose JSON takes 20 times that.
 NODE_LOGIN = 1 << 20
 NODE_ANSWER = 8 << 20
+# Of each stream of a program of the host that is asked for facts, such as nvidia-smi.
+COMMAND_ANSWER = 1 << 20
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
@@ -65,6 +67,10 @@ IMAGES = Limit("IMAGES", 256)
 LAYERS = Limit("LAYERS", 500)
 # Entries of a tar, or of all layers when packages are compared. Images with CUDA, conda and torch have about 200 000.
 ENTRIES = Limit("ENTRIES", 400_000)
+# Names and attributes of all entries of a layer that is compared. A layer of 200 000 files has 20 MB.
+ENTRY_TEXT = Limit("ENTRY_TEXT", 256 << 20)
+# Uncompressed bytes of layers that are written to disk to be compared.
+COMPARED = Limit("COMPARED", 64 << 30)
 # Extended headers of one entry of a tar: the limit of Go's archive/tar, which engines use.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
 # Package lists and the paths of Python packages of one image: 3000 packages of Debian are 5 MB.
@@ -73,6 +79,8 @@ PACKAGES = Limit("PACKAGES", 16 << 20)
 CONTROL = Limit("CONTROL", 32 << 20)
 # A file that is read from a container; for passwd and group, all of /etc before them.
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
+# One report of a profiler: a trace of some minutes of training has about 1 GB.
+PROFILE = Limit("PROFILE", 4 << 30)
 # A container's passwd or group: those of large sites have less than 100 kB.
 ACCOUNTS = Limit("ACCOUNTS", 1 << 20)
 # A package of a base: the largest, a C library or Perl, have about 10 MB.

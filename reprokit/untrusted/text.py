@@ -7,11 +7,14 @@ The output of a command in a container is unchanged in a file, a pipe, or a term
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import json
 import os
 import re
 import select
+import shutil
+import signal
 import sys
 import unicodedata
 from functools import cache
@@ -22,12 +25,22 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+# Of the first words of messages: bold red, yellow, cyan.
+_COLOURS = {"error": "1;31", "warning": "33", "cause": "33", "hint": "36", "remedy": "36"}
+
 
 def escaped(text: str, *, lines: bool = False) -> str:
     r"""`text` with `\x1b`, `\u202e` and the like as escapes; line breaks too unless `lines`. Tabs and spaces stay."""
     if text.isprintable():
         return text
     return "".join(c if _is_harmless(c) or (lines and c == "\n") else _spelled(c) for c in text)
+
+
+def markdown(text: str) -> str:
+    """`text` as Markdown shows it, without markup, links or HTML."""
+    import html
+
+    return re.sub(r"([\\`*_{}\[\]#|~@:])", r"\\\1", html.escape(escaped(text), quote=False))
 
 
 def _is_harmless(character: str) -> bool:
@@ -42,10 +55,18 @@ def echo(text: str = "", *, err: bool = False, file: IO[str] | None = None) -> N
     """Print one line to standard output, or a message of one or more lines to standard error or `file`.
 
     Further lines of a message are indented, so that text from outside cannot look like a message of reprokit.
+    On a terminal the first word of an error or a warning has a colour.
     """
     stream = file or (sys.stderr if err else sys.stdout)
     message = err or file is not None
-    _write(stream, _continued(escaped(text, lines=True)) if message else escaped(text))
+    _write(stream, _coloured(stream, _continued(escaped(text, lines=True))) if message else escaped(text))
+
+
+def _coloured(stream: IO[str], message: str) -> str:
+    word, colon, rest = message.partition(":")
+    if word not in _COLOURS or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return message
+    return f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}"
 
 
 def _continued(text: str) -> str:
@@ -60,9 +81,51 @@ def confirm(question: str) -> bool:
 
 
 def document(text: str, *, err: bool = False) -> None:
-    """Print several lines of our own, such as a Dockerfile: unchanged, but escaped on a terminal."""
+    """Print several lines of our own, such as a Dockerfile: unchanged, but escaped on a terminal and in messages."""
     stream = sys.stderr if err else sys.stdout
-    _write(stream, escaped(text, lines=True) if stream.isatty() else text, "" if text.endswith("\n") else "\n")
+    harmless = err or stream.isatty()  # a log of messages is shown in a terminal later
+    _write(stream, escaped(text, lines=True) if harmless else text, "" if text.endswith("\n") else "\n")
+
+
+@contextlib.contextmanager
+def paged() -> Iterator[None]:
+    """Show in `$PAGER`, by default less, what is printed meanwhile to a terminal that is too small for it."""
+    stream = sys.stdout
+    if not stream.isatty():
+        yield
+        return
+    page = _Page()
+    try:
+        with contextlib.redirect_stdout(page):
+            yield
+    finally:
+        _show(stream, page.getvalue())
+
+
+class _Page(io.StringIO):
+    """Text for a terminal: it is escaped, and has colours."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def _show(stream: IO[str], text: str) -> None:
+    pager = os.environ.get("PAGER", "less").strip()
+    fits = text.count("\n") < shutil.get_terminal_size().lines
+    if fits or not pager or os.environ.get("TERM") == "dumb" or not shutil.which(pager.split()[0]):
+        _write(stream, text, "")
+        return
+    import subprocess
+
+    # Ctrl-C is the pager's. As with git, colours pass and the text stays on the screen.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        page = text.encode("utf-8", "backslashreplace")
+        subprocess.run(pager, shell=True, input=page, env={"LESS": "FRX", **os.environ}, check=False)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def dump(value: Any) -> None:

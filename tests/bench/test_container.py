@@ -1,4 +1,4 @@
-"""Which GPUs a bench or smoke container asks for."""
+"""Which GPUs a bench or smoke container asks for, and which of its output is hidden."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench.container import gpus_for
+from reprokit.bench.container import gpus_for, hiding
+from reprokit.container.execute import Completed
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
-from reprokit.host.machine import LocalMachine
+from reprokit.host.machine import Machine
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 
 
 class Engine:
-    host = LocalMachine()
+    host = Machine()
 
     def info(self) -> dict:
         return {}
@@ -43,7 +44,7 @@ def asked(gpu: str, option: str | None = None) -> str | None:
     ],
 )
 def test_a_gpu_is_asked_for_where_the_recipe_wants_one_and_the_host_has_one(monkeypatch, gpu, there, choice):
-    monkeypatch.setattr(host_gpu, "has_gpu", lambda offered: there)
+    monkeypatch.setattr(host_gpu, "has_device_file", lambda: there)
     assert asked(gpu) == choice
 
 
@@ -52,3 +53,16 @@ def test_the_users_choice_comes_first():
     assert asked("required", "0") == "none"
     with pytest.raises(UsageError, match="not a choice of GPUs"):
         asked("required", "some")
+
+
+def test_values_of_an_environment_file_are_hidden_in_output():
+    asked: list[dict] = []
+
+    def execute(argv: list[str], **options: object) -> Completed:
+        asked.append(options)
+        return Completed(0, "token hunter2 hunter2-long 1", "hunter2")
+
+    done = hiding(execute, ["1", "hunter2", "hunter2-long"])(["x"], workdir="/w")
+    assert (done.stdout, done.stderr) == ("token *** *** 1", "***")
+    assert asked == [{"workdir": "/w", "logged": False}]
+    assert hiding(execute, ["1"]) is execute

@@ -9,6 +9,7 @@ import yaml
 
 from reprokit.bench.inputs import place
 from reprokit.errors import UsageError
+from reprokit.host.workspace import locate
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Input
@@ -39,7 +40,7 @@ def source(tmp_path) -> Path:
     return file
 
 
-def test_it_is_put_below_the_work_folder_and_not_fetched_again(target, source, tmp_path):
+def test_it_is_put_below_the_work_folder_and_not_fetched_again(target, source):
     found = target("/workspace/run")
     write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
     fetched: list[PlainFile] = []
@@ -51,7 +52,7 @@ def test_it_is_put_below_the_work_folder_and_not_fetched_again(target, source, t
     file = Input(path="data/reddit.zip", data="reddit.zip")
     place(found, file, fetch)
     place(found, file, fetch)
-    put = tmp_path / "home/workspaces/paper/run/data/reddit.zip"
+    put = locate("paper", found.path) / "run/data/reddit.zip"
     assert put.read_bytes() == b"data" and fetched == [FILE]
     put.write_bytes(b"changed")
     assert source.read_bytes() == b"data"
@@ -72,7 +73,7 @@ def test_a_work_folder_outside_of_the_workspace_is_refused(target):
 def test_a_link_that_a_program_left_leads_nowhere(target, source, tmp_path, planted):
     found = target()
     write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
-    workspace, victim = tmp_path / "home/workspaces/paper", tmp_path / "user"
+    workspace, victim = locate("paper", found.path), tmp_path / "user"
     victim.mkdir()
     (victim / ".bashrc").write_text("mine")
     (workspace / planted).parent.mkdir(parents=True)
@@ -87,10 +88,11 @@ def test_a_link_that_a_program_left_leads_nowhere(target, source, tmp_path, plan
     assert [path.name for path in victim.iterdir()] == [".bashrc"] and (victim / ".bashrc").read_text() == "mine"
 
 
-def test_a_file_in_place_of_a_folder_is_named(target, source, tmp_path):
+def test_a_file_in_place_of_a_folder_is_named(target, source):
     found = target()
     write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
-    (tmp_path / "home/workspaces/paper").mkdir(parents=True)
-    (tmp_path / "home/workspaces/paper/data").write_text("a file")
+    workspace = locate("paper", found.path)
+    workspace.mkdir(parents=True)
+    (workspace / "data").write_text("a file")
     with pytest.raises(UsageError, match="cannot be put into the workspace: Not a directory"):
         place(found, Input(path="data/x", data="reddit.zip"), lambda _: source)

@@ -9,11 +9,11 @@ import pytest
 
 from reprokit.bench.parse import Measurement, parse
 from reprokit.errors import WorkFailed
-from reprokit.recipe.find import load_recipe
+from reprokit.recipe.find import target
 
 
 def figures(recipe: str, benchmark: str, lines: Iterator[str]) -> tuple[Measurement, ...]:
-    return parse(load_recipe(recipe).benchmarks[benchmark].parse, "\n".join(lines)).measurements
+    return parse(target(recipe).recipe.benchmarks[benchmark].parse, "\n".join(lines)).measurements
 
 
 def spmm_x86() -> Iterator[str]:

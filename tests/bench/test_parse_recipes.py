@@ -8,11 +8,11 @@ import pytest
 
 from reprokit.bench.parse import Measurement, parse
 from reprokit.errors import WorkFailed
-from reprokit.recipe.find import load_recipe
+from reprokit.recipe.find import target
 
 
 def figures(recipe: str, benchmark: str, text: str) -> tuple[Measurement, ...]:
-    return parse(load_recipe(recipe).benchmarks[benchmark].parse, text).measurements
+    return parse(target(recipe).recipe.benchmarks[benchmark].parse, text).measurements
 
 
 def one(found: tuple[Measurement, ...], metric: str, **params: object) -> float:

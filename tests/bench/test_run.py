@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.bench.hardware import Hardware
-from reprokit.bench.run import Bench, without_clocks
+from reprokit.bench.run import Bench, BenchOrigin, Rounds, without_clocks
 from reprokit.errors import WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Recipe
@@ -21,12 +21,19 @@ RECIPE = Recipe.model_validate(
         "variants": {"cpu": {"base": "debian:12"}},
     }
 )
+ORIGIN = BenchOrigin("1f" * 32, "sha256:2e", commit="ab" * 20, dirty=False)
 HARDWARE = Hardware(cpu="EPYC", threads=2, clocks={"cpu_max": 3000})
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Failures are kept below it."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
 def bench(here) -> Bench:
-    return Bench(Target(RECIPE, "cpu", Path("gnn.yaml")), here, HARDWARE, "1f" * 32, "sha256:2e", lambda file: None)
+    return Bench(Target(RECIPE, "cpu", Path("gnn.yaml")), here, HARDWARE, ORIGIN, lambda file: None)
 
 
 def benchmark(command: str, **parse: object) -> Benchmark:
@@ -64,6 +71,8 @@ def test_a_record_holds_what_was_measured_on_what(bench, tmp_path):
         "cat out",
     )
     assert (record.input_hash, record.image_digest) == ("1f" * 32, "sha256:2e")
+    assert (record.commit, record.dirty, record.repeats, record.warm_up) == ("ab" * 20, False, (2,), 0)
+    assert record.before.load is not None and record.after.load is not None
     assert (record.cpu, record.gpu, record.driver, record.threads) == ("EPYC", "", "", 1)
     assert record.environment == {"torch": "2.13", "threads": 1, "device": {"name": "x"}}
     assert record.clocks == {"cpu_max": 3000, "sm": 300}
@@ -87,12 +96,23 @@ def test_a_failing_command_is_named_with_its_exit_code(bench):
         bench.measure("forward", benchmark("echo '{\"metric\": 1}'; exit 3"), ".")
     assert error.value.where == "gnn:cpu forward"
     assert "reprokit shell gnn:cpu" in error.value.hint
+    assert error.value.explanation == ()
+
+
+def test_a_failure_ends_with_its_cause(bench):
+    with pytest.raises(WorkFailed, match="failed with exit code 1") as error:
+        bench.measure("forward", benchmark("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1"), ".")
+    assert "h5py" in error.value.explanation[0] and error.value.explanation[1].startswith("remedy: ")
 
 
 def test_a_command_that_prints_nothing_has_failed(bench):
     with pytest.raises(WorkFailed, match="printed no measurements") as error:
         bench.measure("forward", benchmark("true"), ".")
     assert error.value.where == "gnn:cpu forward"
+    assert error.value.explanation[0].startswith("cause: the benchmark ran and printed nothing")
+    with pytest.raises(WorkFailed, match="printed no measurements") as error:
+        bench.measure("forward", benchmark("echo hello"), ".")
+    assert error.value.explanation == ()
 
 
 def test_the_output_is_passed_on_as_it_comes(bench):
@@ -100,6 +120,49 @@ def test_the_output_is_passed_on_as_it_comes(bench):
     line = '{"metric": "m", "unit": "s", "samples": [1]}'
     bench.measure("forward", benchmark(f"echo '{line}'"), ".", lambda stream, text: seen.append((stream, text)))
     assert seen == [("stdout", line + "\n")]
+
+
+def test_runs_are_repeated_after_those_that_warm_up(bench, tmp_path):
+    command = "echo x >> runs; echo t=$(wc -l < runs)"
+    spec = benchmark(command, values=[{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}])
+    (record,) = bench.measure("b", spec, ".", rounds=Rounds(repeat=3, warm_up=2))
+    assert (record.samples, record.repeats, record.warm_up) == ((3.0, 4.0, 5.0), (1, 1, 1), 2)
+
+
+def test_a_run_that_takes_too_long_has_failed(bench):
+    with pytest.raises(WorkFailed, match="did not end in 1 s") as error:
+        bench.measure("b", benchmark("sleep 20"), ".", rounds=Rounds(timeout=1))
+    assert error.value.where == "gnn:cpu b"
+
+
+def test_a_matrix_gives_variables_and_parameters(bench, tmp_path):
+    values = [{"pattern": "t=(?P<value>\\S+) (?P<kind>.*)", "metric": "t", "unit": "s"}]
+    matrix = {"n": [2, 4], "kind": ["$(touch ran); x", "b"], "fast": [True]}
+    plain = benchmark('echo "t=$n$n $kind"; test "$fast" = true', values=values)
+    spec = Benchmark.model_validate({**plain.model_dump(), "matrix": matrix, "repeat": 2})
+    combinations = spec.combinations()
+    assert [(c["n"], c["kind"]) for c in combinations] == [(n, k) for n in (2, 4) for k in matrix["kind"]]
+    (record,) = bench.measure("b", spec, ".", combination=combinations[2])
+    assert record.params == {"n": 4, "kind": "$(touch ran); x", "fast": True} and record.samples == (44.0, 44.0)
+    assert not (tmp_path / "ran").exists()
+    (record,) = bench.measure("b", spec, ".", rounds=Rounds(repeat=1), combination=combinations[1])
+    assert (record.params["kind"], record.samples) == ("b", (22.0,))
+    slow = benchmark("sleep $n").model_copy(update={"timeout": 1})
+    with pytest.raises(WorkFailed, match="did not end in 1 s") as error:
+        bench.measure("b", slow, ".", combination={"n": 20})
+    assert error.value.where == "gnn:cpu b n=20"
+
+
+def test_what_limits_a_time_is_recorded(bench, tmp_path):
+    printed = [
+        {"metric": "machine.peak", "unit": "GFLOP/s", "samples": [100], "params": {"dtype": "fp32"}},
+        {"metric": "machine.bandwidth", "unit": "GB/s", "samples": [10], "params": {"kind": "copy"}},
+        {"metric": "x.work", "unit": "GFLOP", "samples": [1], "params": {"dtype": "fp32"}},
+        {"metric": "x.traffic", "unit": "MB", "samples": [1], "params": {"dtype": "fp32"}},
+        {"metric": "x.time", "unit": "ms", "samples": [12], "params": {"dtype": "fp32"}, "impl": "ours"},
+    ]
+    (tmp_path / "out").write_text("\n".join(map(json.dumps, printed)))
+    assert [r.limited_by for r in bench.measure("b", benchmark("cat out"), ".")] == ["", "", "", "", "compute"]
 
 
 def test_clocks_are_found_at_any_depth():

@@ -1,4 +1,4 @@
-"""What the tests of bundles share."""
+"""Fixtures for the tests of bundles."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from reprokit.bundle.inputs_import import Imported
-from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from tests.support.stores import CONTENTS, a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """What `reprokit` of this test takes for $REPROKIT_HOME."""
+    """$REPROKIT_HOME of the `reprokit` of this test."""
     return tmp_path / "home"
 
 
 @pytest.fixture
 def reprokit(home: Path, tmp_path: Path) -> Callable[..., str]:
-    """`reprokit(*arguments, code=0)` runs the command where nothing else is, and returns what it wrote."""
+    """`reprokit(*arguments, code=0)` runs the command in an empty folder and returns its output."""
 
     def run(*arguments: object, code: int = 0) -> str:
         (tmp_path / "here").mkdir(exist_ok=True)

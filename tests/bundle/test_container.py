@@ -1,4 +1,4 @@
-"""A container as it stands: what it keeps, what stays here, and what is left out."""
+"""A container in its present state: its configuration, and the files that are excluded."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_it_keeps_its_configuration_and_the_layers_below(engine: Engine, base: s
     assert not _snapshot(engine, name)
 
 
-def test_a_recipes_container_is_its_image_again(engine: Engine, base: str, container: Make, tmp_path: Path):
+def test_a_recipes_container_gets_the_name_of_its_image(engine: Engine, base: str, container: Make, tmp_path: Path):
     built = engine.image(base)["Id"]
     labels = {names.NAME: "c", names.RECIPE: "faith", names.VARIANT: "cuda", names.IMAGE: built, names.OWNER: "0"}
     promises = {names.SETTINGS: "{}", "reprokit.inputs": "aa", "reprokit.pins": '{"cuda": "11.1"}'}
@@ -110,7 +110,7 @@ def test_a_recipes_container_is_its_image_again(engine: Engine, base: str, conta
     assert (described.name, described.pins, described.inputs) == ("reprokit/faith:cuda", {"cuda": "11.1"}, "")
 
 
-def test_what_comes_out_runs(engine: Engine, container: Make, tmp_path: Path):
+def test_an_exported_container_runs(engine: Engine, container: Make, tmp_path: Path):
     name = container()
     out = tmp_path / "x.tar"
     export("--container", name, "-o", str(out), "--format", "docker")
@@ -130,7 +130,7 @@ def test_what_comes_out_runs(engine: Engine, container: Make, tmp_path: Path):
         engine.remove_image(loaded, force=True)
 
 
-def test_as_a_squashfs(container: Make, tmp_path: Path):
+def test_a_container_as_a_squashfs(container: Make, tmp_path: Path):
     out, root = tmp_path / "x.sqsh", tmp_path / "root"
     export("--container", container(Env=["X=y"]), "-o", str(out), "--format", "squashfs")
     subprocess.run(["unsquashfs", "-q", "-n", "-d", str(root), str(out)], check=True, capture_output=True)
@@ -139,22 +139,39 @@ def test_as_a_squashfs(container: Make, tmp_path: Path):
     assert (root / "etc/environment").read_text() == "X=y\nPATH=/bin:/opt/x\n"
 
 
-@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_at_any_moment_no_snapshot_stays(engine: Engine, container: Make, tmp_path: Path, way: signal.Signals):
+def _exporting(container: str, out: Path) -> subprocess.Popen[str]:
+    """A process that is about to take the snapshot."""
+    command = [sys.executable, "-m", "reprokit", "export", "--container", container, "-o", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stderr
+    assert any("snapshot" in line for line in process.stderr)
+    return process
+
+
+def test_an_interrupt_leaves_no_snapshot(engine: Engine, container: Make, tmp_path: Path):
     name, out = container(), tmp_path / "x.rkit"
-    command = [sys.executable, "-m", "reprokit", "export", "--container", name, "-o", str(out)]
     for delay in (0.0, 0.1):
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
-        assert process.stderr
-        while "snapshot" not in (line := process.stderr.readline()) and line:
-            pass
+        process = _exporting(name, out)
         time.sleep(delay)
-        process.send_signal(way)
-        process.communicate(timeout=60)
-        assert way == signal.SIGKILL or not _snapshot(engine, name)
-    deadline = time.monotonic() + 5
-    while way == signal.SIGKILL and not _snapshot(engine, name) and time.monotonic() < deadline:
-        time.sleep(0.1)  # the engine ends what it has begun, if it has
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=200)
+        assert not _snapshot(engine, name)
+    export("--container", name, "-o", str(out))
+    assert not _snapshot(engine, name)
+
+
+def test_the_snapshot_of_a_killed_process_is_removed_by_the_next(engine: Engine, container: Make, tmp_path: Path):
+    name, out = container(), tmp_path / "x.rkit"
+    for _ in range(20):  # the export may end before it is killed
+        process = _exporting(name, out)
+        while not _snapshot(engine, name) and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+        if _snapshot(engine, name):
+            break
+        out.unlink()
+    assert _snapshot(engine, name)
     export("--container", name, "-o", str(out))
     assert not _snapshot(engine, name)
 

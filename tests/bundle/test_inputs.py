@@ -10,7 +10,8 @@ import pytest
 from reprokit.bundle.read import opened
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.oci.model import blob_path
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from tests.support.stores import CONTENTS, a_lock, export_inputs, fetch, overwrite, plain, put, write_recipe
 
@@ -37,19 +38,19 @@ def test_the_same_inputs_give_the_same_bytes(archive: Path, store: Store, tmp_pa
     assert again.read_bytes() == archive.read_bytes()
 
 
-def test_a_variant_alone_leaves_the_data_out(recipe: Path, store: Store, tmp_path: Path):
+def test_a_single_variant_has_no_data(recipe: Path, store: Store, tmp_path: Path):
     manifest = export_inputs(["x:cpu"], tmp_path / "x.rkit", store)
     assert plain(b"data").sha256 not in {file.sha256 for file in manifest.files}
 
 
-def test_data_that_is_not_in_the_store_is_left_out_and_said_to_be(recipe: Path, store: Store, tmp_path: Path):
+def test_missing_data_is_excluded_and_reported(recipe: Path, store: Store, tmp_path: Path):
     store.path(plain(b"data").sha256).unlink()
     said: list[str] = []
     export_inputs(["x"], tmp_path / "x.rkit", store, say=said.append)
     assert said == ["d.bin is excluded: benchmark data that is not in the store"]
 
 
-def test_an_input_that_is_not_in_the_store_is_named(recipe: Path, store: Store, tmp_path: Path):
+def test_a_missing_input_is_named(recipe: Path, store: Store, tmp_path: Path):
     store.path(plain(b"small").sha256).unlink()
     with pytest.raises(SourceError) as error:
         export_inputs(["x"], tmp_path / "x.rkit", store)
@@ -66,7 +67,7 @@ def test_a_recipe_without_lock(recipes: Path, store: Store, tmp_path: Path):
         export_inputs(["x"], tmp_path / "x.rkit", store)
 
 
-def test_a_damaged_file_is_named_and_the_old_archive_stays(archive: Path, store: Store):
+def test_a_damaged_file_is_named_and_the_old_bundle_stays(archive: Path, store: Store):
     before = archive.read_bytes()
     overwrite(store.path(plain(b"small").sha256), 0, b"X")
     with pytest.raises(SourceError, match=f"{plain(b'small').sha256} is damaged in the store"):
@@ -83,7 +84,7 @@ def test_a_damaged_repository_is_named(recipe: Path, store: Store, commit: Commi
     assert error.value.where == commit.url
 
 
-def test_too_little_space_is_said_before_anything_is_written(recipe: Path, store: Store, tmp_path: Path, monkeypatch):
+def test_too_little_space_is_reported_first(recipe: Path, store: Store, tmp_path: Path, monkeypatch):
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     with pytest.raises(EngineError, match="not enough disk space: need 2 MB, 100 B free"):
@@ -113,7 +114,7 @@ def test_two_exports_to_one_file_wait_for_each_other(recipe: Path, store: Store,
     assert len(names_in(target)) == 9 and not list(tmp_path.glob(".x.rkit*"))
 
 
-def test_a_whole_history_travels_too(store: Store, recipes: Path, repositories, tmp_path: Path):
+def test_a_complete_history_is_included(store: Store, recipes: Path, repositories, tmp_path: Path):
     repositories.make("team/tool", {"a": "1"})
     repositories.git("team/tool", "config", "uploadpack.allowAnySHA1InWant", "false")
     commit = fetch(store, "team/tool", repositories.commit("team/tool", {"a": "2"}))
@@ -126,7 +127,7 @@ def test_a_whole_history_travels_too(store: Store, recipes: Path, repositories, 
     assert repository.shallow == ()
 
 
-def test_what_the_lock_does_not_name_stays_out(recipe: Path, store: Store, tmp_path: Path):
+def test_inputs_that_the_lock_does_not_name_are_excluded(recipe: Path, store: Store, tmp_path: Path):
     put(store, b"unnamed")
     manifest = export_inputs(["x"], tmp_path / "x.rkit", store)
     assert plain(b"unnamed").sha256 not in {file.sha256 for file in manifest.files}

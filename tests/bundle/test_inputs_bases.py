@@ -1,4 +1,4 @@
-"""Base images that came from a registry, carried to an engine that reaches none."""
+"""Base images from a registry, in a bundle for an engine that reaches none."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 
 from reprokit.bundle.load import check_names, checked, load_bases
 from reprokit.bundle.read import opened
-from reprokit.bundle.write import Extras, write
+from reprokit.bundle.write import ExportJob, write
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.image.base.locked import locked_base
-from reprokit.image.base.resolve import carried_name
+from reprokit.image.base.resolve import carried_name, locked_base
 from reprokit.oci.read import engine_image
 from reprokit.supply.lock.model import Base, Lock
 from reprokit.supply.store import Store
@@ -66,9 +65,7 @@ def imported(path: Path, connect: Callable[[], Engine], say: Callable[[str], Non
 
 
 @pytest.mark.engine
-def test_a_base_is_built_from_where_no_registry_is(
-    engine: Engine, lock: Lock, store: Store, node: Store, tmp_path: Path
-):
+def test_a_base_is_used_without_a_registry(engine: Engine, lock: Lock, store: Store, node: Store, tmp_path: Path):
     base = lock.variants["cpu"].base
     export_inputs(["x"], tmp_path / "x.rkit", store, engine)
     before = engine.image(base.reference)
@@ -82,7 +79,7 @@ def test_a_base_is_built_from_where_no_registry_is(
     assert after and after["RootFS"] == before["RootFS"] and found.digest == base.digest
     assert imported(tmp_path / "x.rkit", lambda: engine) == 0
 
-    # What was carried here can be carried on.
+    # An imported base can be exported again.
     export_inputs(["x"], tmp_path / "again.rkit", node, engine)
     assert engine.image(found.name)
 
@@ -97,10 +94,9 @@ def test_without_an_engine_the_base_is_skipped_and_reported(engine: Engine, lock
 
 @pytest.mark.engine
 def test_images_of_other_names_are_not_loaded(engine: Engine, lock: Lock, store: Store, images, tmp_path: Path):
-    """A base comes under its own name only, whatever else is in the bundle."""
+    """Only bases are loaded, whatever other images the bundle has."""
     other = images.base("beside", {"a": b"1"})
-    extras = Extras(inputs=("x",), store=store)
-    write(engine, [engine_image(engine, other)], tmp_path / "x.rkit", extras=extras)
+    write(ExportJob(engine, [engine_image(engine, other)], tmp_path / "x.rkit", inputs=("x",), store=store))
     engine.remove_image(other)
     assert imported(tmp_path / "x.rkit", lambda: engine) == 1
     assert engine.image(other) is None

@@ -15,7 +15,8 @@ from reprokit.bundle.read import opened
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.oci.layout import END, header, padding
 from reprokit.oci.model import BLOBS, blob_path
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
 from tests.support.exporting import contents
@@ -30,7 +31,7 @@ def is_empty(store: Store) -> bool:
     return not [path for part in ("sha256", "git", "tmp") for path in (store.root / part).rglob("*") if path.is_file()]
 
 
-def test_everything_is_there_afterwards(bring: Bring, node: Store, commit: Commit):
+def test_all_inputs_are_imported(bring: Bring, node: Store, commit: Commit):
     found = bring()
     assert (found.files, found.repositories, found.differing) == (4, 1, [])
     for content in (*CONTENTS, b"data"):
@@ -40,7 +41,7 @@ def test_everything_is_there_afterwards(bring: Bring, node: Store, commit: Commi
     assert verify(node).bad == () and not list((node.root / "tmp").iterdir())
 
 
-def test_an_imported_repository_is_as_a_fetched_one(bring: Bring, store: Store, node: Store, commit: Commit):
+def test_an_imported_repository_equals_a_fetched_one(bring: Bring, store: Store, node: Store, commit: Commit):
     bring()
     for name in ("HEAD", "shallow", "refs/heads/reprokit"):
         texts = [
@@ -50,7 +51,7 @@ def test_an_imported_repository_is_as_a_fetched_one(bring: Bring, store: Store, 
     assert not (folder_of(commit, node) / "hooks").exists()
 
 
-def test_what_is_there_is_not_brought_again(bring: Bring):
+def test_present_inputs_are_not_imported_again(bring: Bring):
     bring()
     again = bring()
     assert (again.files, again.repositories) == (0, 0)
@@ -66,7 +67,7 @@ def test_recipes_are_put_into_a_folder_and_keep_their_files(bring: Bring, node: 
     assert node.used_locks() == [there / "x.lock.yaml"]
 
 
-def test_another_recipe_of_the_name_is_not_written_over(bring: Bring, node: Store, tmp_path: Path):
+def test_another_recipe_of_the_same_name_is_not_overwritten(bring: Bring, node: Store, tmp_path: Path):
     other = write_recipe(tmp_path / "there", a_lock("x"))
     before = other.with_name("x.lock.yaml").read_bytes()
     with pytest.raises(UsageError) as error:
@@ -75,7 +76,7 @@ def test_another_recipe_of_the_name_is_not_written_over(bring: Bring, node: Stor
     assert other.with_name("x.lock.yaml").read_bytes() == before and is_empty(node)
 
 
-def test_recipes_here_that_differ_or_lack_are_named(bring: Bring, recipe: Path):
+def test_differing_and_missing_recipes_are_named(bring: Bring, recipe: Path):
     recipe.write_text(recipe.read_text() + "# mine\n")
     assert bring().differing == [f"{recipe} differs from the bundle's"]
     recipe.with_name("x.lock.yaml").unlink()
@@ -85,7 +86,7 @@ def test_recipes_here_that_differ_or_lack_are_named(bring: Bring, recipe: Path):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_flipped_bit_anywhere_is_refused_and_nothing_is_taken(seed: int, bring: Bring, archive: Path, node: Store):
+def test_a_flipped_bit_is_refused_and_nothing_is_imported(seed: int, bring: Bring, archive: Path, node: Store):
     content = bytearray(archive.read_bytes())
     chosen = random.Random(seed)
     content[chosen.randrange(len(content))] ^= 1 << chosen.randrange(8)
@@ -119,7 +120,7 @@ def test_a_truncated_bundle_is_refused(part: float, bring: Bring, archive: Path,
 
 
 @pytest.mark.parametrize("missing", [1, 4, 5, 30])
-def test_the_last_bytes_are_missed_too(missing: int, bring: Bring, archive: Path, node: Store):
+def test_missing_last_bytes_are_refused(missing: int, bring: Bring, archive: Path, node: Store):
     archive.write_bytes(archive.read_bytes()[:-missing])
     with pytest.raises(UsageError, match="cut off"):
         bring()
@@ -179,7 +180,7 @@ def test_a_bundle_that_lacks_an_input_is_refused(bring: Bring, archive: Path, no
     assert is_empty(node)
 
 
-def test_a_commit_under_a_wrong_tree_is_refused(
+def test_a_commit_with_a_wrong_tree_is_refused(
     store: Store, recipes: Path, commit: Commit, node: Store, tmp_path: Path
 ):
 
@@ -191,7 +192,7 @@ def test_a_commit_under_a_wrong_tree_is_refused(
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive at all", bytes(5000)])
-def test_what_is_no_bundle(content: bytes, node: Store, tmp_path: Path):
+def test_other_files_are_refused(content: bytes, node: Store, tmp_path: Path):
     (tmp_path / "no").write_bytes(content)
     with pytest.raises(UsageError, match="not a bundle"):
         import_from(tmp_path / "no", node)
@@ -206,7 +207,7 @@ def test_an_older_archive_is_refused_with_the_command_that_makes_a_new_one(node:
     assert "reprokit store export NAME -o FILE.rkit" in error.value.hint
 
 
-def test_too_little_space_is_said_before_anything_is_written(bring: Bring, node: Store, monkeypatch):
+def test_too_little_space_is_reported_first(bring: Bring, node: Store, monkeypatch):
     usage = type("Usage", (), {"free": 100})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
     with pytest.raises(ReprokitError, match="not enough disk space: need 2 MB, 100 B free"):

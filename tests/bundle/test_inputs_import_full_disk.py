@@ -1,4 +1,4 @@
-"""An import onto a disk that fills where nothing foresaw it: here it holds too few files, not too few bytes."""
+"""An import onto a disk that becomes full despite the check of free bytes: it has too few inodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprokit.supply.upkeep.verify import verify
 from tests.support.disk import Disk
 
 
-def test_it_is_told_wherever_it_happens_and_made_up_for(archive: Path, disk: Disk):
+def test_a_full_disk_is_reported_and_the_import_can_be_repeated(archive: Path, disk: Disk):
     home = disk.folder / "home"
 
     def bring() -> subprocess.CompletedProcess[str]:
@@ -34,6 +34,6 @@ def test_it_is_told_wherever_it_happens_and_made_up_for(archive: Path, disk: Dis
         assert done.returncode == 3 and done.stderr.startswith("error: the disk is full"), done.stderr
         assert "hint: free space" in done.stderr
         failures += 1
-    # In the folders of the store, in the files read from the archive, and in what git makes of a commit.
+    # In the folders of the store, in the files of the bundle, and in the repository that git makes.
     assert failures > 5 and done.returncode == 0
     assert verify(Store(home / "store")).bad == ()

@@ -1,4 +1,4 @@
-"""What stays of a container's layer when files are left out of it."""
+"""A container's layer without the excluded files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _filter(
         return {m.name: m.linkname or (tar.extractfile(m).read() if m.isreg() else "") for m in tar}, report
 
 
-def test_without_patterns_every_entry_goes_on_byte_for_byte():
+def test_without_patterns_nothing_changes():
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
         data = _tar([("a", None), ("a/" + "long" * 60, b"x" * 5000), ("ü", b"y"), ("l", "ü"), ("e", b"")], form)
         out = b"".join(filter_layer(_blocks(data), [], lambda path: None, FilterReport()))
@@ -52,7 +52,7 @@ def test_without_patterns_every_entry_goes_on_byte_for_byte():
         assert not any(data[len(out) :])
 
 
-def test_caches_go_and_their_folders_and_whiteouts_stay():
+def test_caches_are_excluded_but_not_folders_and_whiteouts():
     there, report = _filter(
         _tar(
             [
@@ -77,7 +77,7 @@ def test_caches_go_and_their_folders_and_whiteouts_stay():
     assert report.excluded.total() == 112
 
 
-def test_a_file_that_stays_under_another_name_stays():
+def test_a_file_with_another_name_is_kept():
     data = _tar([("c/a", b"content"), ("k/b", "c/a"), ("k/c", "c/a"), ("z", b"1")])
     there, _ = _filter(data, ["/c/*"], b"content")
     assert there == {"k/b": b"content", "k/c": "k/b", "z": b"1"}
@@ -85,14 +85,14 @@ def test_a_file_that_stays_under_another_name_stays():
         _filter(data, ["/c/*"], None)
 
 
-def test_the_largest_paths_are_named_where_they_are_large():
+def test_the_largest_paths_are_reported():
     files = {"src/llvm/build/lib/a": 700, "src/llvm/build/b": 100, "opt/x": 300, "opt/y": 300}
     _, report = _filter(_tar([(name, bytes(size)) for name, size in files.items()]), [])
     large = [("/src/llvm/build", 800), ("/src/llvm/build/lib", 700), ("/opt", 600)]
     assert report.largest == [*large, ("/opt/x", 300), ("/opt/y", 300), ("/src/llvm/build/b", 100)]
 
 
-def test_a_damaged_tar_is_not_taken_for_a_short_one():
+def test_a_damaged_tar_is_refused():
     data = bytearray(_tar([("a", b"1" * 600), ("b", b"2")]))
     data[512 + 1024 + 150] ^= 0xFF
     with pytest.raises(EngineError, match="damaged"):

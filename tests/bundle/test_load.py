@@ -1,4 +1,4 @@
-"""What `load` says and does beside giving layers to an engine."""
+"""`load`, apart from the transfer of layers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from reprokit.recipe.start import starting_recipe
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
+from tests.support.privileges import need_root
 from tests.support.strangers import entry, workspace
 
 pytestmark = pytest.mark.engine
@@ -22,7 +23,7 @@ LAYERS = [tar_of({f"bin/{name}": noise(50_000, seed)}) for seed, name in enumera
 
 @pytest.fixture
 def name(engine, images):
-    """A name of an image that is gone afterwards."""
+    """A name of an image; the image is removed after the test."""
     images.names.append(f"{images.prefix}-loaded:1")
     yield images.names[-1]
     if engine.image(images.names[-1]):
@@ -30,7 +31,7 @@ def name(engine, images):
 
 
 def with_smi(tmp_path, monkeypatch, line: str) -> None:
-    """A host whose nvidia-smi says `line`: name, driver, compute capability."""
+    """A host whose nvidia-smi prints `line`: name, driver, compute capability."""
     smi = tmp_path / "bin" / "nvidia-smi"
     smi.parent.mkdir()
     smi.write_text(f"#!/bin/sh\necho '{line}'\n")
@@ -38,9 +39,7 @@ def with_smi(tmp_path, monkeypatch, line: str) -> None:
     monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
 
 
-def test_a_driver_that_is_too_old_is_said_as_check_says_it_before_anything_is_loaded(
-    reprokit, engine, name, tmp_path, monkeypatch
-):
+def test_a_driver_that_is_too_old_is_reported_first(reprokit, engine, name, tmp_path, monkeypatch):
     with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 450.80.02, 8.0")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
     said = reprokit("load", path, code=1)
@@ -51,7 +50,7 @@ def test_a_driver_that_is_too_old_is_said_as_check_says_it_before_anything_is_lo
     assert f"loaded {name}" in reprokit("load", path, "--force")
 
 
-def test_a_driver_that_will_do_is_not_spoken_of(reprokit, name, tmp_path, monkeypatch):
+def test_a_driver_that_is_new_enough_is_not_mentioned(reprokit, name, tmp_path, monkeypatch):
     with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 550.54.14, 8.0")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
     assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: its maker is unknown\n"
@@ -67,7 +66,7 @@ def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, mo
     assert "damaged" in reprokit("load", path, code=2)
 
 
-def test_a_recipe_that_is_not_known_comes_along(reprokit, tmp_path, name):
+def test_an_unknown_recipe_is_written_down(reprokit, tmp_path, name):
     recipe = starting_recipe("brought")
     path = Made.of({name: LAYERS}, recipe="brought", variant="cpu", recipe_text=recipe).write(tmp_path / "x.rkit")
     assert "brought" in reprokit("load", path)
@@ -78,7 +77,7 @@ def test_a_recipe_that_is_not_known_comes_along(reprokit, tmp_path, name):
     reprokit("load", broken, code=2)
 
 
-def test_a_workspace_comes_along_and_one_that_is_here_stays(reprokit, tmp_path, name, home):
+def test_a_workspace_is_unpacked_unless_one_exists(reprokit, tmp_path, name, home):
     inside = [
         (entry("src", tarfile.DIRTYPE), b""),
         (entry("src/a.py"), b"print(1)"),
@@ -88,7 +87,7 @@ def test_a_workspace_comes_along_and_one_that_is_here_stays(reprokit, tmp_path, 
     ]
     path = workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit")
     said = reprokit("load", path)
-    folder = home / "workspaces" / "brought-w"
+    (folder,) = (home / "workspaces").glob("brought-w-*")
     assert "leads out of the workspace ('/etc')" in said and sorted(p.name for p in folder.iterdir()) == ["src"]
     assert (folder / "src/b.py").read_bytes() == b"print(1)" and (folder / "src/a.py").stat().st_mode & 0o7777 == 0o755
     (folder / "src/a.py").write_text("mine")
@@ -114,7 +113,7 @@ def test_a_workspace_that_would_leave_its_folder_is_refused(reprokit, engine, tm
     assert not [p for p in (home / "workspaces").rglob("*")]
 
 
-def test_a_signature_is_checked_and_can_be_asked_for(reprokit, images, base, tmp_path):
+def test_a_signature_is_checked_and_can_be_required(reprokit, images, base, tmp_path):
     for key in ("mine", "other"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / key)], check=True)
     signed, plain = tmp_path / "signed.rkit", tmp_path / "plain.rkit"
@@ -127,7 +126,7 @@ def test_a_signature_is_checked_and_can_be_asked_for(reprokit, images, base, tmp
     assert "not signed" in reprokit("load", plain, "--signed-by", tmp_path / "mine.pub", code=1)
 
 
-def test_what_is_exported_here_is_loaded_again(reprokit, engine, images, two, tmp_path):
+def test_an_exported_image_is_loaded_again(reprokit, engine, images, two, tmp_path):
     out = tmp_path / "x.rkit"
     reprokit("export", *two, "-o", out)
     before = [engine.image(name) for name in two]
@@ -138,15 +137,15 @@ def test_what_is_exported_here_is_loaded_again(reprokit, engine, images, two, tm
     assert [image["Id"] for image in before] == [image["Id"] for image in after]
 
 
-def test_no_room(reprokit, tmp_path, name, monkeypatch):
-    """An engine whose disk is too small is not begun with."""
-    folder, data = tmp_path / "e", tmp_path / "data"
-    folder.mkdir()
+def test_a_full_disk_is_reported_before_loading(reprokit, tmp_path, short_path, name, monkeypatch):
+    """Nothing is loaded into an engine whose disk is too small."""
+    need_root()
+    data = short_path / "data"
     data.mkdir()
     with ExitStack() as stack:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(data)], check=True)
         stack.callback(subprocess.run, ["umount", "-l", str(data)], check=True)
-        engine = OtherEngine(folder, data)
+        engine = OtherEngine(short_path, data)
         stack.callback(engine.process.wait)
         stack.callback(engine.process.kill)
         monkeypatch.setenv("DOCKER_HOST", engine.address)

@@ -37,7 +37,7 @@ def files_below(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
-def test_the_bundle_that_is_spoilt_is_right(tmp_path):
+def test_the_undamaged_bundle_is_accepted(tmp_path):
     assert refusal(made().write(tmp_path / "x.rkit")) is None
 
 

@@ -1,4 +1,4 @@
-"""The same bundles into every kind of engine."""
+"""The same bundles loaded into every kind of engine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def served(request) -> Iterator[OtherEngine | NewDocker | Podman]:
 
 @pytest.fixture
 def there(served) -> Iterator[Engine]:
-    """The engine; what a test loads is gone afterwards."""
+    """The engine; images that a test loads are removed after it."""
     engine = served.connect()
     yield engine
     for name in (X, Y):
@@ -74,14 +74,14 @@ def layers(engine: Engine, name: str) -> int:
     return len(engine.image(name)["RootFS"]["Layers"])
 
 
-def test_each_kind_gets_what_it_takes(served, there):
-    expected = {"docker": Form.PLAIN, "new docker": Form.ZSTD, "containerd": Form.LAYOUT, "podman": Form.PLAIN_LAYOUT}
+def test_each_engine_gets_its_form(served, there):
+    expected = {"docker": Form.PLAIN, "new docker": Form.ZSTD, "containerd": Form.BLOBS, "podman": Form.PLAIN}
     form = ImageStore.of(there).form
     # The machine's own engine may be a new one.
     assert form is expected[served.kind] or (served.kind == "docker" and form is Form.ZSTD)
 
 
-def test_images_come_with_their_names_and_configuration(there, load, tmp_path):
+def test_images_keep_names_and_configuration(there, load, tmp_path):
     bundle = Made.of({X: [A, B, C], Y: [A, B, A, D]}, labels={"some": "label"}).write(tmp_path / "x.rkit")
     assert f"loaded {X}" in load(bundle)
     assert layers(there, X) == 3 and layers(there, Y) == 4
@@ -90,7 +90,7 @@ def test_images_come_with_their_names_and_configuration(there, load, tmp_path):
     assert f"{X} is present already" in load(bundle)
 
 
-def test_what_was_left_out_is_taken_from_the_engine(there, load, tmp_path):
+def test_excluded_layers_are_the_engines(there, load, tmp_path):
     base = Made.of({X: [A, B]}).write(tmp_path / "base.rkit")
     delta = Made.of({Y: [A, B, C]}, absent=[A, B]).write(tmp_path / "delta.rkit")
     said = load(delta, code=2)
@@ -98,22 +98,22 @@ def test_what_was_left_out_is_taken_from_the_engine(there, load, tmp_path):
     load(base)
     load(delta)
     assert layers(there, Y) == 3
-    # It can be taken out again whole, by its compressed blobs where the engine goes by those.
+    # It can be exported again, also from a containerd store, which needs the compressed blobs.
     (image,) = read_images(there, [engine_image(there, Y)], ResumableTar(io.BytesIO()))
     assert [layer.diff_id for layer in image.layers] == [digest_of(layer) for layer in (A, B, C)]
     there.remove_image(X, force=True)
     there.remove_image(Y, force=True)
 
 
-def test_a_bundle_and_what_was_made_against_it_load_together(there, load, tmp_path):
+def test_a_bundle_and_its_delta_load_together(there, load, tmp_path):
     base = Made.of({X: [A, B]}).write(tmp_path / "base.rkit")
     delta = Made.of({X: [A, B, D]}, absent=[A, B]).write(tmp_path / "delta.rkit")
     load(base, delta)
     assert layers(there, X) == 3
 
 
-def test_what_an_engine_has_of_an_interrupted_load_is_used_and_goes(there, load, tmp_path, monkeypatch):
-    """As if the first step had ended: its layers are there, under no name."""
+def test_an_interrupted_load_is_resumed(there, load, tmp_path, monkeypatch):
+    """As if only the first step had ended: its layers are present in an unnamed image."""
     from contextlib import ExitStack, nullcontext
 
     from reprokit.bundle.load import checked

@@ -1,4 +1,4 @@
-"""The file that an export writes into: one of its own, whatever was planted in its place."""
+"""The file that an export writes into, also where somebody planted another one in its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from reprokit.bundle.partial_file import claimed
 
 
-def test_what_a_killed_process_left_is_there(tmp_path: Path):
+def test_the_file_of_a_killed_process_is_kept(tmp_path: Path):
     (tmp_path / "partial").write_bytes(b"left")
     with claimed(tmp_path / "partial", pytest.fail) as file:
         assert file.read() == b"left"
@@ -18,7 +18,7 @@ def test_what_a_killed_process_left_is_there(tmp_path: Path):
     assert (tmp_path / "partial").read_bytes() == b"left and more"
 
 
-def test_two_at_once_wait_for_each_other(tmp_path: Path):
+def test_two_processes_wait_for_each_other(tmp_path: Path):
     said: list[str] = []
 
     def renamed(line: str) -> None:

@@ -1,4 +1,4 @@
-"""The workspace and the inputs of a lock travel in a bundle."""
+"""Workspaces and recipes in a bundle."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def image(images: Images) -> str:
     return images.base("recipe", {"a": noise(1 << 16, 3)}, [f"LABEL {lines}"])
 
 
-def test_a_workspace_travels_without_owners(here: Path, image: str) -> None:
+def test_a_workspace_is_packed_without_owners(here: Path, image: str) -> None:
     out = here / "x.rkit"
     export(image, "-o", str(out), "--with-workspace")
     entries = contents(out)
@@ -78,7 +78,7 @@ def test_a_workspace_travels_without_owners(here: Path, image: str) -> None:
     assert found["src/tool"].mode == 0o755
 
 
-def test_an_image_carries_what_its_labels_say_and_its_recipe(here: Path, image: str) -> None:
+def test_the_metadata_has_labels_and_recipe(here: Path, image: str) -> None:
     said = export(image, "-o", str(here / "x.rkit"))
     (described,) = Metadata.model_validate_json(contents(here / "x.rkit")[METADATA]).images
     assert (described.recipe, described.variant, described.inputs) == ("bundled", "cpu", "ab")
@@ -90,7 +90,7 @@ def test_an_image_carries_what_its_labels_say_and_its_recipe(here: Path, image: 
     assert "the recipe bundled is not here" in said.stderr
 
 
-def test_without_a_workspace_or_a_lock_it_is_said(here: Path, image: str) -> None:
+def test_a_missing_workspace_or_lock_is_reported(here: Path, image: str) -> None:
     subprocess.run(["rm", "-r", "workspaces"], check=True)
     out = here / "x.rkit"
     assert "bundled has no workspace yet" in export(image, "-o", str(out), "--with-workspace", code=2).stderr

@@ -6,14 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from reprokit import paths
-from reprokit.bench.record import Record, append, read
+from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.filelocks import file_lock
+from reprokit.recipe.find import target
+from reprokit.results.lines import read
 from tests.support.names import unique
 
 NAME = unique("bench")
@@ -41,6 +42,16 @@ benchmarks:
     variants: [cuda]
     command: echo working; echo no such thing >&2; exit 7
     parse: {format: records}
+  fine:
+    variants: [cuda]
+    command: echo "took 3 ms"
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: fine, unit: ms}]}
+  unlocked:
+    variants: [cuda]
+    inputs: [{path: g.zip, data: g.zip}]
+    command: echo "took 4 ms"
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: fine, unit: ms}]}
+data: [{name: g.zip, urls: ["https://example.org/g.zip"]}]
 claims:
   - {metric: spmm, value: 0.8, unit: ms, hardware: Xeon 8124M, where: Table 3}
 """
@@ -94,13 +105,38 @@ def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied,
     assert records[0].cpu and set(records[0].files) == {"data/graph"}
     assert str(tmp_path) not in records[0].to_json()
 
-    workspace = tmp_path / "home" / "workspaces" / NAME
+    (workspace,) = (tmp_path / "home" / "workspaces").iterdir()
     assert (workspace / "made").read_text() == "made\n"
     (container,) = tidied.containers([f"reprokit.recipe={NAME}"])
     assert container["State"] == "exited"
 
-    report = reprokit("bench", NAME, "--report")
+    report = reprokit("results", "show", NAME)
     assert "2 runs" in report.stdout and "not averaged" not in report.stdout
+
+
+@pytest.mark.engine
+def test_an_image_of_other_inputs_is_measured_only_when_asked(reprokit, tidied, tmp_path):
+    assert reprokit("bench", f"{NAME}:cuda", "fine").returncode == 0
+    file = tmp_path / "recipes" / f"{NAME}.yaml"
+    file.write_text(RECIPE.replace('cuda: {base: "debian:12",', 'cuda: {base: "debian:12", env: {NEW: "1"},'))
+    refused = reprokit("bench", f"{NAME}:cuda", "fine")
+    assert refused.returncode == 1
+    assert f"error: the image of {NAME}:cuda is stale: recipe or lock have changed" in refused.stderr
+    assert f"hint: `reprokit build {NAME}:cuda` renews it; `reprokit bench --stale ...`" in refused.stderr
+    forced = reprokit("bench", f"{NAME}:cuda", "fine", "--stale")
+    assert forced.returncode == 0 and forced.stderr.count(" is stale: ") == 1
+    records = read(tmp_path / "results" / f"{NAME}.jsonl")
+    assert [record.image_stale for record in records] == [False, True]
+    assert len({record.input_hash for record in records}) == 1
+    assert "built from other inputs" in reprokit("results", "show", NAME).stdout
+    # Where a file that the recipe names is missing, nobody knows.
+    file.write_text(RECIPE.replace('cuda: {base: "debian:12",', 'cuda: {base: "debian:12", blocks: [gone],'))
+    refused = reprokit("bench", f"{NAME}:cuda", "fine")
+    assert refused.returncode == 1
+    assert f"error: it is unknown whether the image of {NAME}:cuda is stale: " in refused.stderr
+    forced = reprokit("bench", f"{NAME}:cuda", "fine", "--stale")
+    assert forced.returncode == 0 and "it is unknown whether" in forced.stderr
+    assert read(tmp_path / "results" / f"{NAME}.jsonl")[-1].image_stale is None
 
 
 @pytest.mark.engine
@@ -110,6 +146,17 @@ def test_a_benchmark_that_fails_records_nothing_and_shows_its_last_lines(reproki
     assert "  no such thing" in failed.stderr and "  working" in failed.stderr
     assert f"error: the benchmark failed with exit code 7 ({NAME}:cuda broken)" in failed.stderr
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.engine
+def test_what_was_measured_is_shown_though_a_later_benchmark_cannot_run(reprokit, tidied, tmp_path):
+    done = reprokit("bench", f"{NAME}:cuda", "fine", "unlocked", "--repeat", "3", "--warm-up", "1", "--timeout", "60")
+    assert done.returncode == 2
+    assert "fine [ms]" in done.stdout and "3..3" in done.stdout
+    assert "error: the data g.zip is not locked" in done.stderr
+    (record,) = read(tmp_path / "results" / f"{NAME}.jsonl")
+    assert (record.samples, record.repeats, record.warm_up) == ((3.0,) * 3, (1, 1, 1), 1)
+    assert record.machine.memory and record.before.load is not None
 
 
 @pytest.mark.engine
@@ -133,8 +180,10 @@ def test_the_extension_in_an_image_without_torch_says_what_is_missing(reprokit, 
 @pytest.mark.long
 def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-m", "reprokit", "bench", "fused-attention:cpu", "--extension", "--json"]
     # The user's own store and image: what `make demo` has built is not built again.
+    reprokit = [sys.executable, "-m", "reprokit"]
+    subprocess.run([*reprokit, "build", "--drift", "fused-attention:cpu"], check=True)
+    command = [*reprokit, "bench", "fused-attention:cpu", "--extension", "--json"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     records = read(tmp_path / "results" / "fused-attention.jsonl")
@@ -146,13 +195,14 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
     engine = Engine.connect()
     # The lock of `bench`: another suite may be at this test, too.
     with file_lock(paths.state() / "bench.lock", "", lambda line: None):
-        engine.start("reprokit-fused-attention-cpu-bench")
+        container = f"{usual_name(engine, target('fused-attention:cpu'))}-bench"
+        engine.start(container)
         try:
-            listing = engine.exec_create("reprokit-fused-attention-cpu-bench", ["ls", "/opt/reprokit/extensions"])
+            listing = engine.exec_create(container, ["ls", "/opt/reprokit/extensions"])
             folders = b"".join(out or b"" for out, _ in engine.exec_stream(listing)).split()
             assert len(folders) >= 1
         finally:
-            engine.stop("reprokit-fused-attention-cpu-bench")
+            engine.stop(container)
 
 
 def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
@@ -161,8 +211,6 @@ def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
         (["reprokit-test-benc"], f"unknown recipe 'reprokit-test-benc'; did you mean {NAME}?"),
         ([NAME, "spm"], "has no benchmark 'spm'; did you mean spmm?"),
         ([f"{NAME}:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
-        ([NAME, "--report"], "no results yet"),
-        ([NAME, "--plot", "plots"], "--records and --plot need --report"),
     ):
         answer = reprokit("bench", *arguments, **nowhere)
         assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
@@ -173,47 +221,3 @@ def test_no_engine_is_exit_code_3(reprokit):
     answer = reprokit("bench", NAME, DOCKER_HOST="unix:///nowhere")
     assert answer.returncode == 3
     assert "unix:///nowhere" in answer.stderr
-
-
-RECORD = Record(
-    metric="spmm", unit="ms", samples=(1.0, 3.0), params={}, recipe=NAME, variant="cpu",
-    benchmark="spmm", command="spmm", input_hash="1f", image_digest="sha256:2e", cpu="EPYC", threads=2, gpu="",
-    driver="", reprokit="0.1.0", time="2026-11-21T09:00:00Z",
-)  # fmt: skip
-
-
-def test_the_report_keeps_unlike_records_apart_and_says_why(reprokit, tmp_path):
-    unlike = replace(RECORD, samples=(9.0,), image_digest="sha256:3d", cpu="Xeon")
-    append(tmp_path, f"results/{NAME}.jsonl", [RECORD, unlike, RECORD])
-    report = reprokit("bench", NAME, "--report")
-    assert report.returncode == 0
-    rows = [line.split() for line in report.stdout.splitlines() if ".." in line and line[0] == " "]
-    assert rows == [["2", "1..3", "4"], ["9", "9..9", "1"]]
-    assert report.stdout.count("not averaged with other records of this benchmark: they differ in") == 2
-    assert "image_digest, cpu" in report.stdout
-
-
-def test_the_report_is_of_the_variant_and_benchmarks_that_are_named(reprokit, tmp_path):
-    others = [replace(RECORD, variant="cuda"), replace(RECORD, benchmark="kernel")]
-    append(tmp_path, f"results/{NAME}.jsonl", [RECORD, *others])
-    for arguments, count in (([NAME], 3), ([f"{NAME}:cpu"], 2)):
-        data = json.loads(reprokit("bench", *arguments, "--report", "--json").stdout)
-        assert len(data["records"]) == count
-    named = reprokit("bench", f"{NAME}:cpu", "kernel", "--report", "--json")
-    assert [r["benchmark"] for r in json.loads(named.stdout)["records"]] == ["kernel"]
-
-
-def test_what_a_benchmark_printed_outside_is_reported_and_has_nothing_of_attention_to_draw(reprokit, tmp_path):
-    (tmp_path / "printed.jsonl").write_text(
-        '{"environment": {"processor": "EPYC", "threads": 2}, "time": "2026-11-21T09:00:00Z"}\n'
-        '{"metric": "spmm", "unit": "ms", "samples": [1.5, 2.5], "params": {"rows": 8}}\n'
-    )
-    arguments = [NAME, "--report", "--records", "printed.jsonl"]
-    told = reprokit("bench", *arguments)
-    assert told.returncode == 0, told.stderr
-    # Without a terminal rich wraps a title at 80 columns, also within a word.
-    assert f"{NAME}:hostprinted:spmm[ms]" in "".join(told.stdout.split())
-    assert "EPYC, 2 threads, no image" in told.stdout
-    drawn = reprokit("bench", *arguments, "--plot", "plots")
-    assert drawn.returncode == 2
-    assert "error: there are no times of the attention benchmark to draw" in drawn.stderr

@@ -6,9 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from typer.testing import Result
 
+from reprokit.errors import UsageError
+
+Call = Callable[..., Result]
 # The clashes that the project's notes met by hand: (pins, GPU), what the error must name, a pin that works.
 CLASHES = [
     (["--pins", "cuda=10.2", "--gpu", "RTX 3090"], ["cuda=10.2", "gpu=RTX 3090 (sm_86)"], "cuda=11.1"),
@@ -38,26 +44,33 @@ variants:
 """
 
 
-def check(*args: str, cwd: object = None, **env: str) -> subprocess.CompletedProcess[str]:
+def in_process(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What a user starts, for what only a process of its own shows."""
     return subprocess.run(
         [sys.executable, "-m", "reprokit", "check", *args],
-        capture_output=True, text=True, timeout=60, check=False, cwd=cwd, env={**os.environ, **env},
+        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **env},
     )  # fmt: skip
 
 
+@pytest.fixture
+def check(call: Call) -> Call:
+    return lambda *args: call("check", *args)
+
+
 @pytest.mark.parametrize(("args", "subjects", "nearest"), CLASHES, ids=lambda v: str(v)[:40])
-def test_the_clashes_of_the_notes(args: list[str], subjects: list[str], nearest: str) -> None:
+def test_the_clashes_of_the_notes(check: Call, args: list[str], subjects: list[str], nearest: str) -> None:
     done = check(*args, "--json")
     answer = json.loads(done.stdout)
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert set(answer) == {"ok", "findings"}
     assert answer["ok"] is False
     (finding,) = [f for f in answer["findings"] if f["severity"] == "error"]
-    assert set(finding) == {"severity", "subjects", "reason", "nearest", "sources"}
+    assert set(finding) == {"severity", "rule", "subjects", "reason", "nearest", "remedy", "sources"}
+    assert nearest in finding["remedy"] and finding["rule"]
     assert finding["subjects"] == subjects
     assert nearest in finding["nearest"]
     assert finding["sources"]
-    assert check(*(args[0], f"{args[1]}", *args[2:])).returncode == 1
+    assert check(*(args[0], f"{args[1]}", *args[2:])).exit_code == 1
 
 
 @pytest.fixture
@@ -67,22 +80,24 @@ def recipes(tmp_path):
     return tmp_path
 
 
-def test_removed_apis_that_a_recipe_needs(recipes) -> None:
-    done = check("reddit", "--json", cwd=recipes)
+@pytest.mark.usefixtures("recipes")
+def test_removed_apis_that_a_recipe_needs(check: Call) -> None:
+    done = check("reddit", "--json")
     answer = json.loads(done.stdout)
     (finding,) = [f for f in answer["findings"] if f["severity"] == "error"]
-    assert done.returncode == 1
+    assert done.exit_code == 1
     assert finding["recipe"] == "reddit:cpu"
     assert finding["subjects"] == ["dgl=1.1.2", "needs=dgl:RedditDataset.num_labels"]
     assert finding["nearest"] == ["dgl=0.9.1"]
 
 
-def test_one_summary_a_variant(recipes) -> None:
-    done = check("reddit", cwd=recipes)
-    assert done.returncode == 1
+@pytest.mark.usefixtures("recipes")
+def test_one_summary_a_variant(check: Call) -> None:
+    done = check("reddit")
+    assert done.exit_code == 1
     assert "reddit:cpu: 1 error" in done.stdout
     assert done.stdout.rstrip().endswith("reddit:fine: ok")
-    assert check("reddit:fine", cwd=recipes).returncode == 0
+    assert check("reddit:fine").exit_code == 0
 
 
 @pytest.fixture
@@ -93,55 +108,78 @@ def historic(recipes):
     return recipes
 
 
-def test_a_historic_variant_does_not_count_where_its_recipe_is_named(historic) -> None:
-    done = check("reddit", cwd=historic)
-    assert done.returncode == 0
+@pytest.mark.usefixtures("historic")
+def test_a_historic_variant_does_not_count_where_its_recipe_is_named(check: Call) -> None:
+    done = check("reddit")
+    assert done.exit_code == 0
     assert "reddit:as-published: 1 error (historic: not counted)" in done.stdout
-    answer = json.loads(check("reddit", "--json", cwd=historic).stdout)
+    answer = json.loads(check("reddit", "--json").stdout)
     assert answer["ok"] is True
     assert [f["historic"] for f in answer["findings"] if f["severity"] == "error"] == [True]
 
 
-def test_a_historic_variant_counts_where_it_is_named(historic) -> None:
-    done = check("reddit:as-published", cwd=historic)
-    assert done.returncode == 1
+@pytest.mark.usefixtures("historic")
+def test_a_historic_variant_counts_where_it_is_named(check: Call) -> None:
+    done = check("reddit:as-published")
+    assert done.exit_code == 1
     assert done.stdout.rstrip().endswith("reddit:as-published: 1 error")
 
 
-def test_a_historic_variant_is_left_out_where_nothing_is_named(historic) -> None:
-    done = check(cwd=historic)
+@pytest.mark.usefixtures("historic")
+def test_a_historic_variant_is_left_out_where_nothing_is_named(check: Call) -> None:
+    done = check()
     assert "as-published" not in done.stdout and "reddit:fine: ok" in done.stdout
 
 
-def test_what_a_person_reads() -> None:
-    done = check("--pins", "cuda=10.2", "--gpu", "3090", PYTHONIOENCODING="utf-8", COLUMNS="100")
+def test_what_a_person_reads(check: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    done = check("--pins", "cuda=10.2", "--gpu", "3090")
     head, reason, *rest = done.stdout.splitlines()
     assert head == "error    cuda=10.2 \u00d7 gpu=RTX 3090 (sm_86)"
     assert "sm_86 needs CUDA 11.1" in " ".join([reason, *rest])
     assert any(line.strip() == "nearest: cuda=11.1" for line in rest)
-    assert any(line.strip().startswith("source: ") for line in rest)
+    assert "[2 sources]" in done.stdout and "source: " not in done.stdout
     assert rest[-1] == "stack: 1 error"
     assert "\x1b" not in done.stdout
 
 
+def test_sources_are_shown_where_they_are_asked_for(check: Call) -> None:
+    done = check("--pins", "cuda=10.2", "--gpu", "3090", "--sources")
+    assert "sources]" not in done.stdout
+    assert sum(line.strip().startswith("source: ") for line in done.stdout.splitlines()) == 2
+
+
+def test_solve_is_offered_where_no_single_pin_is_enough(check: Call) -> None:
+    offer = "no single pin ends all errors: `reprokit solve --pins ...`, with the same options, finds pins that do"
+    assert offer in check("--pins", "cuda=10.2,torch=1.8.0+cu102", "--gpu", "3090").stdout.splitlines()
+    assert "solve" not in check("--pins", "cuda=10.2", "--gpu", "3090").stdout
+    assert "solve" not in check("--pins", "cuda=11.8").stdout
+
+
+def test_the_build_that_was_assumed_is_named(check: Call) -> None:
+    done = check("--pins", "torch=1.9.0,cuda=11.1", "--gpu", "3090")
+    assert done.exit_code == 0
+    assert "taken as torch 1.9.0+cu111, for the pinned CUDA" in done.stdout
+
+
 def test_a_narrow_encoding_is_enough() -> None:
-    done = check("--pins", "cuda=10.2", "--gpu", "3090", PYTHONIOENCODING="ascii")
+    done = in_process("--pins", "cuda=10.2", "--gpu", "3090", PYTHONIOENCODING="ascii")
     assert done.stdout.startswith("error    cuda=10.2 x gpu=RTX 3090 (sm_86)\n")
 
 
-def test_a_good_stack_is_ok() -> None:
-    done = check("--pins", "cuda=11.8,gcc=11", "--gpu", "RTX 3090", "--driver", "525.60.13")
+def test_a_good_stack_is_ok(check: Call) -> None:
+    done = in_process("--pins", "cuda=11.8,gcc=11", "--gpu", "RTX 3090", "--driver", "525.60.13")
     assert (done.returncode, done.stdout, done.stderr) == (0, "stack: ok\n", "")
     assert json.loads(check("--pins", "cuda=11.8", "--json").stdout) == {"ok": True, "findings": []}
 
 
-def test_all_recipes_are_checked_where_none_is_named() -> None:
+def test_all_recipes_are_checked_where_none_is_named(check: Call) -> None:
     done = check("--json", "--gpu", "none")
     answer = json.loads(done.stdout)
     errors = [f for f in answer["findings"] if f["severity"] == "error"]
     # A recipe may ask for more memory or disk than this machine has.
     assert [f for f in errors if not any(s.startswith("host.") for s in f["subjects"])] == []
-    assert done.returncode == int(bool(errors)) and answer["ok"] is not bool(errors)
+    assert done.exit_code == int(bool(errors)) and answer["ok"] is not bool(errors)
 
 
 @pytest.mark.parametrize(
@@ -166,13 +204,18 @@ def test_all_recipes_are_checked_where_none_is_named() -> None:
         (["no-such-recipe"], "unknown recipe", ""),
     ],
 )
-def test_wrong_usage_is_one_line_and_a_remedy(args: list[str], says: str, hint: str) -> None:
+def test_wrong_usage_is_one_line_and_a_remedy(check: Call, args: list[str], says: str, hint: str) -> None:
     done = check(*args)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert says in done.stderr.splitlines()[0]
-    assert hint in done.stderr
+    assert isinstance(done.exception, UsageError) and done.exception.exit_code == 2
+    assert done.output == ""
+    assert says in done.exception.message.splitlines()[0]
+    assert hint in done.exception.hint
+
+
+def test_wrong_usage_as_a_user_sees_it() -> None:
+    done = in_process("--pins", "cuad=11")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: unknown pin 'cuad'; did you mean cuda? (--pins)\nhint: pins are cuda")
     assert "Traceback" not in done.stderr
 
 
@@ -182,5 +225,46 @@ def test_nothing_heavy_is_imported_for_pins() -> None:
         "cli.app(['check', '--pins', 'cuda=11.8,gcc=11'], standalone_mode=False)\n"
         "print([m for m in ('docker', 'jinja2', 'rich.table', 'reprokit.recipe.model') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=True)
     assert done.stdout == "stack: ok\n[]\n"
+
+
+HEAD = "paper: {title: T, venue: V, year: 2022, licence: none}\n"
+REFUSED = {
+    "unknown-block": ('{base: "debian:12", blocks: [pyhton]}', "unknown block 'pyhton'"),
+    "order": ('{base: "debian:12", pins: {python: "3.11", torch: 2.1.0}, blocks: [torch, python]}', "before it"),
+    "wheels": ('{base: "debian:12", pins: {python: "3.11"}, wheels: ["six==1.16.0"], blocks: [python]}', "`wheels`"),
+    "option": (
+        '{base: "debian:12", pins: {python: "3.11"}, blocks: [{python: {odd: true}}]}',
+        "no option 'odd'",
+    ),
+    "pin": ('{base: "debian:12", pins: {python: "3"}, blocks: [python]}', "needs a minor version"),
+}
+
+
+def test_all_that_render_refuses_is_an_error_of_check(call: Call, check: Call, tmp_path: Path) -> None:
+    (tmp_path / "recipes").mkdir()
+    for name, (variant, _) in REFUSED.items():
+        text = f"name: {name}\n{HEAD}variants:\n  cpu: {variant}\n"
+        (tmp_path / "recipes" / f"{name}.yaml").write_text(text)
+    done = check(*REFUSED, "--json")
+    assert done.exit_code == 1, done.exception
+    found = {f["recipe"]: f for f in json.loads(done.stdout)["findings"] if f["rule"] == "recipe"}
+    for name, (_, words) in REFUSED.items():
+        finding = found[f"{name}:cpu"]
+        assert finding["severity"] == "error" and words in finding["reason"], finding
+        assert finding["subjects"][0].startswith(str(tmp_path / "recipes" / f"{name}.yaml"))
+    # The same words as `render`, and the recipe that it takes has no such finding.
+    refused = call("render", "order").exception
+    assert isinstance(refused, UsageError)
+    assert (found["order:cpu"]["reason"], found["order:cpu"]["remedy"]) == (refused.message, refused.hint)
+
+
+def test_what_this_machine_lacks_is_a_warning(check: Call, recipes: Path) -> None:
+    file = recipes / "recipes" / "reddit.yaml"
+    large = "base: debian:12\n    requires: {memory: 900000GiB, disk: 900000GiB}"
+    file.write_text(file.read_text().replace("base: debian:12", large))
+    done = check("reddit:fine", "--gpu", "none", "--json")
+    assert done.exit_code == 0
+    found = [f for f in json.loads(done.stdout)["findings"] if f["rule"] in ("memory", "disk")]
+    assert [f["severity"] for f in found] == ["warning", "warning"]

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from reprokit.errors import UsageError
+from reprokit.explain.last import keep
 
 LOG = "line one\n/bin/sh: 1: nvcc: not found\nmake: *** [all] Error 127\n"
 
@@ -38,9 +39,19 @@ def test_a_success_is_said_to_be_one(call, tmp_path):
     assert (result.exit_code, result.stdout) == (0, "no failure found in this log\n")
 
 
+def test_the_last_failure_is_kept_for_its_explanation(call):
+    assert "no failure is kept" in str(call("explain", "--last").exception)
+    keep(LOG)
+    assert call("explain", "--last").stdout.startswith("line 2: there is no nvcc")
+    keep("[100%] Built target x\n")  # the log of a failure, whatever it says
+    assert json.loads(call("explain", "--last", "--json").stdout)["success"] is False
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ((), "name one log"),
+        (("-", "--last"), "name one log"),
         (("nothere.log",), "cannot read the log"),
         ((".",), "cannot read the log|folder"),
     ],

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from reprokit.errors import UsageError
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.explain.judge import explain
+from reprokit.host import disk, memory
+from reprokit.importing.repair import Failure
+from tests.support import logs
 
 
 def test_it_passes_check_and_renders_as_it_is(call, tmp_path):
@@ -12,7 +20,9 @@ def test_it_passes_check_and_renders_as_it_is(call, tmp_path):
     assert "FROM ${BASE} AS base" in call("render", "my-paper").stdout
 
 
-def test_its_commented_parts_are_right_too(call, tmp_path):
+def test_its_commented_parts_are_right_too(call, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1 << 50)  # this machine may have less than the recipe asks for
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 1 << 50)
     call("new", "my-paper")
     file = tmp_path / "recipes" / "my-paper.yaml"
     lines = file.read_text().splitlines()
@@ -31,7 +41,149 @@ def test_it_overwrites_nothing(call, tmp_path):
     assert isinstance(result.exception, UsageError) and file.read_text() == "mine"
 
 
+def test_a_name_of_another_folder_is_not_hidden(call, tmp_path, monkeypatch):
+    folder = tmp_path / "others"
+    folder.mkdir()
+    (folder / "theirs.yaml").write_text("name: theirs\n")
+    monkeypatch.setenv("REPROKIT_RECIPES", str(folder))
+    for name, path in (("theirs", folder / "theirs.yaml"), ("featgraph", paths.data_root() / "recipes/featgraph.yaml")):
+        error = call("new", name).exception
+        assert isinstance(error, UsageError) and error.message == f"a recipe named {name} exists already"
+        assert error.where == str(path)
+        assert error.hint == "choose another name; to change that one, copy it and its lock to recipes/"
+    assert not (tmp_path / "recipes").exists()
+
+
 @pytest.mark.parametrize("name", ["My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"])
 def test_a_name_that_is_none_writes_nothing(call, tmp_path, name):
     result = call("new", "--", name)
     assert isinstance(result.exception, UsageError) and list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def no_network(monkeypatch, tmp_path):
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+
+
+def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, repositories, no_network):
+    setup = (
+        "from setuptools import setup, Extension\nsetup(name='tool', version='1.0', install_requires=['numpy==1.26.4',"
+    )
+    setup += "'scipy>=1'], ext_modules=[Extension('tool.fast', ['fast.c'])])\n"
+    files = {
+        "setup.py": setup,
+        "tool/__init__.py": "import numpy\n",
+        "Dockerfile": "FROM debian\nRUN apt install -y git\n",
+    }
+    first = repositories.make("team/tool", files)
+    repositories.git("team/tool", "tag", "v1")
+    repositories.commit("team/tool", {"setup.py": "raise SystemExit\n"})
+
+    result = call("new", "tool", "--from", "https://forge.test/team/tool", "--commit", "v1", "--as-of", "2024-01-01")
+    assert result.exit_code == 0, result.exception
+    assert "question: which version of scipy>=1? (setup.py:2)" in result.stdout
+    text = (tmp_path / "recipes/tool.yaml").read_text()
+    assert first in text and "numpy==1.26.4 # numpy==1.26.4: setup.py:2" in text.replace("  #", " #")
+    assert call("check", "tool").exit_code == 0
+    dockerfile = call("render", "tool").stdout
+    assert "/opt/tool" in dockerfile and "python3 -m pip wheel" in dockerfile
+
+
+def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_path, no_network):
+    body = "import numpy as np\nfrom torch import nn\n" + "def f(x):\n    return np.sin(x) + 1\n" * 40
+    for number in range(2000):
+        path = tmp_path / "repository" / f"package{number % 40}" / f"module{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body)
+    (tmp_path / "repository/requirements.txt").write_text("numpy==1.26.4\ntorch==2.2.0\n")
+    call("schema")  # what every verb imports
+    began = time.process_time()
+    result = call("new", "big", "--from", "repository", "--as-of", "2024-03-01")
+    assert result.exit_code == 0, result.exception
+    assert time.process_time() - began < 2
+    assert "debian:12" in (tmp_path / "recipes/big.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--from", "git@github.com:a/b"], "cannot read the folder"),
+        (["--from", "file:///etc"], "not an https:// address"),
+        (["--from", ".", "--commit", "v1"], "--commit is for git addresses"),
+        (["--from", ".", "--as-of", "yesterday"], "'yesterday' is no date"),
+        (["--from", ".", "--as-of", "commit"], "the date of the commit is not known"),
+        (["--commit", "v1"], "--commit needs a repository"),
+        (["--as-of", "2024-03-01"], "--as-of needs a repository"),
+        (["--repair"], "--repair needs a repository"),
+    ],
+)
+def test_a_source_that_is_none_is_named(call, tmp_path, options, message):
+    result = call("new", "tool", *options)
+    assert isinstance(result.exception, UsageError) and message in str(result.exception.message)
+    assert not (tmp_path / "recipes").exists()
+
+
+@pytest.fixture
+def repaired(call, tmp_path, monkeypatch, no_network):
+    """`repaired(answer, ...)` imports a folder with --repair; each attempt returns or raises the next answer."""
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository/setup.py").write_text("from setuptools import setup\nsetup(name='tool', version='1')\n")
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+
+    def run(*answers):
+        left = list(answers)
+
+        def attempt(engine, name):
+            answer = left.pop(0)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        monkeypatch.setattr("reprokit.commands._repair.attempt", attempt)
+        return call("new", "tool", "--from", "repository", "--as-of", "2024-03-01", "--repair")
+
+    return run
+
+
+def failed(line: str) -> list[Failure]:
+    return [Failure("build", line, tuple(explain(logs.stream(f"{line}\n"), failed=True).causes))]
+
+
+CURL = "a.c:1:10: fatal error: curl/curl.h: No such file or directory"
+
+
+def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
+    result = repaired(failed(CURL), [])
+    assert result.exit_code == 0, result.exception
+    assert "round 1: apt: libcurl4-openssl-dev" in result.stdout
+    text = " ".join((tmp_path / "recipes/tool.yaml").read_text().split())
+    assert "- libcurl4-openssl-dev # repaired: the header curl/curl.h is not on the include path" in text
+    page = (tmp_path / "recipes/tool.md").read_text()
+    assert "smoke commands succeed" in page and "libcurl4-openssl-dev" in page
+
+
+def test_what_still_fails_is_an_error_that_names_the_page(repaired, tmp_path):
+    result = repaired(failed(CURL), failed("Segmentation fault"))
+    assert isinstance(result.exception, WorkFailed) and result.exception.where == "recipes/tool.md"
+    assert "tool:cpu still fails: build: Segmentation fault" in result.exception.message
+    assert "libcurl4-openssl-dev" in (tmp_path / "recipes/tool.yaml").read_text()
+    assert "Segmentation fault" in (tmp_path / "recipes/tool.md").read_text().partition("## Still fails")[2]
+
+
+def test_an_interrupted_repair_keeps_what_it_learnt(repaired, tmp_path):
+    result = repaired(failed(CURL), KeyboardInterrupt())
+    assert result.exit_code != 0
+    assert "libcurl4-openssl-dev" in (tmp_path / "recipes/tool.yaml").read_text()
+    page = (tmp_path / "recipes/tool.md").read_text()
+    assert "The repair was interrupted" in page and "libcurl4-openssl-dev" in page
+
+
+def test_a_page_that_exists_is_not_overwritten(repaired, tmp_path):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/tool.md").write_text("mine")
+    result = repaired()
+    assert isinstance(result.exception, UsageError) and result.exception.where == "recipes/tool.md"
+    assert (tmp_path / "recipes/tool.md").read_text() == "mine" and not (tmp_path / "recipes/tool.yaml").exists()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 from reprokit.errors import UsageError
 
 
@@ -20,3 +22,10 @@ def test_a_wrong_block_is_refused(call, recipe):
     recipe("mine", "variants:\n  a:\n    base: debian:12\n    blocks: [aptt]\n")
     result = call("render", "mine")
     assert isinstance(result.exception, UsageError) and result.exception.where.endswith("mine.yaml:6")
+
+
+def test_as_json(call):
+    found = json.loads(call("render", "featgraph:cpu", "--json").stdout)
+    assert found["recipe"] == "featgraph:cpu" and found["dockerfile"] == call("render", "featgraph:cpu").stdout
+    assert found["blocks"][0][0] == 1
+    assert json.loads(call("render", "featgraph:cpu", "-o", "x", "--json").stdout)["file"] == "x/Dockerfile"

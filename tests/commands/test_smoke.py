@@ -92,7 +92,7 @@ def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call
 @pytest.mark.engine
 def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes, engine):
     result = call("smoke", f"{SMOKE}-gpu", f"{SMOKE}-good:cpu", "--json")
-    assert result.exit_code == 0
+    assert result.exit_code == 0, result.stdout
     data = json.loads(result.stdout)
     assert data["ok"] and [r["status"] for r in data["results"]] == ["pass", "pass"]
     names = [[step["name"] for step in r["steps"]] for r in data["results"]]

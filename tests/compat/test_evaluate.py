@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.compat.model import KnownHost
 from tests.support.stacks import Check
 
 
@@ -23,7 +24,7 @@ from tests.support.stacks import Check
         ("torch=1.8.0", "H100", "run", "torch-gpu", "torch=2.1.0"),
         ("torch=1.8.0", "RTX 3090", "run", "torch-gpu", "torch=1.8.0+cu111"),
         ("torch=1.8.0", "RTX 3090", "run", "torch-gpu", "torch=1.13.0"),
-        ("torch=1.8.0,cuda=11.1", "", "compile", "torch-cuda", "torch=1.8.0+cu111"),
+        ("torch=1.8.0+cu102,cuda=11.1", "", "compile", "torch-cuda", "torch=1.8.0+cu111"),
         ("llvm=11,distro=debian:12", "", "compile", "llvm-distro", "distro=debian:11"),
         ("llvm=11,distro=debian:12", "", "compile", "llvm-distro", "llvm=13"),
         ("dgl=0.6.1,python=3.10", "", "import", "dgl-python", "dgl=0.8.0.post1"),
@@ -38,6 +39,12 @@ def test_nearest(check: Check, pins: str, gpu: str, purpose: str, rule: str, nea
 def test_a_driver_is_offered_too(check: Check) -> None:
     (finding,) = check("cuda=12.1", "A100", driver="470.57.02")
     assert set(finding.nearest) == {"cuda=11.3", "driver=530.30.02"}
+    assert finding.remedy == "pin cuda=11.3; or install driver 530.30.02 or later"
+
+
+def test_what_no_version_resolves_still_has_a_remedy(check: Check) -> None:
+    (finding,) = [f for f in check("", requires_memory=64 << 30, host=KnownHost(32 << 30)) if f.severity == "error"]
+    assert finding.nearest == () and finding.remedy == "use a machine with at least 64.0 GiB of memory"
 
 
 @pytest.mark.parametrize(

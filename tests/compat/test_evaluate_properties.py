@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.compat.evaluate import evaluate
@@ -14,7 +14,7 @@ from reprokit.compat.known import releases, suggestions
 from reprokit.compat.model import PURPOSES, SEVERITIES, Finding, Stack
 
 FACTS = bundled()
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=60)
 
 _VERSIONED = ("cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
               "cutlass", "flash_attn", "transformers")  # fmt: skip

@@ -73,7 +73,7 @@ CASES = [
     ("torch=2.1.0", "A100", "run", "470.57.02", {"cuda-driver": "error"}),
     ("torch=2.1.0", "A100", "run", "525.60.13", {}),
     ("base=nvidia/cuda:11.8.0-devel-ubuntu22.04", "RTX 3090", "compile", "470.57.02",
-     {"cuda-driver": "warning", "cuda-compat-geforce": "warning"}),
+     {"cuda-driver": "warning", "cuda-compat-geforce": "error"}),
     ("base=nvidia/cuda:11.8.0-devel-ubuntu22.04", "A100", "compile", "470.57.02", {"cuda-driver": "warning"}),
     # CUDA with the host compiler
     ("cuda=11.8,gcc=12", "", "compile", None, {"cuda-gcc": "error"}),
@@ -87,7 +87,7 @@ CASES = [
     ("cuda=11.2,gcc=10", "", "compile", None, {}),
     ("cuda=11.4.0,gcc=11", "", "compile", None, {"cuda-gcc": "error"}),
     ("cuda=11.4.1,gcc=11.1", "", "compile", None, {}),
-    ("cuda=11.5,gcc=11.4", "", "compile", None, {"cuda-gcc": "warning"}),
+    ("cuda=11.5,gcc=11.4", "", "compile", None, {"cuda-gcc": "error"}),
     ("cuda=11.5,gcc=11", "", "compile", None, {"cuda-gcc": "warning"}),
     ("cuda=11.6,gcc=11.4", "", "compile", None, {}),
     ("cuda=11.8,gcc=5", "", "compile", None, {"cuda-gcc": "error"}),

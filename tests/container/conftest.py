@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 
 from reprokit.container.execute import execute
@@ -25,15 +22,18 @@ from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
+from tests.support.engines import answers, connect
 from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.shared import shared
+from tests.support.waiting import wait_for
 
 DOCKERFILE = """
 FROM {base}
 ENV PATH=/opt/first:/usr/local/bin:/usr/bin:/bin LD_LIBRARY_PATH=/opt/lib
 RUN mkdir -p /opt/first && ln -s /usr/bin/python3 /opt/first/python && chmod -R a+rX /opt/first
-RUN (command -v python; printenv PATH; printenv LD_LIBRARY_PATH) > /built
+RUN (command -v python; printenv PATH; printenv LD_LIBRARY_PATH) > /made/built && \\
+    install -m 666 -o 12 -g 34 /dev/null /made/owned
 ENTRYPOINT ["/bin/false"]
 HEALTHCHECK CMD /bin/false
 STOPSIGNAL SIGUSR1
@@ -42,12 +42,12 @@ STOPSIGNAL SIGUSR1
 
 @pytest.fixture(scope="session")
 def base(engine: Engine, debian_12: BaseImage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An image of Debian 12 with python3."""
+    """An image of Debian 12 with python3, and a folder `/made` that every user can write."""
 
     def make() -> str:
         name = unique("container-base")
         install = "apt-get update -qq && apt-get install -qq --no-install-recommends python3 && apt-get clean"
-        dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/*\n"
+        dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/* && mkdir -m 777 /made\n"
         with Gateway(Store(), ServedSet(), archives=debian_12.archives) as gateway:
             arguments = gateway.build_arguments()
             _build(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
@@ -67,8 +67,9 @@ def name(engine: Engine, base: str) -> Iterator[str]:
 
 
 def _build(engine: Engine, dockerfile: str, **options: Any) -> None:
-    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile.encode()})), rm=True, **options):
-        assert "error" not in event, event
+    context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode()}))
+    failed = [event for event in engine.build(context, rm=True, **options) if "error" in event]
+    assert not failed, failed
 
 
 def _build_variant(engine: Engine, recipe: str, dockerfile: str) -> None:
@@ -161,17 +162,10 @@ def call(command: Callable[..., list[str]]) -> Callable[..., subprocess.Complete
     """`call("run", ...)` runs the command line to its end, with no input."""
 
     def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
-        options = {"timeout": 60, **({} if "input" in options else {"stdin": subprocess.DEVNULL}), **options}
+        options = {"timeout": 120, **({} if "input" in options else {"stdin": subprocess.DEVNULL}), **options}
         return subprocess.run(command(*args), capture_output=True, text=True, check=False, **options)
 
     return run
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
@@ -179,14 +173,9 @@ def when_up() -> Callable[[Path, subprocess.Popen[bytes]], Engine]:
     """`when_up(folder, daemon)`: the engine that a test has started, with its socket `s` and its `log` in a folder."""
 
     def wait(folder: Path, daemon: subprocess.Popen[bytes]) -> Engine:
-        end = time.monotonic() + 40
-        while True:
-            try:
-                client = docker.APIClient(f"unix://{folder / 's'}", timeout=120)
-                client.ping()
-                return Engine(client)
-            except (docker.errors.DockerException, OSError):
-                assert daemon.poll() is None and time.monotonic() < end, (folder / "log").read_text()[-2000:]
-                time.sleep(0.2)
+        address = f"unix://{folder / 's'}"
+        wait_for(lambda: daemon.poll() is not None or answers(address))
+        assert daemon.poll() is None, (folder / "log").read_text()[-2000:]
+        return connect(address)
 
     return wait

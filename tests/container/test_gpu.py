@@ -4,9 +4,8 @@ import pytest
 
 from reprokit.container import gpu
 from reprokit.errors import UsageError
-from reprokit.host.gpu import GpuSupport
 
-CDI = GpuSupport(("nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=GPU-abc", "nvidia.com/gpu=all"))
+CDI = ("nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=GPU-abc", "nvidia.com/gpu=all")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_cdi_refuses_what_it_does_not_know(text):
 
 def test_the_runtime_is_asked_by_capability():
     for text, count, ids in (("all", -1, []), ("2", 2, []), ("device=0,1", 0, ["0", "1"])):
-        (rung,) = gpu.ladder(gpu.parse_gpus(text), GpuSupport())
+        (rung,) = gpu.ladder(gpu.parse_gpus(text), ())
         (request,) = rung.requests
         assert (request["Count"], request["DeviceIDs"]) == (count, ids)
         assert request["Capabilities"] == [["gpu"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -19,6 +18,7 @@ from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from tests.support.privileges import need_root
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("gpu-hook")]
 
@@ -132,12 +132,12 @@ def test_no_gpu_support_is_one_clear_error(made, call):
 def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe):
     said: list[str] = []
     name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), say=said.append)
-    assert "without" in said[-1]
+    assert any("without" in line for line in said)
     assert execute(engine, name, ["true"]).exit_code == 0
 
 
 def test_a_driver_that_proves_useless_too(engine, recipe, monkeypatch):
-    monkeypatch.setattr("reprokit.host.gpu.has_gpu", lambda offered: True)
+    monkeypatch.setattr("reprokit.host.gpu.has_device_file", lambda: True)
     said: list[str] = []
     name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), say=said.append)
     assert "continuing without a GPU" in said[-1]
@@ -164,8 +164,7 @@ subprocess.run(["nsenter", "-t", str(state["pid"]), "-m", "mknod", "-m", "666", 
 @pytest.fixture(scope="module")
 def hooked(tmp_path_factory: pytest.TempPathFactory, when_up) -> Iterator[tuple[Engine, Path]]:
     """A second engine whose PATH begins with the hook, and the file in which the hook notes what was asked."""
-    if os.getuid() != 0 or not shutil.which("dockerd"):
-        pytest.skip("a second engine needs root and dockerd")
+    need_root()
     folder = tmp_path_factory.mktemp("d")
     hook = folder / "bin" / "nvidia-container-runtime-hook"
     hook.parent.mkdir()
@@ -200,7 +199,7 @@ def test_a_device_arrives_through_the_hook(engine, hooked, made, sh):
     second.api.load_image(engine.api.get_image(f"reprokit/{made.label}"))
     said: list[str] = []
     name = ensure_running(second, made, RunOptions(gpus="device=0,1", network="none"), said.append)
-    assert said == ["GPUs: device=0,1, through NVIDIA runtime"]
+    assert said[1:] == ["GPUs: device=0,1, through NVIDIA runtime"]
     assert asked.read_text() == "0,1"
     looked = execute(second, name, ["sh", "-c", "test -c /dev/nvidia0 && echo x > /dev/nvidia0 && echo there"])
     assert looked.stdout == "there\n", looked

@@ -6,7 +6,7 @@ import pytest
 
 from reprokit.container.mounts import as_engine_paths, links_of, require_apart, translate
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.machine import LocalMachine
+from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
@@ -53,7 +53,7 @@ class _Engine:
     def __init__(self, url: str, described: dict | None) -> None:
         self.url = url
         self.described = described
-        self.host = LocalMachine()
+        self.host = Machine()
 
     def container(self, name: str) -> dict | None:
         return self.described if name == ID else None

@@ -4,9 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.container.names import RecipeContainer, find, known, settings_of
+from reprokit.container.names import (
+    ContainerOrigin,
+    RecipeContainer,
+    container_name,
+    find,
+    known_containers,
+    settings_of,
+)
 from reprokit.container.settings import ContainerSettings
 from reprokit.errors import UsageError
+from reprokit.host.mounts import BindMount
 
 FAITH = RecipeContainer("reprokit-faith-cuda", "faith", "cuda", "sha256:1", 1000, "running", 0, ContainerSettings())
 CPU = replace(FAITH, name="reprokit-faith-cpu", variant="cpu")
@@ -47,13 +55,76 @@ def test_what_is_no_container_of_theirs(text, words):
 
 def test_one_entry_of_the_engines_list():
     labels = {
+        "reprokit.container": "reprokit-faith-cuda",
         "reprokit.recipe": "faith",
         "reprokit.variant": "cuda",
         "reprokit.owner": "7",
         "reprokit.image": "sha256:9",
     }
-    listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5}
-    assert known(labels, listed) == RecipeContainer(
-        "reprokit-faith-cuda", "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings()
-    )
+    listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5, "Labels": labels}
+    inherited = {**listed, "Names": ["/another"]}
+
+    class Engine:
+        def containers(self, labels: list[str]) -> list[dict]:
+            return [inherited, listed]
+
+    assert known_containers(Engine()) == [
+        RecipeContainer("reprokit-faith-cuda", "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings())
+    ]
     assert settings_of({"reprokit.settings": "of another version"}) == ContainerSettings()
+
+
+A, B = (
+    ContainerOrigin("/a/workspaces/faith", "/a/recipes/faith.yaml"),
+    ContainerOrigin("/b/workspaces/faith", "/b/recipes/faith.yaml"),
+)
+
+
+def of(origin: ContainerOrigin, name: str = "", **fields: object) -> RecipeContainer:
+    settings = ContainerSettings(workspace=origin.workspace, recipe_file=origin.recipe_file)
+    return replace(FAITH, name=name or container_name("faith", "cuda", origin, 1000), settings=settings, **fields)
+
+
+def test_a_recipes_name_means_the_container_of_this_checkout():
+    mine, theirs = of(A), of(B)
+    bench = of(A, f"{mine.name}-bench")
+    for text in ("faith", "faith:cuda"):
+        assert find([theirs, bench, mine], text, 1000, A) == mine
+        assert find([theirs, bench, mine], text, 1000, B) == theirs
+    assert find([theirs, bench], "faith", 1000, A) == bench
+    # Another checkout's by its own name, and by the recipe's where the user stands in no checkout.
+    assert find([theirs, mine], theirs.name, 1000, A) == theirs
+    assert find([theirs], "faith", 1000) == theirs
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        B,
+        replace(A, workspace=B.workspace),
+        replace(A, recipe_file="/elsewhere/recipes/faith.yaml"),
+        ContainerOrigin("", A.recipe_file),
+    ],
+)
+def test_another_checkouts_container_is_named_and_not_used(here):
+    with pytest.raises(UsageError) as error:
+        find([of(A)], "faith", 1000, here)
+    assert f"no container of 'faith' belongs to this checkout: {of(A).name} (running) is of /a" in error.value.message
+    assert of(A).name in error.value.hint
+
+
+def test_names_differ_in_everything_that_containers_are_kept_apart_by():
+    places = [("faith", "cuda", A, 1), ("faith", "cuda", B, 1), ("faith", "cuda", A, 2)]
+    # Dashes of one part cannot pass for those of the next.
+    places += [("faith", "cuda-x", A, 1), ("faith-cuda", "x", A, 1)]
+    found = [container_name(*place) for place in places]
+    assert len({*found}) == len(found) and found == [container_name(*place) for place in places]
+    assert all(name.startswith("reprokit-faith-cuda-") and len(name) < 40 for name in found)
+
+
+def test_a_container_of_an_earlier_version_is_of_the_checkout_whose_workspace_it_mounts():
+    old = replace(FAITH, settings=ContainerSettings(mounts=(BindMount(A.workspace, "/workspace"),)))
+    assert find([old], "faith", 1000, A) == old
+    for here in (B, ContainerOrigin("", A.recipe_file)):
+        with pytest.raises(UsageError, match="belongs to this checkout"):
+            find([old], "faith", 1000, here)

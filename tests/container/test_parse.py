@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.container import parse
-from reprokit.container.spec import Port
+from reprokit.container.settings import Port
 from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 
@@ -82,3 +82,17 @@ def test_names_and_users():
     for bad in ("", "a b", "a:b:c", "-r"):
         with pytest.raises(UsageError):
             parse.user(bad)
+
+
+def test_an_environment_file_is_read_as_docker_does_and_never_shown(tmp_path):
+    file = tmp_path / "tokens.env"
+    file.write_text("# tokens\nTOKEN=hunter2=x\n\n  PLAIN=a b # c\nCALLER\nMISSING\n")
+    found = parse.environment_file(file, {"CALLER": "mine"})
+    assert found == {"TOKEN": "hunter2=x", "PLAIN": "a b # c", "CALLER": "mine"}
+    for text in ("A=1\nhunter2 is my password\n", "A=1\nhunter-2=1\n"):
+        file.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            parse.environment_file(file, {})
+        assert caught.value.where == f"{file}:2" and "hunter" not in caught.value.message
+    with pytest.raises(UsageError, match="cannot read --env-file"):
+        parse.environment_file(tmp_path / "gone", {})

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.container.settings import ContainerSettings, RunOptions, changes, from_label, merge, to_label
-from reprokit.container.spec import Port
+from reprokit.container.settings import ContainerSettings, Port, RunOptions, changes, from_label, merge, to_label
 from reprokit.host.mounts import BindMount
 
 HAVE = ContainerSettings(

@@ -15,6 +15,9 @@ import time
 
 import pytest
 
+from reprokit.container.lifecycle import usual_name
+from tests.support.waiting import wait_for
+
 pytestmark = pytest.mark.engine
 
 
@@ -35,7 +38,7 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self.master, text.encode())
 
-    def expect(self, pattern: str, seconds: float = 20) -> re.Match[str]:
+    def expect(self, pattern: str, seconds: float = 120) -> re.Match[str]:
         """Read until `pattern` is on the screen, and forget what comes before its end."""
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.text)):
@@ -47,7 +50,7 @@ class Terminal:
         return found
 
     def wait(self) -> int:
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             if select.select([self.master], [], [], 0.05)[0]:
                 with contextlib.suppress(OSError):
@@ -77,18 +80,17 @@ def terminal(command, made):
         one.close()
 
 
-def test_a_shell_is_a_real_terminal(terminal, made):
+def test_a_shell_is_a_real_terminal(engine, terminal, processes, made):
     shell = terminal("shell", made.recipe.name)
     shell.expect(r"[#$] ")
     shell.send("stty size; tty; echo $TERM\r")
     shell.expect(r"30 100\r\n/dev/pts/\d+\r\nvt220\r\n")
     shell.resize(41, 133)
     os.kill(shell.pid, signal.SIGWINCH)
-    time.sleep(0.3)
-    shell.send("stty size\r")
-    shell.expect(r"41 133\r\n")
+    shell.send("until stty size | grep '41 133'; do sleep 0.1; done\r")
+    shell.expect(r"[\r\n]41 133\r\n")
     shell.send("sleep 300; echo code=$?\r")
-    time.sleep(0.5)
+    wait_for(lambda: "sleep 300" in processes(usual_name(engine, made)))
     shell.send("\x03")
     shell.send("echo still=$((40+2))\r")
     shell.expect("still=42")
@@ -103,7 +105,7 @@ def test_ctrl_p_goes_to_the_shell(terminal, made):
     shell.send("echo a$((1))\r")
     shell.expect("a1\r\n")
     shell.send("\x10")
-    shell.expect(r"echo a\$\(\(1\)\)", seconds=2)
+    shell.expect(r"echo a\$\(\(1\)\)")
     shell.send("\r")
     shell.expect(r"a1\r\n.*[#$] ")  # before its prompt bash reads no end of input
     shell.send("\x04")
@@ -133,6 +135,22 @@ def test_without_being_asked_for_a_terminal_no_control_character_reaches_ours(te
     assert asked.wait() == 0
 
 
+def test_a_failed_command_ends_with_its_cause_unless_it_has_a_terminal(terminal, made, call):
+    failing = ("sh", "-c", "echo output; nvcc")
+    piped = call("run", made.recipe.name, "--", *failing)
+    assert (piped.returncode, piped.stdout) == (127, "output\n")
+    assert [line.partition(" ")[0] for line in piped.stderr.splitlines()[-3:]] == ["cause:", "remedy:", "`reprokit"]
+    # The two pipes of a container have no order between them.
+    assert re.match("line [12]: there is no nvcc", call("explain", "--last").stdout)
+    asked = terminal("run", "-t", made.recipe.name, "--", *failing)
+    asked.expect("not found")
+    assert asked.wait() == 127 and "cause:" not in asked.text
+    fine = call("run", made.recipe.name, "--", "sh", "-c", "echo nvcc: not found >&2")
+    assert fine.returncode == 0 and fine.stderr.splitlines()[-1] == "nvcc: not found"
+    unknown = call("run", made.recipe.name, "--", "sh", "-c", "echo all done >&2; exit 3")
+    assert unknown.returncode == 3 and unknown.stderr.splitlines()[-1] == "all done"
+
+
 def test_a_command_gets_the_callers_proxy_without_its_password(made, call, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://me:secret@proxy.test:3128")
     done = call("run", made.recipe.name, "--", "env")
@@ -142,13 +160,10 @@ def test_a_command_gets_the_callers_proxy_without_its_password(made, call, monke
     assert "https_proxy=http://me:secret@proxy.test:3128\n" in asked.stdout
 
 
-def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, processes, made):
+def test_a_lost_connection_restores_the_terminal_and_ends_the_command(engine, terminal, processes, made):
     run = terminal("run", made.recipe.name, "--", "sleep", "302")
-    end = time.monotonic() + 10
-    container = f"reprokit-{made.recipe.name}-cpu"
-    while "sleep 302" not in processes(container):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    container = usual_name(engine, made)
+    wait_for(lambda: "sleep 302" in processes(container))
     os.kill(run.pid, signal.SIGTERM)
     assert run.wait() == 143
     assert termios.tcgetattr(run.master) == run.before
@@ -156,7 +171,7 @@ def test_a_lost_connection_restores_the_terminal_and_ends_the_command(terminal, 
 
 
 def test_path_python_and_libraries_are_those_of_the_build(terminal, made, call):
-    built = call("run", made.recipe.name, "--", "cat", "/built").stdout
+    built = call("run", made.recipe.name, "--", "cat", "/made/built").stdout
     assert built == "/opt/first/python\n/opt/first:/usr/local/bin:/usr/bin:/bin\n/opt/lib\n"
     script = "command -v python; printenv PATH; printenv LD_LIBRARY_PATH"
     assert call("run", made.recipe.name, "--", "sh", "-c", script).stdout == built
@@ -172,7 +187,7 @@ def test_what_a_failed_build_left_is_opened_as_root_and_dropped(engine, made, ca
     image = engine.image(f"reprokit/{made.label}")
     engine.tag(image["Id"], f"reprokit/{made.recipe.name}", "cpu--failed")
     try:
-        done = call("shell", made.recipe.name, "--failed", input="id -u; cat /built; exit 4")
+        done = call("shell", made.recipe.name, "--failed", input="id -u; cat /made/built; exit 4")
         assert done.returncode == 4
         assert done.stdout.startswith("0\n/opt/first/python\n")
         assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []

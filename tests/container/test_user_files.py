@@ -12,6 +12,8 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
+from reprokit.host.workspace import locate
+from tests.support.privileges import as_root
 
 pytestmark = pytest.mark.engine
 
@@ -33,13 +35,13 @@ def _as_user(made, answers):
     answers.put((name, execute(engine, name, ["bash", "-c", SCRIPT])))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@as_root()
 def test_an_ordinary_user_owns_what_is_made(engine, recipe, place):
     made = recipe()
-    for folder in (place, place / "home", place / "home" / "workspaces" / made.workspace):
+    workspace = locate(made.workspace, made.path)
+    for folder in (place, place / "home", workspace):
         folder.mkdir(parents=True, exist_ok=True)
         os.chown(folder, UID, GID)
-    workspace = place / "home" / "workspaces" / made.workspace
     (place / "home" / "workspaces").chmod(0o755)
     (workspace / "shared").write_text("by group\n")
     os.chown(workspace / "shared", 0, SHARED)
@@ -48,7 +50,7 @@ def test_an_ordinary_user_owns_what_is_made(engine, recipe, place):
     answers = fork.Queue()
     child = fork.Process(target=_as_user, args=(made, answers))
     child.start()
-    name, done = answers.get(timeout=60)
+    name, done = answers.get(timeout=200)
     child.join()
     assert done.exit_code == 0, done
     lines = done.stdout.splitlines()
@@ -66,5 +68,5 @@ def test_an_ordinary_user_owns_what_is_made(engine, recipe, place):
 def test_as_root_files_are_roots(engine, made, place):
     name = ensure_running(engine, made)
     assert execute(engine, name, ["touch", "/workspace/made"]).exit_code == 0
-    made_file = place / "home" / "workspaces" / made.workspace / "made"
+    made_file = locate(made.workspace, made.path) / "made"
     assert made_file.stat().st_uid == os.getuid()

@@ -12,6 +12,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from tests.support.privileges import as_root
 
 NOBODY = 65534
 
@@ -29,7 +30,7 @@ def closed_socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which takes root")
+@as_root()
 def test_a_user_whom_the_engine_does_not_know(closed_socket):
     os.seteuid(NOBODY)
     try:

@@ -9,11 +9,20 @@ import pytest
 
 from reprokit.engine import Engine
 
+CONTENT = "/var/lib/docker/image/overlay2/imagedb/content"
 
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        'unable to find image "sha256:7a65b104ef74"',
+        f"failed to get digest sha256:{'e9' * 32}: open {CONTENT}/sha256/{'e9' * 32}: no such file or directory",
+    ],
+)
 @pytest.mark.parametrize("times, ends_well", [(9, True), (10, False)])
-def test_a_build_goes_on_where_another_image_vanished(monkeypatch, times, ends_well):
+def test_a_build_goes_on_where_another_image_vanished(monkeypatch, times, ends_well, error):
     """The engine's own race: it lists the images on the same base, and one of them is removed before it reads it."""
-    gone = {"error": 'unable to find image "sha256:7a65b104ef74"'}
+    gone = {"error": error}
     engine, contexts = Engine(docker.APIClient(version="1.41")), []
 
     def build(fileobj, **options):

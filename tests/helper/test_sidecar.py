@@ -20,6 +20,7 @@ from reprokit.helper import sidecar
 from reprokit.helper.sidecar import ADDRESS, ROLE, Network, closed_network
 from tests.support.names import unique
 from tests.support.paths import ROOT
+from tests.support.privileges import OTHER_USER, need_root
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -74,7 +75,7 @@ def test_it_leads_to_this_process_and_ends_with_the_context(engine: Engine, book
         folder = Path(engine.container(container_of(network))["Mounts"][0]["Source"])
         assert folder.exists() and folder.parent.stat().st_mode & 0o777 == 0o700
     assert not folder.parent.exists()
-    wait_for(lambda: engine.container(container_of(network)) is None, 10)
+    wait_for(lambda: engine.container(container_of(network)) is None)
     with pytest.raises(EngineError):
         ran(engine, bookworm.base.image_id, network.name, "true")
 
@@ -123,7 +124,7 @@ def test_a_killed_process_leaves_no_sidecar(engine: Engine):
         container = json.loads(process.stdout.readline()).removeprefix("container:")
         assert engine.container(container)["State"]["Running"]
         os.kill(process.pid, signal.SIGKILL)
-    wait_for(lambda: engine.container(container) is None, 10)
+    wait_for(lambda: engine.container(container) is None)
 
 
 def test_one_that_was_never_started_is_removed_by_the_next(engine: Engine, network: Network, monkeypatch):
@@ -144,8 +145,7 @@ def test_one_that_was_never_started_is_removed_by_the_next(engine: Engine, netwo
 
 
 def test_the_gateways_socket_is_out_of_other_users_reach(engine: Engine, network: Network):
-    if os.geteuid() != 0:
-        pytest.skip("becomes another user, which takes root")
+    need_root(OTHER_USER)
     path = Path(engine.container(container_of(network))["Mounts"][0]["Source"]) / "socket"
     connect = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
     subprocess.run([sys.executable, "-c", connect], check=True)

@@ -2,23 +2,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reprokit.host.machine import memory_bytes
+import pytest
+
+from reprokit.host.machine import fitting_jobs
 
 
-def test_memory_is_what_the_kernel_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("available_gib", "peak_gib", "jobs"), [(40, 0, 8), (9, 0, 4), (1, 0, 1), (0, 0, 1), (9, 4.4, 2), (9, 0.1, 4)]
+)
+def test_as_many_compilers_as_fit_into_free_memory(tmp_path: Path, available_gib: int, peak_gib: float, jobs: int):
     meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:        1048576 kB\nMemFree:          1024 kB\n", encoding="ascii")
-    assert memory_bytes(meminfo, tmp_path / "no limit") == 1 << 30
+    meminfo.write_text(f"MemTotal: 99999999 kB\nMemAvailable: {available_gib << 20} kB\n", encoding="ascii")
+    assert fitting_jobs(8, int(peak_gib * (1 << 30)), meminfo) == jobs
 
 
-def test_a_cgroup_limit_counts_where_it_is_lower(tmp_path: Path) -> None:
-    meminfo, limit = tmp_path / "meminfo", tmp_path / "memory.max"
-    meminfo.write_text("MemTotal:        1048576 kB\n", encoding="ascii")
-    limit.write_text("1048576\n", encoding="ascii")
-    assert memory_bytes(meminfo, limit) == 1 << 20
-    limit.write_text("max\n", encoding="ascii")
-    assert memory_bytes(meminfo, limit) == 1 << 30
-
-
-def test_memory_is_unknown_elsewhere(tmp_path: Path) -> None:
-    assert memory_bytes(tmp_path / "nothing", tmp_path / "nothing") is None
+def test_without_a_number_of_free_memory_all_processors_compile(tmp_path: Path):
+    assert fitting_jobs(8, meminfo=tmp_path / "nothing") == 8

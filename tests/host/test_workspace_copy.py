@@ -127,7 +127,7 @@ def test_the_extension_that_is_benchmarked_is_this_reprokits(tmp_path, monkeypat
     monkeypatch.chdir(here)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(paths, "data_root", lambda: package)
-    place = locate("fused_attention")
+    place = locate("fused_attention", package / "recipes" / "fused-attention.yaml")
     place.parent.mkdir(parents=True)
     copy(code.parent.parent, place)
     code.write_text("new")

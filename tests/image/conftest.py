@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -66,13 +65,6 @@ def inside(engine: Engine) -> Callable[[str, str], str]:
             engine.remove(container, force=True)
 
     return run
-
-
-@pytest.fixture
-def short_path() -> Iterator[Path]:
-    # A socket's path has room for 107 characters; pytest's own folders are longer.
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

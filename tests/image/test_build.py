@@ -13,6 +13,7 @@ from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import run
 from reprokit.image.events import BuildStep, Cached, Note, OutputLine
 from reprokit.supply.gateway import Gateway
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -136,12 +137,22 @@ def test_no_container_is_left_by_a_failure(builds, engine):
     assert not [c["Id"] for c in found if c and mark in (c["Config"]["Env"] or ())]
 
 
+class _Meeting(list):
+    """The events of two builds. The one that is first goes on once the other one waits."""
+
+    def append(self, event) -> None:
+        super().append(event)
+        if isinstance(event, BuildStep):
+            wait_for(lambda: any(isinstance(seen, Note) and "waiting for it" in seen.text for seen in self))
+
+
 def test_two_builds_of_one_recipe(builds, engine):
     results, notes = [], []
 
     def one() -> None:
-        results.append(builds(MADE + "RUN sleep 2\n", engine=Engine.connect()))
+        results.append(builds(MADE, engine=Engine.connect()))
 
+    builds.events = _Meeting()
     threads = [threading.Thread(target=one) for _ in range(2)]
     for thread in threads:
         thread.start()

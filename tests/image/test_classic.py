@@ -5,11 +5,24 @@ from __future__ import annotations
 import re
 import tarfile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
-from reprokit.image.classic import build_context, label_line, stream_lines
+from reprokit.image.classic import build_context, jobs_of, label_line, stream_lines
+
+
+@pytest.mark.parametrize(("requested", "jobs"), [("1", 1), ("3", 3), ("64", 4)])
+def test_max_jobs_is_the_users(requested: str, jobs: int):
+    assert jobs_of(requested, 4) == jobs
+    assert 1 <= jobs_of("", 4) <= 4
+
+
+@pytest.mark.parametrize("requested", ["0", "-1", "two", "2;3", "1e3", "99999", " "])
+def test_max_jobs_is_a_number(requested: str):
+    with pytest.raises(UsageError, match="MAX_JOBS"):
+        jobs_of(requested, 4)
 
 
 def test_the_classic_builders_stream_becomes_lines():

@@ -20,6 +20,11 @@ def test_labels():
     found = labels(target_of("x"), inputs, ["cuda with gpu: no"])
     assert found["reprokit.min-driver"] == "450.80.02"
     assert json.loads(found["reprokit.forced"]) == ["cuda with gpu: no"]
+    standard = {key.removeprefix("org.opencontainers.image."): value for key, value in found.items()}
+    assert standard["title"] == standard["ref.name"] == "x:v" and standard["description"] == "T (V 2020)"
+    assert standard["licenses"] == "MIT" and standard["version"] == inputs.hash[:12]
+    assert standard["base.name"] == "debian:12" and standard["base.digest"] == BASE.digest
+    assert standard["source"] == "", "not that of the base"
     assert "reprokit.forced" not in labels(target_of("x"), inputs, [])
 
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 
 from reprokit.image.events import BuildStep, Cached, Note, OutputLine
-from reprokit.image.progress import LiveBuild, PlainBuild, brief, title
+from reprokit.image.progress import BuildDisplay, brief, title
 from reprokit.supply.fetch.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def stopped(monkeypatch, *times: float) -> None:
+    """The display's clock shows `times`, and stands still at the last of them."""
+    left = list(times)
+    clock = SimpleNamespace(monotonic=lambda: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr("reprokit.image.progress.time", clock)
+    monkeypatch.setattr("reprokit.display.time", clock)
 
 
 def test_plain_lines():
     out = io.StringIO()
-    with PlainBuild(out) as shown:
+    with BuildDisplay(out) as shown:
         for event in (
             Note("base x"),
             BuildStep(1, 2, "base", "FROM x"),
@@ -26,29 +40,31 @@ def test_plain_lines():
 def test_the_live_display_fits_its_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("TERM", "xterm")
-    out = io.StringIO()
-    with LiveBuild(out) as shown:
+    stopped(monkeypatch, 0.0)
+    out = Terminal()
+    with BuildDisplay(out) as shown:
         shown.traffic(type("Gateway", (), {"bytes_served": 12_000_000})())
         shown.progress(BuildStep(1, 2, "apt", "RUN " + "long " * 40))
         shown.progress(OutputLine("noise " * 40))
-        text = shown._render().plain
+        text = shown.render().plain
         shown.progress(BuildStep(2, 2, "env", "ENV A=1"))
     first, second = text.splitlines()
-    assert first.startswith("[1/2] apt: RUN long") and "12 MB" in first and "0:00 of 0:00" in first
+    assert first.startswith("[1/2] apt: RUN long") and "12 MB" in first and "0:00, total 0:00" in first
     assert max(len(first), len(second)) <= 60
     assert "0.0 s" in out.getvalue()
 
 
-def test_downloads_are_shown_in_their_own_words():
+def test_downloads_are_shown_in_their_own_words(monkeypatch):
     out, half = io.StringIO(), Progress(1, 2, 500, 1000, 0.0, None, ("torch.whl",))
-    plain = PlainBuild(out)
-    plain.downloads.next = 0.0
+    stopped(monkeypatch, 0.0, 0.0, 0.0, 6.0, 7.0)
+    plain = BuildDisplay(out)
     plain.progress(half)
     plain.progress(half)
+    monkeypatch.undo()
     assert out.getvalue() == "1 of 2 files, 500 B of 1 kB\n"
-    with LiveBuild(io.StringIO()) as shown:
+    with BuildDisplay(Terminal()) as shown:
         shown.progress(half)
-        assert shown._render().plain.endswith("\n  1 of 2 files, 500 B of 1 kB")
+        assert shown.render().plain.endswith("\n  1 of 2 files, 500 B of 1 kB")
 
 
 def test_small_words():

@@ -60,17 +60,21 @@ def remote(tmp_path):
     return Remote(tmp_path)
 
 
-def run(remote: Remote, tmp_path: Path, **source) -> subprocess.CompletedProcess[str]:
-    """Runs what the build stage of git would, without its apt."""
+def run(remote: Remote, tmp_path: Path, writable: bool = False, **source) -> subprocess.CompletedProcess[str]:
+    """Runs what the build stage of git would, without its apt, with `tmp_path/product` as /product."""
     entry = {"name": "a", "git": "https://example.org/o/a", "path": f"{tmp_path}/src", **source}
-    text = render(target(tmp_path, sources=[entry], blocks=["git"])).dockerfile
-    stage = text[text.index("FROM base AS git") : text.index("FROM base AS image")]
-    scripts = stage.split("\nRUN ")[2:]
+    blocks = [{"git": {"writable": ["a"] if writable else []}}]
+    text = render(target(tmp_path, sources=[entry], blocks=blocks)).dockerfile.replace(
+        "/product", f"{tmp_path}/product"
+    )
+    stage = text[text.index("FROM base AS git") :].partition("\nFROM ")[0]
+    scripts, errors = stage.split("\nRUN ")[2:], ""
     for script in scripts:
         lines = [line for line in script.splitlines() if not line.startswith(("#", "ARG"))]
         done = subprocess.run(
             ["sh", "-c", "\n".join(lines)], cwd=remote.home, env=remote.env, capture_output=True, text=True, check=False
         )
+        done.stderr = errors = errors + done.stderr
         if done.returncode:
             break
     return done
@@ -112,6 +116,29 @@ def test_submodules_stand_at_their_commits(remote, tmp_path, url, refusing):
     assert ("unadvertised object" in done.stderr) is refusing
 
 
+@pytest.mark.parametrize("refusing", [False, True], ids=["", "servers refuse commits by name"])
+def test_only_the_submodules_at_listed_paths(remote, tmp_path, refusing):
+    if refusing:
+        remote.git("config", "--global", "protocol.version", "0", at=tmp_path)
+    leaf = remote.commit("leaf", leaf="x")
+    remote.commit("dep", file="wanted")
+    remote.submodule("leaf", leaf, "dep", "deep/nested", "../leaf")
+    dep = remote.submodule("leaf", leaf, "dep", "unneeded", "https://example.org/o/gone")
+    remote.commit("a", file="top")
+    remote.submodule("dep", dep, "a", "3rdparty/dep", "../dep")
+    commit = remote.submodule("leaf", leaf, "a", "bats", "https://example.org/o/gone")
+    done = run(remote, tmp_path, commit=commit, submodules=["3rdparty/dep/deep/nested", "3rdparty/dep"])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "src/3rdparty/dep/deep/nested/leaf").read_text() == "x"
+    assert not list((tmp_path / "src/bats").iterdir()) and not list((tmp_path / "src/3rdparty/dep/unneeded").iterdir())
+
+
+def test_a_listed_path_without_a_submodule_fails(remote, tmp_path):
+    commit = remote.commit("a", folder__file="x")
+    assert "did not match any file" in run(remote, tmp_path, commit=commit, submodules=["missing"]).stderr
+    assert run(remote, tmp_path, commit=commit, submodules=["folder"]).returncode != 0
+
+
 def test_a_commit_that_is_nowhere_fails(remote, tmp_path):
     remote.commit("a", file="one")
     done = run(remote, tmp_path, commit="f" * 40)
@@ -121,6 +148,7 @@ def test_a_commit_that_is_nowhere_fails(remote, tmp_path):
 
 def test_a_writable_source_is_so_for_everyone(remote, tmp_path):
     commit = remote.commit("a", deep__file="x")
-    entry = {"name": "a", "git": "https://example.org/o/a", "path": f"{tmp_path}/src", "commit": commit}
-    text = render(target(tmp_path, sources=[entry], blocks=[{"git": {"writable": ["a"]}}])).dockerfile
-    assert f"RUN chmod a+rwx {tmp_path}/src\n" in text and "chmod -R a+rwX ." in text
+    assert run(remote, tmp_path, writable=True, commit=commit).returncode == 0
+    copied = tmp_path / "product" / str(tmp_path / "src").lstrip("/")
+    modes = [path.stat().st_mode & 0o777 for path in (copied, copied / "deep", copied / "deep/file")]
+    assert modes == [0o777, 0o777, 0o666]

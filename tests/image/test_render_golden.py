@@ -26,6 +26,18 @@ VARIANTS = {
         "wheel_indexes": ["https://example.org/simple", "https://example.org/links.html"],
         "blocks": ["python", "wheels"],
     },
+    "wheels-ranges": {
+        "pins": {"python": "3.11"},
+        "wheels": [
+            "numpy==1.26.4",
+            "scipy[all]>=1.7,<2",
+            'tomli; python_version < "3.11"',
+            f"tool[x] @ git+https://github.com/o/tool@{'0123456789' * 4}#subdirectory=py ; python_version > '3'",
+        ],
+        "blocks": ["python", "wheels"],
+    },
+    "conda-ranges": {"conda": ["mkl=2021.4.0", "numpy>=1.20,<2", "scipy=1.7.*"], "blocks": ["conda"]},
+    "git-ssh": {"sources": [{**source("a", "/a"), "git": "git@git.example.org:team/a.git"}], "blocks": ["git"]},
     "wheels-sdists": {
         "pins": {"python": "3.11"},
         "wheels": ["setuptools==68.2.2", "wheel==0.41.3"],
@@ -58,6 +70,10 @@ VARIANTS = {
         "blocks": ["python", {"git": {"python_paths": ["/opt/artifact/python"], "writable": ["artifact"]}}],
     },
     "cuda": {"pins": {"cuda": "11.8", "gcc": "11"}, "blocks": ["cuda"]},
+    "cuda-components": {
+        "pins": {"cuda": "11.8", "gcc": "11"},
+        "blocks": [{"cuda": {"components": ["cublas", "cusolver", "cusparse", "static"]}}],
+    },
     "cuda-nvidia": {**NVIDIA, "pins": {"cuda": "11.8", "gcc": "11"}, "blocks": ["cuda"]},
     "cudnn": {**NVIDIA, "pins": {"cuda": "11.8", "gcc": "11", "cudnn": "8.9.6.50"}, "blocks": ["cuda", "cudnn"]},
     "cudnn-wheel": {
@@ -97,6 +113,49 @@ VARIANTS = {
                     "wheel": "build/dist/project-1.0-py3-none-any.whl",
                 }
             },
+        ],
+    },
+    "make": {
+        "pins": {"gcc": "12"},
+        "sources": [source("solver", "/opt/solver", patches=["fix.patch", "patches/port.patch"], keep=False)],
+        "build_args": {"SIZE": "large one"},
+        "blocks": [
+            "git",
+            {
+                "make": {
+                    "source": "solver",
+                    "folder": "src",
+                    "variables": ["CFLAGS=-O2 -g"],
+                    "targets": ["all"],
+                    "packages": ["libgomp1"],
+                    "products": ["bin/solver", "/usr/local/lib/libsolver.so"],
+                }
+            },
+        ],
+    },
+    "autotools": {
+        "pins": {"gcc": "12"},
+        "sources": [source("tool", "/opt/tool", keep=False), source("other", "/opt/other", keep=False)],
+        "blocks": [
+            "git",
+            {"autotools": {"source": "tool", "configure": ["--disable-nls"], "products": ["/usr/local/bin/tool"]}},
+            {"autotools": {"source": "other", "autoreconf": True, "products": ["include/other.h"]}},
+        ],
+    },
+    "run": {
+        "sources": [source("artifact", "/opt/artifact")],
+        "build_args": {"JOBS": "2"},
+        "blocks": [
+            "git",
+            {
+                "run": {
+                    "source": "artifact",
+                    "commands": ["./build.sh --jobs $JOBS | tee log", "test -s out/model"],
+                    "packages": ["gawk"],
+                    "products": ["out"],
+                }
+            },
+            {"run": {"in_image": True, "commands": ["echo 1 > /opt/ready"], "products": ["/opt/ready"]}},
         ],
     },
     "mkl": {"pins": {"python": "3.9"}, "wheels": ["mkl==2021.4.0"], "blocks": ["python", "wheels", "mkl"]},
@@ -171,6 +230,9 @@ def test_every_block_has_one():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_blocks(golden, tmp_path, name):
+    for patch in ("fix.patch", "patches/port.patch"):
+        (tmp_path / patch).parent.mkdir(exist_ok=True)
+        (tmp_path / patch).write_text("--- a/x\n+++ b/x\n")
     rendered = render(target(tmp_path, **VARIANTS[name]))
     lines = rendered.dockerfile.splitlines(keepends=True)
     block = next(b for b in block_names() if name == b or name.startswith(b + "-"))

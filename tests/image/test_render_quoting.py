@@ -7,7 +7,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
@@ -113,7 +113,7 @@ variants = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(variants)
 def test_no_value_adds_an_instruction(tmp_path, values):
     def rendered(values):

@@ -43,9 +43,8 @@ def recipe(engine: Engine) -> Iterator[str]:
     """A name that no other run uses. Its containers and its image are removed."""
     name = unique("tutorial").replace("-", "")
     yield name
-    for container in (f"reprokit-{name}-cpu", f"reprokit-{name}-cpu-bench"):
-        if engine.container(container):
-            engine.remove(container, force=True)
+    for container in engine.containers([f"reprokit.recipe={name}"]):
+        engine.remove(container["Id"], force=True)
     if engine.image(f"reprokit/{name}:cpu"):
         engine.remove_image(f"reprokit/{name}:cpu", force=True)
 

@@ -1,14 +1,20 @@
-"""The cluster, started for the first test that asks for it."""
+"""The cluster, started for the first test that needs it, and fixtures for tests of registries."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
 from tests.support.cluster import Cluster, cluster
+from tests.support.names import unique
+from tests.support.registry import Call, command
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +27,32 @@ def _started() -> Iterator[Cluster]:
 
 @pytest.fixture
 def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
-    """The cluster, and this process's `ssh` and files set for it. Images that a test leaves on it stay."""
+    """The cluster, and this process's `ssh` and files set for it. Images of a test stay on it."""
     for key, value in _started.environment.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "reprokit"))
     return _started
+
+
+@pytest.fixture
+def name(engine: Engine) -> Iterator[str]:
+    """A recipe's name; every image of it is removed after the test."""
+    name = unique("registry")
+    yield name
+    for image in engine.images([f"reprokit.recipe={name}"]):
+        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or []), image["Id"]]:
+            with contextlib.suppress(ReprokitError):
+                engine.remove_image(reference, force=True)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(place: Path) -> Call:
+    return lambda *args: subprocess.run(command(*args), capture_output=True, text=True, check=False, timeout=200)

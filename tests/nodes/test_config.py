@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit import completion
+from reprokit.config import load
 from reprokit.config.nodes import Node, parse_node
 from reprokit.errors import UsageError
 from reprokit.nodes import config
@@ -25,7 +26,7 @@ def test_addresses(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "-oProxyCommand=x", "me@-oX", "me@", "me@lab:x", "me@lab:70000", "lab\n", "a b"])
-def test_what_is_no_address(text):
+def test_invalid_addresses(text):
     with pytest.raises(UsageError):
         parse_node(text)
 
@@ -46,7 +47,7 @@ def written(tmp_path, monkeypatch):
 
 def test_the_configuration_names_nodes(written):
     written("nodes:\n  lab1:\n  lab2: me@x:22\n  lab3: {address: me@y, jump: gate}\n")
-    assert config.configured() == [
+    assert list(load().nodes) == [
         Node("lab1", "lab1"),
         Node("lab2", "x", "me", 22),
         Node("lab3", "y", "me", 0, "gate"),
@@ -61,7 +62,7 @@ def test_the_configuration_names_nodes(written):
 def test_errors_of_the_configuration_name_the_file(written, tmp_path, text, said):
     written(text)
     with pytest.raises(UsageError, match=said) as error:
-        config.configured()
+        load()
     assert error.value.where == f"{tmp_path / 'config.yaml'}:1"
 
 
@@ -78,8 +79,8 @@ def test_names_of_the_ssh_configuration(tmp_path, monkeypatch):
 
 def test_completion_offers_nodes(written, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    written("nodes: {lab1: , other: me@lab2}\n")
+    written("nodes: {lab1: , zoo: me@lab2}\n")
     assert completion.nodes("la") == ["lab1"]
-    assert completion.images_and_nodes("o") == ["other"]
+    assert completion.images_and_nodes("z") == ["zoo"]
     written("nodes: {'-x': }\n")
     assert completion.nodes("") == []

@@ -41,13 +41,13 @@ def test_names(text: str, found: ImageReference):
     ["mine", "mine:cpu", "ana/mine", "lab:5000/", "lab:5000/Mine", "lab:5000/mine@sha256:12", "https://lab:5000/mine",
      "lab:5000/../mine", "lab:5000/mine:cpu:2", "lab:5000/mine --all", ""],
 )  # fmt: skip
-def test_what_names_nothing_in_a_registry(text: str):
+def test_invalid_references(text: str):
     with pytest.raises(UsageError) as caught:
         parse(text)
     assert "REGISTRY/NAME" in caught.value.hint
 
 
-def test_docker_hub_is_named_to_whoever_leaves_it_out():
+def test_a_missing_registry_is_named_in_the_hint():
     with pytest.raises(UsageError) as caught:
         parse("ana/mine")
     assert "docker.io/ana/mine" in caught.value.hint
@@ -61,7 +61,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("recipe")
-def test_a_known_recipe_says_the_variant():
+def test_a_known_recipe_has_a_default_variant():
     assert of_recipe("lab:5000/mine")[0].named == "lab:5000/mine:gpu"
     assert of_recipe("lab:5000/mine:cpu")[0].named == "lab:5000/mine:cpu"
     with pytest.raises(UsageError, match="no variant 'cpx'"):

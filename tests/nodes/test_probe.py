@@ -1,4 +1,4 @@
-"""What a node says of itself, among what its login scripts print."""
+"""The facts about a node, among the output of its login scripts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ reprokit:running {ID}
 """
 
 
-def test_all_of_it():
+def test_all_facts():
     seen = parse(SAID)
     assert (seen.caller.uid, seen.caller.gid, seen.caller.groups, seen.caller.name) == (
         1001,
@@ -47,7 +47,7 @@ def test_all_of_it():
     assert seen.nested and not seen.hung
 
 
-def test_little_of_it():
+def test_few_facts():
     seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:driver 440.33.01\n")
     # The driver does not know compute_cap, or only its module is loaded.
     assert seen.gpus == (GpuDevice("", "440.33.01", ""),)
@@ -55,7 +55,7 @@ def test_little_of_it():
 
 
 @pytest.mark.parametrize("output", ["", "bash: id: command not found\n", "reprokit:uid x\nreprokit:gid 0\n"])
-def test_an_answer_that_makes_no_sense(output: str):
+def test_an_invalid_answer(output: str):
     with pytest.raises(ValueError):
         parse(output)
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.mark.parametrize("containerd", [False, True], ids=["graph driver", "containerd"])
-def test_newer_engines_take_what_they_lack(nodes, images: Images, debian, tmp_path, containerd):
+def test_newer_engines_get_missing_layers(nodes, images: Images, debian, tmp_path, containerd):
     node, user = nodes["node4"], Sender(nodes, tmp_path / "home")
     base = images.base(f"newer{containerd:d}", {"a": noise(4 * MB, 1)}, ["ENV A=b"])
     first = images.on(base, f"first{containerd:d}", [{"b": noise(MB, 7000)}])
@@ -34,7 +34,7 @@ def test_newer_engines_take_what_they_lack(nodes, images: Images, debian, tmp_pa
             assert here["RootFS"]["Layers"] == there["RootFS"]["Layers"]
             assert here["Config"]["Env"] == there["Config"]["Env"]
             assert containerd or here["Id"] == there["Id"]
-            # All of it is there: layers that a store has only heard of could not be saved.
+            # The image is complete: `save` fails if the store lacks a blob.
             assert sum(map(len, engine.save(name))) > 2 * MB
     finally:
         clean(nodes)

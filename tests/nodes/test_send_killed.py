@@ -1,4 +1,4 @@
-"""Transfers of which one part after the other is killed at random moments."""
+"""Transfers whose processes are killed at random moments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.engine
 
 
 @pytest.mark.kills(len(VICTIMS))
-def test_a_kill_leaves_no_half_image_and_costs_little(nodes, images, tmp_path, kills: int):
+def test_a_kill_leaves_no_partial_image_and_costs_little(nodes, images, tmp_path, kills: int):
     name, user = image(images), Sender(nodes, tmp_path / "home")
     for seed in range(kills):
         kill_and_repeat(nodes["node1"], user, images, name, seed)

@@ -1,20 +1,20 @@
-"""Connections to nodes, for real."""
+"""Connections to nodes through real sshds."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
-from reprokit.nodes.inventory import SCRIPT, Inventory, inventory, parse
+from reprokit.nodes.inventory import SCRIPT, inventory, parse
 from reprokit.nodes.ssh import SshConnection
 from tests.support.waiting import wait_for
 
@@ -30,10 +30,11 @@ def test_a_script_is_run_as_it_is(nodes):
 
 
 @pytest.mark.skipif(not shutil.which("csh"), reason="csh is not installed")
-def test_another_login_shell_hands_a_script_on(nodes):
-    """The line that ssh gives to a login shell, read by one that quotes unlike sh."""
-    with SshConnection(find(nodes["node1"].login)) as connection:
-        line = connection.command(f"cat <<'END'\n{AWKWARD}\nEND\n")[-1]
+def test_other_login_shells_run_scripts_unchanged(nodes):
+    """A login shell with other quoting than sh gets the line from ssh."""
+    script = f"cat <<'END'\n{AWKWARD}\nEND\n"
+    with SshConnection(find(nodes["node1"].login)) as connection, connection.popen(script) as process:
+        *_, line = process.args
     assert subprocess.run(["csh", "-c", line], capture_output=True, text=True, check=True).stdout == f"{AWKWARD}\n"
 
 
@@ -54,7 +55,8 @@ def test_names_of_the_ssh_configuration_reach_a_node(nodes):
         file.write_text(before)
 
 
-def test_unreachable_nodes_say_why(nodes):
+def test_unreachable_nodes_say_why(nodes, monkeypatch):
+    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server may not answer at all
     for text, said in [
         (nodes.down, "route|unreachable|timed out"),
         (f"nobody@{nodes['node1'].address}", "Permission denied"),
@@ -67,12 +69,12 @@ def test_unreachable_nodes_say_why(nodes):
         assert error.value.hint
 
 
-def test_a_node_that_is_down_is_not_waited_for(nodes):
-    """ssh itself would wait for minutes, for as long as the kernel sends again."""
-    start = time.monotonic()
-    with pytest.raises(SourceError), SshConnection(find(nodes.down)):
-        pass
-    assert time.monotonic() - start < 60
+def test_a_node_that_goes_down_is_noticed_soon(nodes):
+    """ssh itself would wait for an answer for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the connection, and nobody answers
+        node = find(f"root@127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(SourceError, match=r"timed out|no login within"), SshConnection(node):
+            pass
 
 
 def test_an_unknown_host_key_is_refused(nodes):
@@ -92,38 +94,37 @@ def test_a_node_without_an_engine_says_so(nodes):
         inventory(connection)
 
 
-def test_an_inventory_can_be_kept(nodes):
+def test_an_inventory_has_images_and_layers(nodes):
     nodes["node1"].engine().import_image(iter([b"\0" * 10240]), "kept", "1", ["LABEL reprokit.recipe=r other=x"])
     with SshConnection(find(nodes["node1"].login)) as connection:
         found = inventory(connection)
-    assert Inventory.model_validate_json(found.model_dump_json()) == found
     image = next(i for i in found.images if "kept:1" in i.tags)
-    assert image.labels == {"reprokit.recipe": "r"}
+    assert image.labels == {"reprokit.recipe": "r", "other": "x"}
     assert image.id == (nodes["node1"].engine().image("kept:1") or {})["Id"]
     assert found.chains.present((*image.layers, "sha256:other")) == 1
     assert found.chains.present(("sha256:other", *image.layers)) == 0
     nodes["node1"].engine().remove_image("kept:1")
 
 
-def test_nothing_stays_of_a_killed_process(nodes):
+def test_a_killed_process_leaves_nothing_on_the_node(nodes):
     machine = nodes["node3"]
     program = (
         "import time\nfrom reprokit.nodes.config import find\nfrom reprokit.nodes.ssh import SshConnection\n"
-        f"c = SshConnection(find({machine.login!r})).__enter__()\nc.popen('exec cat - /dev/98765')\ntime.sleep(100)\n"
+        f"c = SshConnection(find({machine.login!r})).__enter__()\nc.popen('exec cat - /dev/98765')\ntime.sleep(9999)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program])
     try:
-        wait_for(lambda: machine.pids("98765"), 30)
+        wait_for(lambda: machine.pids("98765"))
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    wait_for(lambda: not machine.pids("root@notty"), 30)
+    wait_for(lambda: not machine.pids("root@notty"))
 
 
-def test_an_image_that_goes_while_it_is_listed_is_none(engine, tmp_path):
+def test_an_image_that_is_removed_while_it_is_listed(engine, tmp_path):
     shim = tmp_path / "docker"
     shim.write_text(f'#!/bin/sh\n[ "$1 $2" = "image ls" ] && echo sha256:{64 * "0"} || {shutil.which("docker")} "$@"\n')
     shim.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
-    assert parse(done.stdout).images == ()
+    assert parse(done.stdout, "here").images == ()

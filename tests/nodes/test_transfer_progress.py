@@ -1,4 +1,4 @@
-"""What engines say while they push and pull: recorded from Engine 20.10 and, of a containerd store, 26.1."""
+"""Events of engines that push and pull, recorded from Engine 20.10 and from a containerd store of 26.1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OLD_PUSH = [
     {"status": "Preparing", "progressDetail": {}, "id": "aaaa"},
     {"status": "Layer already exists", "progressDetail": {}, "id": "bbbb"},
     {"status": "Pushing", "progressDetail": {"current": 512, "total": 1048576}, "id": "aaaa"},
-    # The tar's headers are no part of the guess.
+    # The estimate does not count the tar's headers.
     {"status": "Pushing", "progressDetail": {"current": 1050624}, "id": "aaaa"},
     {"status": "Pushed", "progressDetail": {}, "id": "aaaa"},
     {"status": PUSHED},
@@ -37,7 +37,7 @@ NEW_PULL = [
         ([{"status": PUSHED}], "0 layers sent, 0 already present", DIGEST, []),
     ],
 )
-def test_events_are_added_up(events: list, said: str, digest: str, watched: list):
+def test_events_are_summed(events: list, said: str, digest: str, watched: list):
     seen: list[tuple[int, int]] = []
     transfer = TransferProgress(lambda done, total: seen.append((done, total)))
     for event in events:

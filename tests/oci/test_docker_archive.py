@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from reprokit.errors import EngineError
 from reprokit.oci.docker_archive import ArchiveReader, LayerPaths
 from tests.support.exporting import export
 from tests.support.images import tar_of
+from tests.support.skopeo import skopeo
 
 pytestmark = pytest.mark.engine
 
@@ -50,12 +50,12 @@ def bundle(two: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.mark.parametrize("form", ["docker-archive", "oci-archive", "oci-archive, gzip"])
 def test_other_layouts(engine: Engine, two: tuple[str, str], bundle: Path, tmp_path: Path, form: str) -> None:
     out, source = tmp_path / "x", bundle
-    if form == "docker-archive":  # which knows no zstd
+    if form == "docker-archive":  # it cannot have zstd layers
         source = tmp_path / "plain"
         export(two[1], "-o", str(source), "--format", "docker")
     options = ["--dest-compress", "--dest-compress-format", "gzip"] if "gzip" in form else []
     target = f"{form.partition(',')[0]}:{out}:docker.io/{two[1]}"
-    subprocess.run(["skopeo", "copy", "-q", *options, f"oci-archive:{source}:{two[1]}", target], check=True)
+    skopeo("copy", "-q", *options, f"oci-archive:{source}:{two[1]}", target)
     described = engine.image(two[1])
     ((names, image_id, layers),) = _read(out)
     assert layers == described["RootFS"]["Layers"]
@@ -64,12 +64,12 @@ def test_other_layouts(engine: Engine, two: tuple[str, str], bundle: Path, tmp_p
         assert names == (f"docker.io/{two[1]}",)
 
 
-def test_a_bundle_itself_is_such_an_archive(engine: Engine, two: tuple[str, str], bundle: Path) -> None:
+def test_a_bundle_is_read_as_an_archive(engine: Engine, two: tuple[str, str], bundle: Path) -> None:
     expected = [((name,), engine.image(name)["Id"], engine.image(name)["RootFS"]["Layers"]) for name in two]
     assert _read(bundle) == expected
 
 
-def test_an_index_in_an_index_and_statements_of_builders(tmp_path: Path) -> None:
+def test_nested_indexes_and_build_attestations(tmp_path: Path) -> None:
     def blob(content: bytes) -> tuple[str, bytes]:
         return f"blobs/sha256/{hashlib.sha256(content).hexdigest()}", content
 
@@ -91,7 +91,7 @@ def test_an_index_in_an_index_and_statements_of_builders(tmp_path: Path) -> None
     assert layers == [described(layer[0])["digest"]]
 
 
-def test_what_is_missing_or_cut_off_is_an_error(bundle: Path, tmp_path: Path) -> None:
+def test_incomplete_archives_are_refused(bundle: Path, tmp_path: Path) -> None:
     whole = bundle.read_bytes()
     for size in (0, 100, 5000, len(whole) // 2):
         (tmp_path / "x").write_bytes(whole[:size])
@@ -109,7 +109,7 @@ def test_what_is_missing_or_cut_off_is_an_error(bundle: Path, tmp_path: Path) ->
 
 def test_every_layer_of_the_engine_is_predicted(engine: Engine, two: tuple[str, str]) -> None:
     paths = LayerPaths([tuple(engine.image(name)["RootFS"]["Layers"]) for name in two])
-    archive = ArchiveReader(engine.save_all(list(two)))
+    archive = ArchiveReader(engine.save(*two))
     for layer in archive.layers():
         before = paths.diff_id(layer.path, archive.texts)
         digest = hashlib.sha256()
@@ -118,7 +118,7 @@ def test_every_layer_of_the_engine_is_predicted(engine: Engine, two: tuple[str, 
         assert before == f"sha256:{digest.hexdigest()}"
 
 
-def test_a_name_of_no_known_form_predicts_nothing() -> None:
+def test_unknown_paths_predict_nothing() -> None:
     layer = f"sha256:{'a' * 64}"
     assert LayerPaths([(layer,)]).diff_id("blobs/sha256/" + "b" * 64, {}) is None
     assert LayerPaths([(layer,)]).diff_id("c" * 64 + "/layer.tar", {}) is None

@@ -1,4 +1,4 @@
-"""Images out of the engine: each layer once, and as its digest says."""
+"""Images read from the engine: each layer once, with the right digest."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _contents(path: Path) -> dict[str, bytes]:
         return {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
 
 
-def test_every_layer_stands_once_and_is_what_its_digests_say(engine, two, tmp_path):
+def test_every_layer_is_written_once_with_the_right_digests(engine, two, tmp_path):
     images, entries = _collected(engine, tmp_path / "x", list(two))
     layers = {layer.diff_id: layer for image in images for layer in image.layers}
     assert set(layers) == {diff_id for name in two for diff_id in engine.image(name)["RootFS"]["Layers"]}
@@ -56,7 +56,7 @@ def test_every_layer_stands_once_and_is_what_its_digests_say(engine, two, tmp_pa
         assert [layer.diff_id for layer in image.layers] == described["RootFS"]["Layers"]
 
 
-def test_layers_without_are_named_and_left_out(engine, two, base, tmp_path):
+def test_excluded_layers_are_named_without_content(engine, two, base, tmp_path):
     common = engine.image(base)["RootFS"]["Layers"][0]
     (image,), entries = _collected(engine, tmp_path / "x", [two[1]], without=frozenset({common}))
     assert [layer.blob is None for layer in image.layers] == [True] + [False] * (len(image.layers) - 1)
@@ -70,8 +70,8 @@ def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
     assert first[0] == second[1]
 
 
-def test_those_who_collect_at_the_same_time_get_the_same(engine, images, tmp_path):
-    """The folders of the engine's `save`s then lie side by side, each whole at another time."""
+def test_concurrent_reads_give_the_same_image(engine, images, tmp_path):
+    """The engine's `save`s have folders beside each other that are complete at different times."""
     large = images.base("at-once", {"a": noise(20 << 20, 5)})
 
     def take(number: int) -> Image:
@@ -85,7 +85,7 @@ def test_those_who_collect_at_the_same_time_get_the_same(engine, images, tmp_pat
     assert others == [first] * 5
 
 
-def test_what_an_earlier_attempt_finished_is_used_again(engine, two, tmp_path):
+def test_finished_layers_of_an_earlier_attempt_are_reused(engine, two, tmp_path):
     images, entries = _collected(engine, tmp_path / "x", [two[0]])
     wanted = {layer.diff_id for layer in images[0].layers}
     whole = (tmp_path / "x").read_bytes()

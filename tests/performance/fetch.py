@@ -58,24 +58,18 @@ def serve(file: Path, listener: socket.socket, connections: multiprocessing.shar
 
 def fetch(wanted: str, store: str) -> None:
     """Be a process that fetches: `wanted` is a file of JSON lists of address, sha256 and size."""
+    from reprokit.supply.fetch.places import OwnAddresses
     from reprokit.supply.fetch.pool import fetch_all
     from reprokit.supply.fetch.settings import Settings
     from reprokit.supply.locked_input import LockedInput
     from reprokit.supply.store import Store
     from reprokit.untrusted.addresses import Own
 
-    class Here:
-        def urls(self, want: LockedInput) -> Iterator[str]:
-            return iter(want.urls)
-
-        def report(self, url: str, error: str | None) -> None:
-            pass
-
     lists = json.loads(Path(wanted).read_text())
     wants = [LockedInput("files", str(n), sha256, size, {}, (url,)) for n, (url, sha256, size) in enumerate(lists)]
+    places = OwnAddresses(Store(Path(store)), Settings(PARALLEL, own=Own.of(["127.0.0.1"])))
     started = time.monotonic()
-    settings = Settings(own=Own.of(["127.0.0.1"]))
-    assert fetch_all(wants, Store(Path(store)), Here(), parallel=PARALLEL, settings=settings).files == len(wants)
+    assert fetch_all(wants, places).files == len(wants)
     print(time.monotonic() - started)
 
 

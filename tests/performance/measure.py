@@ -157,7 +157,7 @@ def start_up(client: Client, pairs: int) -> Iterator[Measure]:
         return client.seconds(sys.executable, "empty.py", "--help")
 
     # `check` exits with 1 where a recipe has a finding.
-    for verb, limit, allowed in (("--help", 1.6, (0,)), ("check", 4.0, (0, 1))):
+    for verb, limit, allowed in (("--help", 0.6, (0,)), ("check", 3.0, (0, 1))):
 
         def measured(verb: str = verb, allowed: tuple[int, ...] = allowed) -> float:
             return client.seconds(client.reprokit, verb, allowed=allowed)
@@ -251,6 +251,7 @@ def serve() -> None:
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.gateway import Gateway
+    from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     def quiet(line: str) -> None:
@@ -259,7 +260,8 @@ def serve() -> None:
     target, store = find_target(NAME), Store()
     rendered = render(target)
     base = resolve_base(Engine.connect(), target.variant.base, quiet)
-    inputs = resolve_inputs(target, rendered, base, store, quiet)
+    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+    inputs = resolve_inputs(target, rendered, base, mirrors, store, quiet)
     with Gateway(store, inputs.served) as proxy:
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
         print(json.dumps({"dockerfile": rendered.dockerfile, "arguments": arguments}), flush=True)

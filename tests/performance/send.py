@@ -25,8 +25,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reprokit.engine import Engine
-from tests.support.cluster import Cluster, Machine, cluster
+from tests.support.cluster import Cluster, cluster
 from tests.support.images import tar_of
+from tests.support.machine import Machine
 from tests.support.waiting import wait_for
 
 LAST = 5_000_000

@@ -25,7 +25,7 @@ def test_where_the_user_stands_comes_first(tmp_path, monkeypatch):
     write(tmp_path / "recipes", "faith", "Mine")
     write(tmp_path / "more", "extra")
     (tmp_path / "more" / "extra.lock.yaml").write_text("")
-    assert find.load_recipe("faith").paper.title == "Mine"
+    assert find.target("faith").recipe.paper.title == "Mine"
     assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
 
 
@@ -58,3 +58,19 @@ def test_a_name_alone_means_the_default_variant_or_all():
         "featgraph:cuda",
         "featgraph:as-published",
     ]
+
+
+def test_a_recipe_by_the_path_of_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "paper: one", "mine")
+    write(tmp_path, "faith", "Mine")
+    for text in ("./paper: one/mine.yaml", "paper: one/mine.yaml:a", f"{tmp_path}/paper: one/mine.yaml"):
+        assert find.target(text).path == tmp_path / "paper: one" / "mine.yaml"
+        assert find.target(text).label == "mine:a" and find.is_recipe(text)
+        assert find.plain(text) in ("mine", "mine:a")
+    assert find.target("faith.yaml").recipe.paper.title == "Mine" != find.target("faith").recipe.paper.title
+    assert [t.label for t in find.current_targets(["faith.yaml"])] == ["faith:a"]
+    for text, message in (("gone.yaml", "no such recipe file"), ("x.lock.yaml", "is a lock"), ("faith.yaml:b", "'b'")):
+        with pytest.raises(UsageError, match=message):
+            find.target(text)
+    assert not find.is_recipe("debian:12") and find.plain("debian:12") == "debian:12"

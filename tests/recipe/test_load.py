@@ -29,7 +29,19 @@ BAD = [
     ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside"),
     ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
     ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "an address"),
-    ("a loose wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['numpy>=1']", 6, "write numpy==VERSION"),
+    (
+        "a huge matrix",
+        "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
+        "    matrix: {" + ", ".join(f"a{n}: [{', '.join('x' * 20)}]" for n in range(40)) + "}",
+        5,
+        "combinations, more than 1000",
+    ),
+    ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
+    ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),
+    ("a git path", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+file:///a@v1']", 6, "not an https"),
+    ("a git option", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a@-v']", 6, "no"),
+    ("a file outside", "variants:\n  cpu:\n    base: debian:12\n    wheels: [{file: ../../etc/passwd}]", 6, "below"),
+    ("extras of a list", "variants:\n  cpu:\n    base: debian:12\n    wheels: [{file: a.txt, extras: [x]}]", 6, "only"),
     ("an option in apt", "variants:\n  cpu:\n    base: debian:12\n    apt: ['-o=x']", 6, "not allowed here"),
     ("a number as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1}}]", 6, "in quotes"),
     ("a map as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: {b: c}}}]", 6, "list of"),
@@ -55,7 +67,7 @@ def test_a_bad_recipe_names_its_line(load, text, line, says):
 
 def test_a_git_address_is_https_and_a_commit_is_whole(load):
     source = "variants:\n  cpu:\n    base: debian:12\n    sources:\n      - {name: x, path: /x, git: %s, commit: %s}"
-    for address in ("ext::sh -c id", "file:///etc", "git@github.com:a/b", "--upload-pack=id", "https://a/../b"):
+    for address in ("ext::sh -c id", "file:///etc", "git@-oX=id:a/b", "--upload-pack=id", "https://a/../b"):
         with pytest.raises(UsageError, match="https:// address"):
             load(source % (repr(address), "0" * 40))
     with pytest.raises(UsageError, match="not allowed here"):

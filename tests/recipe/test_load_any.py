@@ -25,13 +25,13 @@ def test_any_text(text):
     read(text)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=40)
 @given(st.integers(0, len(TEXT)), st.integers(0, 30), st.text(max_size=8))
 def test_a_recipe_with_a_piece_replaced(start, length, piece):
     read(TEXT[:start] + piece + TEXT[start + length :])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=30)
 @given(st.integers(0, len(LINES) - 1), st.integers(0, len(LINES) - 1), st.integers(0, 8))
 def test_a_recipe_with_lines_moved(first, second, indent):
     lines = [*LINES]

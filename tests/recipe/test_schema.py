@@ -6,6 +6,7 @@ import jsonschema
 import pytest
 import yaml
 
+from reprokit.recipe.claim import Claim, ClaimBaseline
 from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.model import RecipePart
@@ -61,5 +62,10 @@ def test_every_field_is_described():
         for child in model.__subclasses__():
             yield from models(child)
 
-    bare = [f"{m.__name__}.{n}" for m in models(RecipePart) for n, f in m.model_fields.items() if not f.description]
+    bare = [
+        f"{m.__name__}.{n}"
+        for m in (*models(RecipePart), Claim, ClaimBaseline)
+        for n, f in m.model_fields.items()
+        if not f.description
+    ]
     assert bare == []

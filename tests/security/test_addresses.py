@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import ReprokitError, SourceError
-from reprokit.recipe.model import RecipeFile
+from reprokit.recipe.packages import RecipeFile
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings
@@ -20,10 +20,10 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.git.fetch import ensure
-from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
@@ -82,10 +82,10 @@ def test_addresses_of_the_internet_are_public(address):
 def test_no_spelling_of_loopback_is_asked(server, store, host):
     file = RecipeFile(name="f", urls=[f"http://{host}:{server.port}/f"], path="/f")
     with pytest.raises(SourceError, match="not public"):
-        lock_file(file, store, mirrors(store), lambda line: None)
+        lock_file(file, mirrors(store), lambda line: None)
     assert server.connections == 0
     # The neighbour: the same address where the user's configuration names it.
-    found = lock_file(file, store, mirrors(store, hosts=(host,)), lambda line: None)
+    found = lock_file(file, mirrors(store, hosts=(host,)), lambda line: None)
     assert found.size == len(DATA) and server.connections
 
 
@@ -94,9 +94,9 @@ def test_a_redirect_to_loopback_is_not_followed(server, store):
     evil.url("/f", lambda request: Reply(302, {"Location": server.url("/f"), "Content-Length": "0"}))
     file = RecipeFile(name="f", urls=[evil.url("/f")], path="/f")
     with pytest.raises(SourceError, match="not public"):
-        lock_file(file, store, mirrors(store, hosts=(f"127.0.0.1:{evil.port}",)), lambda line: None)
+        lock_file(file, mirrors(store, hosts=(f"127.0.0.1:{evil.port}",)), lambda line: None)
     assert evil.connections and not server.connections
-    assert lock_file(file, store, mirrors(store, hosts=("127.0.0.1",)), lambda line: None).size == len(DATA)
+    assert lock_file(file, mirrors(store, hosts=("127.0.0.1",)), lambda line: None).size == len(DATA)
     evil.close()
 
 
@@ -127,7 +127,7 @@ def test_a_mirror_of_the_user_may_be_on_loopback(server, store):
     """And only on the port that is configured."""
     file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
     mirror = MirrorEntry("files", f"http://127.0.0.1:{server.port}/{{path}}", "test")
-    assert lock_file(file, store, mirrors(store, mirror), lambda line: None).size == len(DATA)
+    assert lock_file(file, mirrors(store, mirror), lambda line: None).size == len(DATA)
     other = Own.of([mirror.value])
     assert other.names("127.0.0.1", server.port) and not other.names("127.0.0.1", 22)
 
@@ -169,10 +169,10 @@ def test_an_index_of_a_recipe_on_loopback_is_not_asked(server, store, monkeypatc
     monkeypatch.setenv("PIP_INDEX_URL", index)
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(ReprokitError):
-        lock_wheels(wanted, [], platform, [index], mirrors(store), store)
+        lock_wheels(WheelRequest(wanted, platform, indexes=[index]), mirrors(store))
     assert server.connections == 0
     with pytest.raises(ReprokitError):
-        lock_wheels(wanted, [], platform, [index], mirrors(store, hosts=("127.0.0.1",)), store)
+        lock_wheels(WheelRequest(wanted, platform, indexes=[index]), mirrors(store, hosts=("127.0.0.1",)))
     assert server.requests["/simple/no-such-thing/"]
 
 
@@ -181,10 +181,10 @@ def test_an_index_lists_no_file_of_this_machine(server, store, tmp_path):
     uri = (tmp_path / "id_rsa").as_uri()
     file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f")
     with pytest.raises(SourceError):
-        lock_file(file.model_copy(update={"urls": [uri]}), store, mirrors(store), lambda line: None)
+        lock_file(file.model_copy(update={"urls": [uri]}), mirrors(store), lambda line: None)
     folder = MirrorEntry("files", f"{tmp_path.as_uri()}/{{name}}", "test")
     (tmp_path / "f").write_bytes(DATA)
-    assert lock_file(file, store, mirrors(store, folder), lambda line: None).size == len(DATA)
+    assert lock_file(file, mirrors(store, folder), lambda line: None).size == len(DATA)
     outside = Own.of([folder.value])
     assert not outside.holds("file:///etc/passwd") and not outside.holds(f"{tmp_path.as_uri()}/../x")
 
@@ -208,10 +208,10 @@ def test_a_source_on_loopback_is_not_asked_by_git(store, monkeypatch, host):
         threading.Thread(target=listen, daemon=True).start()
         commit = Commit(f"https://{host}:{listener.getsockname()[1]}/team/tool", "1" * 40)
         with pytest.raises(SourceError):
-            ensure([commit], store, mirrors(store))
+            ensure([commit], mirrors(store))
         assert not came
         with pytest.raises(SourceError):
-            ensure([commit], store, mirrors(store, hosts=(host,)))
+            ensure([commit], mirrors(store, hosts=(host,)))
         assert came
 
 

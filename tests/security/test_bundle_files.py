@@ -10,6 +10,7 @@ import pytest
 from reprokit.bundle import workspaces
 from reprokit.bundle.load import checked
 from reprokit.errors import UsageError
+from reprokit.host.workspace import locate
 from reprokit.untrusted.limits import WORKSPACE_ENTRIES
 from tests.support.images import tar_of
 from tests.support.made import Made
@@ -64,7 +65,7 @@ def test_no_link_leads_out_through_other_links(tmp_path, monkeypatch, links):
     members += [(entry("kept", LINK, "a/b/f"), b""), (entry("a/back", LINK, "../kept"), b"")]
     path = workspace(made(), members).write(tmp_path / "x.rkit")
     said = unpack(path, monkeypatch, tmp_path)
-    folder = tmp_path / "home/workspaces/brought-w"
+    (folder,) = (tmp_path / "home/workspaces").glob("brought-w-*")
     for link in links_of(folder):
         try:
             assert (folder / link).resolve(strict=False).is_relative_to(folder), link
@@ -96,16 +97,17 @@ def test_what_is_no_plain_tree_is_refused_and_leaves_nothing(tmp_path, monkeypat
 
 
 def test_a_planted_link_in_the_place_of_a_workspace_is_left(tmp_path, monkeypatch):
-    folder = tmp_path / "home/workspaces"
-    folder.mkdir(parents=True)
-    (folder / "brought-w").symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    folder = locate("brought-w", tmp_path / "home/recipes/brought-w.yaml")
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(tmp_path / "elsewhere")
     path = workspace(made(), [(entry("f"), b"x")]).write(tmp_path / "x.rkit")
     with pytest.raises(UsageError, match="behind a link"):
         unpack(path, monkeypatch, tmp_path)
     assert not (tmp_path / "elsewhere").exists()
-    (folder / "brought-w").unlink()
+    folder.unlink()
     unpack(path, monkeypatch, tmp_path)
-    assert (folder / "brought-w/f").read_bytes() == b"x"
+    assert (folder / "f").read_bytes() == b"x"
 
 
 def test_more_files_than_the_limit_need_yes(tmp_path, monkeypatch):
@@ -116,7 +118,7 @@ def test_more_files_than_the_limit_need_yes(tmp_path, monkeypatch):
     assert not (tmp_path / "home/workspaces").exists()
     small = workspace(made(), [(entry("f"), b"x")]).write(tmp_path / "y.rkit")
     unpack(small, monkeypatch, tmp_path)
-    assert (tmp_path / "home/workspaces/brought-w/f").exists()
+    assert [*(tmp_path / "home/workspaces").glob("brought-w-*/f")]
 
 
 def test_more_bytes_than_the_limit_need_yes(tmp_path, monkeypatch):
@@ -134,7 +136,7 @@ def test_with_yes_a_large_workspace_is_unpacked(tmp_path, monkeypatch):
         unpack(path, monkeypatch, tmp_path)
     assert not (tmp_path / "home/workspaces").exists()
     unpack(path, monkeypatch, tmp_path, yes=True)
-    assert sorted(p.name for p in (tmp_path / "home/workspaces/brought-w").iterdir()) == ["a", "b"]
+    assert sorted(p.name for p in (tmp_path / "home/workspaces").glob("brought-w-*/*")) == ["a", "b"]
 
 
 @pytest.mark.parametrize("swapped", [True, False])
@@ -157,4 +159,4 @@ def test_a_workspace_that_is_swapped_after_the_check_is_not_taken(tmp_path, monk
             assert not [*(tmp_path / "home/workspaces").glob("*")]
         else:
             stack.enter_context(workspaces.workspaces(bundle, False, print))()
-            assert (tmp_path / "home/workspaces/brought-w/f").read_bytes() == b"good"
+            assert [p.read_bytes() for p in (tmp_path / "home/workspaces").glob("brought-w-*/f")] == [b"good"]

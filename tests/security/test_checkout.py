@@ -30,7 +30,7 @@ def endless(path: Path) -> None:
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "reprokit", "lock", "--check", "paper"]
     environment = {**os.environ, "REPROKIT_HOME": str(folder / "home")}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
 
 
 @pytest.mark.parametrize("plant", [pipe, endless])

@@ -20,8 +20,8 @@ from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.guard import guarded
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.fetch import ensure
-from reprokit.supply.kinds.git.store import Commit
 from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
@@ -119,7 +119,7 @@ def asked_for(home: Path, secure: Server, monkeypatch: pytest.MonkeyPatch, *host
     secure.url("/team/tool/info/refs?service=git-upload-pack", unauthorized)
     mirrors = Mirrors(Store(home / "store"), Configuration(hosts=hosts), (), PipSettings(), AptSettings())
     with pytest.raises(SourceError) as error:
-        ensure([Commit(f"https://localhost:{secure.port}/team/tool", "1" * 40)], Store(home / "store"), mirrors)
+        ensure([Commit(f"https://localhost:{secure.port}/team/tool", "1" * 40)], mirrors)
     requests = [request for each in secure.requests.values() for request in each]
     assert requests, f"git did not come as far as the server: {error.value}"
     names = ("authorization", "x-token")

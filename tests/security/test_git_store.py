@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.kinds.git.store import Commit, folder_of, has_commit
+from reprokit.supply.kinds.git.store import folder_of, has_commit
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import collect, inventory
 from tests.support.repositories import Repositories

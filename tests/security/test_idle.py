@@ -18,6 +18,7 @@ from reprokit.container.settings import RunOptions
 from reprokit.errors import UsageError
 from reprokit.helper.program import program
 from tests.support.papers import GID, SHARED, UID, Paper, as_user, paper
+from tests.support.waiting import wait_for
 
 # Leaves a file for every process that loads it.
 LIBRARY = """
@@ -88,16 +89,16 @@ def test_an_image_can_run_as_root_by_itself(engine, stranger):
     host = {"Mounts": mounts, "Init": True}
     name = stranger.by_hand(Entrypoint=["tail", "-f", "/dev/null"], User="0:0", HostConfig=host)
     engine.start(name)
-    time.sleep(0.5)
+    wait_for(lambda: loaded(stranger))
     assert {uid for uid, _ in loaded(stranger)} == {"0"}
 
 
 def test_root_only_where_it_is_asked_for(engine, stranger):
     made = stranger.recipe()
     name = as_user(stranger.place, lambda own: ensure_running(own, made))
-    execute(engine, name, ["sh", "-c", "echo work > $HOME/work"], logged=False)
+    home = execute(engine, name, ["sh", "-c", "echo work > $HOME/work; echo $HOME"], logged=False).stdout.strip()
     with pytest.raises(UsageError, match="was not made for root") as error:
-        in_container(engine, name, Command(["id"], user="root"), print, logged=False)
+        in_container(engine, name, Command(["id"], user="root"), print)
     assert "run --user root" in error.value.hint
     for path in stranger.workspace.iterdir():
         path.unlink()
@@ -105,7 +106,7 @@ def test_root_only_where_it_is_asked_for(engine, stranger):
     as_user(stranger.place, lambda own: ensure_running(own, made, RunOptions(root=True), said.append))
     time.sleep(0.5)
     assert loaded(stranger) == set()
-    script = f"cat /home/user{UID}/work; chown 1:1 /home/user{UID}/work && id -u"
+    script = f"cat {home}/work; chown 1:1 {home}/work && id -u"
     assert execute(engine, name, ["sh", "-c", script], user="0:0", logged=False).stdout == "work\n0\n"
     assert execute(engine, name, ["id", "-u"], logged=False).stdout == f"{UID}\n"
     # It stays root's, and is not made anew for it each time.
@@ -148,11 +149,11 @@ def test_an_image_makes_no_user_root(engine, stranger):
     made = stranger.recipe()
     name = as_user(stranger.place, lambda own: ensure_running(own, made))
     with pytest.raises(UsageError, match="'fake' root"):
-        in_container(engine, name, Command(["id"], user="fake"), print, logged=False)
+        in_container(engine, name, Command(["id"], user="fake"), print)
     # The control: the engine believes the image.
     assert execute(engine, name, ["id", "-u"], user="fake", logged=False).stdout == "0\n"
     daemons = Command(["sh", "-c", "[ $(id -u) = 1 ]"], user="daemon")
-    assert in_container(engine, name, daemons, print, logged=False) == 0
+    assert in_container(engine, name, daemons, print) == 0
 
 
 GROUPS = {
@@ -194,11 +195,9 @@ def test_a_huge_file_of_accounts_is_not_read(engine, stranger, file):
     assert read_etc(engine, name).passwd.startswith("root:")
     assert execute(engine, name, ["truncate", "-s", "1500M", file], logged=False).exit_code == 0
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.monotonic()
     with pytest.raises(UsageError, match=r"more than \d+ bytes") as error:
         read_etc(engine, name)
     assert "REPROKIT_LIMIT_" in error.value.hint
-    assert time.monotonic() - began < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 64 << 10  # KiB
 
 

@@ -11,20 +11,20 @@ from types import SimpleNamespace
 import pytest
 
 from reprokit import paths
-from reprokit.container import names
+from reprokit.container import log, names
 from reprokit.container.execute import execute
-from reprokit.container.lifecycle import ensure_running, stop
+from reprokit.container.lifecycle import ensure_running, stop, usual_name
 from reprokit.container.settings import ContainerSettings, RunOptions, to_label
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
 from reprokit.nodes import workspace_copy
-from reprokit.recipe.find import load_recipe, recipe_names, target
+from reprokit.recipe.find import recipe_names, target
 from tests.support.papers import Paper, paper
 
 DOCKERFILE = """
 FROM {base}
-RUN mkdir -p /full /empty && touch /full/file && ln -s /etc /linked
+RUN mkdir -p /full /empty && mkdir -m 777 /made && touch /full/file && ln -s /etc /linked
 """
 # What a container does to the source of a mount.
 SWAP = "rm -rf /workspace/data && ln -s {outside} /workspace/data"
@@ -57,7 +57,7 @@ def outside(stranger: Paper) -> Path:
 def call(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "reprokit", *args]
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, env=os.environ | environment
+        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=200, env=os.environ | environment
     )
 
 
@@ -118,13 +118,17 @@ def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside
     config = {"Entrypoint": ["sleep", "1000"], "User": "0:0", "HostConfig": {"Mounts": binds, "Init": True}}
     engine.create_container(name, {"Image": stranger.image, "Labels": labels, **config})
     engine.start(name)
-    sh(engine, name, "echo work > /root/work; " + SWAP.format(outside=outside))
+    sh(engine, name, "echo work > /made/work; " + SWAP.format(outside=outside))
     engine.stop(name)
+    log.log_path(name).parent.mkdir(parents=True)
+    log.log_path(name).write_text("what it printed\n")
     said: list[str] = []
-    assert ensure_running(engine, made, say=said.append) == name
-    assert "for this version of reprokit; its files stay" in said[0]
+    earlier, name = name, ensure_running(engine, made, say=said.append)
+    assert said[0] == f"{earlier} is called {name} now: containers belong to a checkout"
+    assert "for this version of reprokit; its files stay" in said[1] and engine.container(earlier) is None
+    assert log.log_path(name).read_text() == "what it printed\n"
     execute(engine, name, ["sh", "-c", WRITE], logged=False)
-    assert sh(engine, name, "cat /root/work; readlink /data") == "work\n/workspace/data\n"
+    assert sh(engine, name, "cat /made/work; readlink /data") == "work\n/workspace/data\n"
     assert list(outside.iterdir()) == []
 
 
@@ -176,7 +180,7 @@ class Node:
 def test_folders_of_a_recipe_are_made_through_no_link_on_a_node(stranger, outside, link):
     made = stranger.recipe("    mounts: [{source: data/sub/deep, target: /data}, {source: ./more//x, target: /x}]\n")
     cache = stranger.place / "cache"
-    workspace = cache / "reprokit" / "workspaces" / stranger.name
+    workspace = Path(workspace_copy.folder_of(str(cache), made))
     workspace.mkdir(parents=True)
     assert workspace_copy.workspace(Node(), str(cache), made, print) == str(workspace)
     assert (workspace / "data/sub/deep").is_dir() and (workspace / "more/x").is_dir()
@@ -199,7 +203,7 @@ def test_the_user_mounts_nothing_that_a_container_can_replace(engine, stranger, 
     harmless = ("-v", f"{stranger.place}:/all:ro", "-v", f"{outside}:/o")
     assert call("run", stranger.name, *harmless, "--", "true").returncode == 0
     second = call("run", stranger.name, "--name", f"{stranger.name}-2", "-v", f"{outside}/inner:/i", "--", "true")
-    assert refused(second, f"reprokit-{stranger.name}-cpu could replace {outside}/inner")
+    assert refused(second, f"{usual_name(engine, target(stranger.name))} could replace {outside}/inner")
 
 
 @pytest.mark.parametrize("linked", ["workspaces", "workspaces/NAME", "dangling"])
@@ -234,12 +238,15 @@ def test_workspaces_on_another_disk(stranger, outside, monkeypatch):
     file = stranger.place / "config.yaml"
     monkeypatch.setenv("REPROKIT_CONFIG", str(file))
     file.write_text(f"workspace_roots: [{outside}]\n")
-    assert locate("paper") == outside / "paper"
-    (paths.home() / "workspaces" / "old").mkdir(parents=True)
-    assert locate("old") == paths.home() / "workspaces" / "old"
-    (outside / "linked").symlink_to("/etc")
+    recipe = stranger.place / "recipes" / "paper.yaml"
+    found = locate("paper", recipe)
+    assert found.parent == outside
+    old = paths.home() / "workspaces" / found.name
+    old.mkdir(parents=True)
+    assert locate("paper", recipe) == old
+    found.symlink_to("/etc")
     with pytest.raises(UsageError, match="behind a link"):
-        locate("linked")
+        locate("paper", recipe)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +266,7 @@ def test_a_workspace_root_that_others_can_change_is_refused(stranger, outside, m
     (stranger.place / "open").chmod(0o777)
     file.write_text(f"workspace_roots: {roots.format(place=stranger.place)}\n")
     with pytest.raises(UsageError, match=words):
-        locate("paper")
+        locate("paper", stranger.place / "recipes" / "paper.yaml")
 
 
 def test_another_recipes_workspace_is_refused(stranger):
@@ -280,7 +287,7 @@ def test_a_recipe_whose_name_is_nearly_anothers_is_refused(stranger):
 
 
 def test_every_recipe_here_loads():
-    assert [load_recipe(name).name for name in recipe_names()]
+    assert [target(name).recipe.name for name in recipe_names()]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from reprokit import paths
 from reprokit.errors import EngineError
 from reprokit.supply.store import Store
+from tests.support.privileges import as_root
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user, which takes root")
 NOBODY = 65534
 
 
@@ -40,7 +40,7 @@ def test_folders_are_private(home: Path):
             assert (home / "store").stat().st_mode & 0o7777 == left
 
 
-@as_root
+@as_root()
 def test_folders_of_another_user_are_refused(home: Path):
     home.mkdir()
     for folder, shared in ((home / "tmp", False), (home / "store", True)):
@@ -63,7 +63,7 @@ with store.in_use(print):
 """
 
 
-@as_root
+@as_root()
 def test_another_user_reads_a_store_only_where_its_group_may(short_folder: Path):
     store = Store(short_folder / "store")
     with store.in_use(), store.scratch() as scratch:

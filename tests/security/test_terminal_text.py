@@ -56,12 +56,14 @@ def at_terminal(program: Callable[[], None] | list[str], **options: str) -> str:
                 sys.stdout.flush()
             os._exit(0)
     else:
-        with subprocess.Popen(program, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, **options}):
+        with subprocess.Popen(
+            program, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "PAGER": "cat", **options}
+        ):
             pass
         pid = 0
     os.close(terminal)
     text = b""
-    while select.select([master], [], [], 10)[0]:
+    while select.select([master], [], [], 60)[0]:
         try:
             block = os.read(master, 1 << 16)
         except OSError:  # EIO: nobody has the terminal any more
@@ -212,6 +214,12 @@ def test_commands_show_a_strangers_recipe_harmlessly(checkout, arguments):
     assert text and not _HARMFUL.search(without_style(text)), text
 
 
+def test_messages_in_a_log_are_harmless_too(checkout):
+    """A traceback quotes the name; CI shows the log in a terminal, or a browser that draws colours."""
+    done = subprocess.run(cli("--debug", "show", "\x1b[2J\u202e"), capture_output=True, text=True, check=False)
+    assert "Traceback" in done.stderr and not _HARMFUL.search(done.stderr)
+
+
 def test_a_recipe_whose_error_quotes_control_characters(checkout):
     (checkout / "recipes" / "evil.yaml").write_text('name: "\\e[2J\\nerror: spoofed"\npaper: {}\n')
     text = at_terminal(cli("list"), NO_COLOR="1")
@@ -239,9 +247,6 @@ def test_file_names_with_control_characters_are_shown_as_text(checkout):
     ],
 )
 def test_lint_refuses_another_way_to_print(line):
-    ruff = Path(sys.executable).with_name("ruff")
-    if not ruff.exists():
-        pytest.skip("ruff is not installed")
-    command = [str(ruff), "check", "--no-cache", "--stdin-filename", "reprokit/commands/x.py", "-"]
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", "reprokit/commands/x.py", "-"]
     done = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1 and re.search(r"T201|TID251", done.stdout), done.stdout

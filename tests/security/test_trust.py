@@ -43,7 +43,7 @@ benchmarks:
 def base(engine):
     """A small base with what containers need."""
     name = unique("trust-base")
-    tools = root_file_system((*TOOLS, "bash", "tail", "mkdir"))
+    tools = root_file_system((*TOOLS, "bash", "tail", "mkdir", "date", "find", "touch", "truncate"))
     engine.import_image(io.BytesIO(tools), name, "1", ["ENV PATH=/bin"])
     # The first step of every recipe installs packages; there are none to be had here.
     files = {"bin/apt-get": b"#!/bin/sh\n", "etc/ssl/certs/ca-certificates.crt": b"none"}
@@ -135,7 +135,7 @@ def test_many_processes_lose_no_entry(engine, home):
         "for n in range(5): trust.record(Engine.connect(), f'sha256:{sys.argv[1]*63}{n}', 'trusted', 't', 'ssh://x')"
     )
     running = [subprocess.Popen([sys.executable, "-c", code, digit]) for digit in "abc"]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert [process.wait(200) for process in running] == [0, 0, 0]
     assert len(trust.entries()) == 15
 
 
@@ -214,8 +214,8 @@ def test_run_and_bench_say_and_record_whose_image_it_is(engine, base, name, tmp_
     assert other("bench", name).count("is unverified: neither built here nor trusted") == 1
     assert measured(other) == "unverified" and engine.image(f"reprokit/{name}:cpu")["Id"] == built
     assert other.process("run", name, "--", "true").count("is unverified") == 1
-    assert other.process("exec", f"reprokit-{name}-cpu", "--", "true").count("is unverified") == 1
-    assert "unverified image" in other("bench", name, "--report")
+    assert other.process("exec", name, "--", "true").count("is unverified") == 1
+    assert "the image is unverified" in other("results", "show", name)
     other("trust", "add", name)
     assert "unverified" not in other.process("run", name, "--", "true")
     assert "unverified" not in other("bench", name) and measured(other) == "trusted"

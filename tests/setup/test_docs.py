@@ -6,13 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-import tomli
 
-from reprokit.bench.record import Record
-from reprokit.cli import VERBS
-from reprokit.image.blocks import block_names
-from reprokit.recipe.fields import PIN_NAMES
-from reprokit.recipe.model import Recipe, Variant
+from reprokit.results.record import Record
+from reprokit.untrusted import toml
+from reprokit.verbs import VERBS
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -51,25 +48,48 @@ def test_the_index_lists_every_page() -> None:
     assert [page.name for page in DOCS.glob("*.md") if page.name != "index.md" and f"({page.name})" not in index] == []
 
 
+def test_messages_point_to_pages_that_are_shipped() -> None:
+    """An installed reprokit has no docs/: messages name `reprokit help TOPIC`, and the topic exists."""
+    files = [path for ending in ("py", "yaml", "j2") for path in (ROOT / "reprokit").rglob(f"*.{ending}")]
+    files = [path for path in files if path.name not in ("sources.yaml", "torch.yaml", "readme.py")]
+    texts = {
+        path: re.sub(r'""".*?"""|^#.*$', "", path.read_text(encoding="utf-8"), flags=re.S | re.M) for path in files
+    }
+    assert [str(path) for path, text in texts.items() if re.search(r"docs/\w+\.md", text)] == []
+    named = {topic for text in texts.values() for topic in re.findall(r"`reprokit help (\w[\w-]*)`", text)}
+    assert named and [topic for topic in named if not (DOCS / f"{topic}.md").exists()] == []
+    start = (ROOT / "reprokit/config/start.yaml").read_text(encoding="utf-8")
+    assert "docs/" not in start
+
+
+def test_pages_agree_on_the_engine_and_the_installation() -> None:
+    pages = {page.name: page.read_text(encoding="utf-8") for page in [*PAGES, DOCS / "github-actions.yml"]}
+    assert [name for name, text in pages.items() if re.search(r"pip install reprokit\b", text)] == []
+    # Of any mode: no page asks for one.
+    assert [name for name, text in pages.items() if re.search(r"needs? a rootful|Docker Engine, rootful", text)] == []
+
+
+def test_the_page_on_attention_leads_with_what_does_not_hold() -> None:
+    table = (DOCS / "attention.md").read_text(encoding="utf-8").partition("| requirement |")[2].partition("\n\n")[0]
+    fails = [int(re.match(r"\d+", row.split("|")[3].strip())[0]) for row in table.splitlines()[2:]]  # type: ignore[index]
+    verdict = (DOCS / "attention/verdict.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
+    judged = [int(row.split("|")[4]) for row in verdict.splitlines() if re.search(r"\| +\d+ +\|", row)]
+    assert sorted(fails) == sorted(judged) and all(fails[: sum(map(bool, fails))])
+
+
 def test_the_readme_lists_every_verb() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = "".join(re.findall(r"^\| (`.*?) \|", readme, re.MULTILINE))
     assert [verb for verb in VERBS if f"`{verb}`" not in rows] == []
 
 
-def test_the_page_on_recipes_has_every_field_pin_and_block() -> None:
-    page = (DOCS / "recipes.md").read_text(encoding="utf-8")
-    fields = [field.alias or name for model in (Recipe, Variant) for name, field in model.model_fields.items()]
-    assert [name for name in (*fields, *PIN_NAMES, *block_names()) if f"`{name}`" not in page] == []
-
-
-def test_the_page_on_benchmarks_has_every_field_of_a_record() -> None:
-    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8").partition("## Reference: a record")[2]
+def test_the_page_on_results_has_every_field_of_a_record() -> None:
+    page = (DOCS / "results.md").read_text(encoding="utf-8").partition("## Reference: a record")[2]
     assert [name for name in Record.__annotations__ if f"`{name}`" not in page] == []
 
 
 def test_the_map_has_the_layers_of_the_import_contract() -> None:
-    settings = tomli.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"].get("importlinter", {})
+    settings = toml.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"].get("importlinter", {})
     table = (
         (DOCS / "architecture.md").read_text(encoding="utf-8").partition("| in `reprokit/` |")[2].partition("\n\n")[0]
     )

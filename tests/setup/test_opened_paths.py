@@ -30,33 +30,49 @@ CALLS = {
 # Modules that open paths themselves, by whose the paths are.
 OTHERS = {
     "what comes with reprokit": [
+        "compat/distributions.py",
         "compat/facts.py",
         "container/prepare.py",
         "explain/load.py",
+        "explain/pitfalls.py",
         "helper/sidecar.py",
         "recipe/blocks.py",
         "recipe/start.py",
     ],
+    "a container's: they run there": ["profiling/launcher.py", "profiling/reduce.py"],
     "reprokit's own private folders": [
-        *("container/log.py", "image/buildkit.py", "image/record.py", "image/base/stage.py", "image/trust.py"),
-        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "paths.py"),
-        *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "supply/*"),
+        *("container/log.py", "explain/last.py", "image/buildkit.py", "image/record.py", "image/base/stage.py"),
+        "image/entries.py",
+        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "oci/blob_folder.py"),
+        *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "paths.py", "supply/*"),
+        *("bench/checkout.py", "results/index.py", "results/reproduction.py", "verify/compare.py", "verify/run.py"),
     ],
     "named on the command line, or new at the user's wish": [
         *(
-            "bench/plot_layout.py",
-            "bench/plots.py",
+            "results/attention_plots.py",
+            "results/plot_layout.py",
+            "results/plots.py",
             "bench/printed.py",
             "bundle/delta.py",
-            "bundle/export.py",
-            "bundle/formats/*",
+            "bundle/formats.py",
+            "bundle/squashfs.py",
+            "bundle/tools/tool.py",
         ),
         *("bundle/partial_file.py", "bundle/read.py", "bundle/resumable_tar.py", "bundle/signature.py"),
         *("bundle/recipes.py", "bundle/selection.py", "bundle/write.py", "commands/*", "recipe/find.py"),
     ],
     "the system's, or the user's settings": [
         *("cli.py", "completion.py", "config/*"),
-        *("host/disk.py", "host/gpu.py", "host/machine.py", "host/mounts.py", "nodes/config.py"),
+        *(
+            "container/evidence.py",
+            "host/disk.py",
+            "host/gpu.py",
+            "host/kills.py",
+            "host/machine.py",
+            "host/memory.py",
+            "host/mounts.py",
+            "nodes/config.py",
+        ),
     ],
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,12 @@ def test_wheel_carries_every_tracked_file(wheel: Path, folder: str) -> None:
     assert wanted <= names_in(wheel)
 
 
+def test_wheel_carries_the_pages_without_their_pictures(wheel: Path) -> None:
+    shipped = {name for name in names_in(wheel) if name.startswith("reprokit/data/docs/")}
+    assert {f"reprokit/data/{name}" for name in tracked("docs") if re.fullmatch(r"docs/[^/]+\.md", name)} <= shipped
+    assert not [name for name in shipped if not name.endswith((".md", ".yml"))]
+
+
 def test_wheel_carries_the_package_and_nothing_of_the_checkout(wheel: Path) -> None:
     names = names_in(wheel)
     assert tracked("reprokit") <= names
@@ -97,6 +104,10 @@ def test_installed_tool_knows_its_commit_and_finds_its_recipes_from_anywhere(whe
     named = {path.stem for path in (ROOT / "recipes").glob("*.yaml") if not path.name.endswith(".lock.yaml")}
     assert json.loads(listed.stdout)
     assert named and {name for name in named if f'"{name}"' not in listed.stdout} == set()
+
+    shown = [tmp_path / "venv/bin/reprokit", "help", "mirrors"]
+    page = subprocess.run(shown, cwd=elsewhere, check=True, capture_output=True, text=True).stdout
+    assert page == (ROOT / "docs/mirrors.md").read_text()
 
     version = subprocess.run(
         [tmp_path / "venv/bin/reprokit", "--version"], cwd=elsewhere, check=True, capture_output=True, text=True

@@ -39,9 +39,11 @@ def result(status: str, code: int = 0) -> TrialResult:
         ([result("pass"), result("fail", 1)], 1),
         ([result("fail", 4), result("fail", 4)], 4),
         ([result("fail", 4), result("fail", 3)], 1),
+        ([result("fail", 2)], 1),
+        ([result("fail", 3), result("fail", 3)], 1),
     ],
 )
-def test_the_exit_code_is_that_of_the_failures(results, code):
+def test_a_failure_is_exit_code_1_but_4_where_only_the_network_failed(results, code):
     assert exit_code(results) == code
 
 

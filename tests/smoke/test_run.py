@@ -13,6 +13,13 @@ from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.smoke.run import NO_GPU, Trial, title
 
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Failures are kept below it."""
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+
+
 RECIPE = Recipe.model_validate(
     {
         "name": "gnn",
@@ -104,6 +111,15 @@ def test_a_failed_command_stops_no_other(answer, reason):
     assert result.steps[3].output == answer.stdout + answer.stderr
 
 
+def test_a_failed_command_ends_with_its_cause():
+    killed = ("reprokit: out of memory: the kernel killed python3 (PID 7 of the host) in container gnn",)
+    result = World(version=Completed(137, "epoch 1\n", facts=killed), last=Completed(1, "nvcc: not found\n")).run()
+    shown = [step.output.splitlines() for step in result.steps if step.status == "fail"]
+    assert [lines[0] for lines in shown] == ["epoch 1", "nvcc: not found"]
+    assert shown[0][1].startswith("cause: memory ran out: the kernel killed python3")
+    assert shown[1][1].startswith("cause: there is no nvcc") and shown[1][2].startswith("remedy: ")
+
+
 @pytest.mark.parametrize(
     ("where", "error", "events"),
     [
@@ -119,6 +135,18 @@ def test_whatever_else_fails_ends_the_trial_with_its_exit_code(where, error, eve
     assert (result.status, result.exit_code) == ("fail", error.exit_code)
     assert error.message in result.reason
     assert world.events == events
+
+
+def test_a_container_whose_gpus_cannot_be_probed_is_a_failure():
+    world = World()
+    world.execute = _failing  # type: ignore[method-assign]
+    result = world.run()
+    assert (result.status, result.exit_code) == ("fail", 3)
+    assert outcome(result)[-1] == ("container", "fail") and world.events[-1] == "close"
+
+
+def _failing(argv, **_):
+    raise EngineError("the engine stopped")
 
 
 def test_an_interrupt_closes_the_container():

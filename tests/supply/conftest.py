@@ -1,4 +1,4 @@
-"""Wheels, repositories and an HTTP server, all made here: these tests reach no network."""
+"""Local wheels, repositories and an HTTP server, so that these tests use no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.upstream import Upstream
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels that is all that the user's pip configuration knows."""
+    """A folder of wheels, the only source in the user's pip configuration."""
     folder = tmp_path / "index"
     folder.mkdir()
     for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):

@@ -13,20 +13,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reprokit.config import Configuration
 from reprokit.recipe.model import Source
+from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.git.resolve import lock_git
 from reprokit.supply.kinds.git.serve import Repositories as GitServer
-from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.kinds.wheels.resolve import fetch_wheels, resolve_wheels
-from reprokit.supply.kinds.wheels.serve import Index
+from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
+from reprokit.supply.kinds.wheels.resolve import resolve_wheels
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
-from tests.support.fetching import HOSTS
+from tests.support.fetching import LOCAL, local_mirrors
 from tests.support.repositories import Repositories
 from tests.support.upstream import Upstream
 from tests.support.wheels import make_wheel
@@ -34,7 +33,7 @@ from tests.support.wheels import make_wheel
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, ServedSet()) as running:
+    with Gateway(store, ServedSet(), own=LOCAL) as running:
         yield running
 
 
@@ -50,7 +49,7 @@ def test_strangers_are_sent_away(gateway: Gateway, upstream: Upstream):
 
 
 def test_it_listens_on_loopback_and_ends_with_its_build(store: Store):
-    with Gateway(store, ServedSet()) as running:
+    with Gateway(store, ServedSet(), own=LOCAL) as running:
         address = urlsplit(running.url)
         assert address.hostname == "127.0.0.1"
         socket.create_connection(("127.0.0.1", address.port)).close()
@@ -148,13 +147,13 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
 def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))
     make_wheel(index, "low", "2.0")
-    mirrors = Mirrors(store, Configuration(hosts=HOSTS))
-    wheels = resolve_wheels(["top-level==1.0"], (), Platform("3.11"), (), mirrors, store)
-    fetch_wheels(wheels, mirrors, store)
+    mirrors = local_mirrors(store, pip=PipSettings(find_links=(index.as_uri(),)))
+    wheels = resolve_wheels(WheelRequest(["top-level==1.0"], Platform("3.11")), mirrors)
+    fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
     with Gateway(store, ServedSet(wheels=wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
         index = ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"]
-        command += ["--no-cache-dir", f"--index-url={index}", f"--trusted-host={Index.host}"]
+        command += ["--no-cache-dir", f"--index-url={index}", "--trusted-host=wheels.reprokit.invalid"]
         command += ["-d", str(tmp_path / "out")]
         done = subprocess.run(
             [*command, "Top.Level==1.0"], env=environment(gateway, tmp_path), capture_output=True, text=True
@@ -170,13 +169,13 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
         assert done.returncode != 0
         assert gateway.missing == {"stranger": 1}
         assert ask(gateway, ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"])[1].count(b"<a ") == 2
-        assert ask(gateway, f"http://{Index.host}/other/simple/")[0].status == 404
+        assert ask(gateway, "http://wheels.reprokit.invalid/other/simple/")[0].status == 404
 
 
 def commits_of(name: str, commit: str, store: Store) -> tuple[GitCommit, ...]:
     """The commit and its submodules, in the store."""
     source = Source(name="top", git=f"https://forge.test/{name}", commit=commit, path="/top", submodules=True)
-    return lock_git(source, store, lambda line: None, Mirrors(store, Configuration(hosts=HOSTS)))
+    return lock_git(source, local_mirrors(store), lambda line: None)
 
 
 @pytest.mark.parametrize("protocol", ["0", "1", "2"])
@@ -187,7 +186,7 @@ def test_git_fetches_a_commit_and_its_submodules(
     repositories.make("lib/middle", {"m": "middle"}, {"leaf": ("lib/leaf", "../leaf.git")})
     modules = {"a": ("lib/middle", "../../lib/middle.git"), "b": ("lib/leaf", "https://forge.test/lib/leaf.git")}
     old = repositories.make("team/top", {"t": "old"}, modules)
-    # Now neither the commit nor what its submodules name is the head of a branch.
+    # Now the commit and the commits of its submodules are no heads of branches.
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
     commits = commits_of("team/top", old, store)

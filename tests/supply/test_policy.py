@@ -9,11 +9,11 @@ import yaml
 
 from reprokit.recipe.model import Variant
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.files import FileServer
 from reprokit.supply.policy import RecordedDownload, Recorder, locked, recipe_lines
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
+from tests.support.fetching import LOCAL
 from tests.support.upstream import Upstream
 
 
@@ -62,7 +62,7 @@ def test_programs_are_refused(gateway: Gateway, tmp_path: Path, command: list[st
 
 @pytest.fixture
 def recording(store: Store):
-    with Gateway(store, ServedSet(), recorder=Recorder()) as running:
+    with Gateway(store, ServedSet(), recorder=Recorder(), own=LOCAL) as running:
         yield running
 
 
@@ -85,7 +85,7 @@ def test_what_passes_is_recorded_whole(recording: Gateway, upstream: Upstream):
     ask(recording, f"{root}/a.zip", "HEAD")
     assert recording.recorder.downloads == [
         RecordedDownload(f"{root}/chunked", 7, hashlib.sha256(b"content").hexdigest()),
-        # asked first as /moved, which is what the recipe says
+        # the build requested /moved, so the recipe names that
         RecordedDownload(f"{root}/moved", len(content), hashlib.sha256(content).hexdigest()),
         RecordedDownload(f"{root}/secure"),
     ]
@@ -93,7 +93,7 @@ def test_what_passes_is_recorded_whole(recording: Gateway, upstream: Upstream):
 
 def test_without_a_recorder_nothing_is_hashed(store: Store, upstream: Upstream):
     upstream.answers["/a"] = (200, {}, b"a")
-    with Gateway(store, ServedSet()) as gateway:
+    with Gateway(store, ServedSet(), own=LOCAL) as gateway:
         assert ask(gateway, f"http://127.0.0.1:{upstream.port}/a")[1] == b"a"
 
 
@@ -120,4 +120,4 @@ def test_the_lines_are_a_recipes():
     ]
     variant = Variant.model_validate({"base": "debian:12", **yaml.safe_load("\n".join(lines))})
     assert [file.name for file in variant.files] == ["a_b-1.0.tar.gz", "moved"]
-    assert recipe_lines([], {FileServer.host: 1}, []) == []
+    assert recipe_lines([], {"files.reprokit.invalid": 1}, []) == []

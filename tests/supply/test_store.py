@@ -89,4 +89,4 @@ def test_users_wait_while_space_is_freed(store: Store):
             user.join(0.01)
         order.append("freed")
     user.join()
-    assert order == ["waiting for `reprokit store gc` to end", "freed", "used"]
+    assert order == ["waiting for `reprokit store gc` or `reprokit clean` to end", "freed", "used"]

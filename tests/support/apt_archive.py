@@ -35,13 +35,13 @@ class Archive:
         self._server.server_close()
 
     def deb(self, name: str, version: str = "1.0", component: str = "main", **fields: str) -> Path:
-        """A package in the pool."""
+        """Make a package in the pool."""
         folder = self.folder / "pool" / component
         folder.mkdir(parents=True, exist_ok=True)
         return make_deb(folder, name, version, **fields)
 
     def publish(self, date: str) -> None:
-        """Write the lists of what the pool holds now, as those of `date` (`Sat, 21 Nov 2026 10:15:00 UTC`)."""
+        """Write the lists of the pool's packages, dated `date` (`Sat, 21 Nov 2026 10:15:00 UTC`)."""
         shutil.rmtree(self.folder / "dists", ignore_errors=True)
         suite = self.folder / "dists/bookworm"
         sums = []

@@ -16,7 +16,7 @@ def authorization(gateway: Gateway) -> dict[str, str]:
 
 
 def connect(gateway: Gateway) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", urlsplit(gateway.url).port, timeout=10)
+    return http.client.HTTPConnection("127.0.0.1", urlsplit(gateway.url).port, timeout=60)
 
 
 def ask(gateway: Gateway, url: str, method: str = "GET", body: bytes | None = None, **headers: str):
@@ -29,5 +29,5 @@ def ask(gateway: Gateway, url: str, method: str = "GET", body: bytes | None = No
 
 
 def environment(gateway: Gateway, home: Path) -> dict[str, str]:
-    """What a RUN sees: the proxies, and none of this machine's settings."""
+    """The environment of a RUN: the proxies, without this machine's settings."""
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), **gateway.build_arguments()}

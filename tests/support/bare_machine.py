@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOOLS = ("cat", "cut", "dirname", "env", "flock", "grep", "id", "ls", "mkdir", "mktemp", "rm", "sed", "sh")
-TOOLS += ("sha256sum", "sleep", "tail", "tr")
+TOOLS += ("sha256sum", "sleep", "tail", "tr", "true")
 
 
 PYPROJECT = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image import build as build_module
 from reprokit.image.build import BuildResult, build
-from reprokit.image.dockercli import find_cli
+from reprokit.image.buildkit import find_cli
 from reprokit.image.events import Event
 from reprokit.image.render import Rendered
 from reprokit.image.run import BuildOptions
@@ -75,7 +76,7 @@ def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
     """A tar with a shell and a few tools of this machine, and the libraries that they load: 4 MB in place of 160."""
     files: dict[str, Path] = {}
     for tool in tools:
-        path = Path(shutil.which(tool) or "")
+        path = Path(shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "")
         files[f"bin/{tool}"] = path.resolve()
         linked = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
         for library in re.findall(r"(/\S+)", linked):

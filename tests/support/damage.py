@@ -1,4 +1,4 @@
-"""Ways to spoil a bundle, by number: the same number gives the same damage."""
+"""Ways to damage a bundle, by number: the same number gives the same damage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def members_swapped(made: Made, chance: random.Random) -> bytes:
 
 
 def layers_swapped(made: Made, chance: random.Random) -> bytes:
-    """Valid blobs in the wrong order: only their diff ids tell."""
+    """Valid blobs in the wrong order: only their diff IDs are wrong."""
     _alone(made)
     first, second, *rest = made.images[0].layers
     swapped = (Layer(first.diff_id, first.size, second.blob), Layer(second.diff_id, second.size, first.blob), *rest)
@@ -80,7 +80,7 @@ def member_twice(made: Made, chance: random.Random) -> bytes:
 
 
 def stranger(made: Made, chance: random.Random) -> bytes:
-    """A file that nothing names, at a place where files can stand or not."""
+    """A file that nothing names, at a possible or an impossible path."""
     content = chance.randbytes(chance.randrange(2000))
     escapes = [
         "../x",
@@ -139,7 +139,7 @@ def other_header(made: Made, chance: random.Random) -> bytes:
 
 
 def absurd_size(made: Made, chance: random.Random) -> bytes:
-    """A header that claims what is not there."""
+    """A header with a wrong size."""
     files = made.files
     target = chance.choice(sorted(files))
     claimed = chance.choice(
@@ -164,7 +164,7 @@ def absurd_statement(made: Made, chance: random.Random) -> bytes:
 
 
 def bomb(made: Made, chance: random.Random) -> bytes:
-    """A layer that unpacks to far more than it says, or truly to more than a disk holds."""
+    """A layer that unpacks to more than the metadata says, or metadata that claims more than fits on a disk."""
     _alone(made)
     size = 64 << 20
     packer = zstandard.ZstdCompressor(level=3).compressobj()
@@ -175,7 +175,7 @@ def bomb(made: Made, chance: random.Random) -> bytes:
 
 
 def wide_window(made: Made, chance: random.Random) -> bytes:
-    """A layer whose reader would have to keep 2 GB."""
+    """A layer whose window needs 2 GB of memory."""
     _alone(made)
     frame = bytes.fromhex("28b52ffd") + b"\x00" + bytes([21 << 3]) + (1 | 5 << 3).to_bytes(3, "little") + b"hello"
     _last_blob(made, frame)
@@ -188,7 +188,7 @@ def _alone(made: Made) -> None:
 
 
 def _last_blob(made: Made, raw: bytes) -> None:
-    """Another blob for the last layer, and all that the bundle says of its size."""
+    """Another blob for the last layer, with the sizes that belong to it."""
     image, old = made.images[0], made.images[0].layers[-1]
     assert old.blob
     blob = Descriptor(ZSTD_LAYER_TYPE, digest_of(raw), len(raw))
@@ -207,7 +207,7 @@ def json_bomb(made: Made, chance: random.Random) -> bytes:
 
 
 def padded(made: Made, chance: random.Random) -> bytes:
-    """Something behind the end, or in what fills a block."""
+    """Data after the end, or in the padding of an entry."""
     raw = tar(made.files)
     if chance.random() < 0.5:
         return raw + chance.choice([b"\0", bytes(512), bytes(8192), b"x" * 600, raw])
@@ -216,7 +216,7 @@ def padded(made: Made, chance: random.Random) -> bytes:
 
 
 def absent_lie(made: Made, chance: random.Random) -> bytes:
-    """Layers said to be left out that are there, or that no image has; or left out without saying so."""
+    """Layers marked as excluded that are present or that no image has, or layers excluded without a mark."""
     layer = chance.choice(made.images[0].layers)
     if chance.random() < 0.5:
         made.metadata["absent"] = [chance.choice([layer.diff_id, "sha256:" + "0" * 64, "sha256:x"])]

@@ -1,17 +1,18 @@
-"""The kinds of engines that a bundle meets: this machine's Docker, Debian 13's in both of its stores, podman."""
+"""The kinds of engines: this machine's Docker, Debian 13's with both of its stores, podman."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import docker
 
 from reprokit.engine import Engine
+from tests.support.privileges import need_root
+from tests.support.waiting import wait_for
 
-# The engine's own process sees Debian 13 as its root; what it makes lies in FOLDER, which it sees as /mnt.
+# The engine's process has Debian 13 as its root; its data are in FOLDER, which it sees as /mnt.
 _START = """
 root=$1 folder=$2
 
@@ -30,7 +31,8 @@ exec chroot "$root" /usr/sbin/dockerd --config-file=/mnt/daemon.json --host=unix
 
 
 def debian_13(folder: Path) -> Path:
-    """Debian 13's engine, unpacked and not set up, which is all that a static program needs."""
+    """Debian 13's engine, unpacked but not configured: a static program needs no more."""
+    need_root()
     command = ["mmdebstrap", "--variant=extract", "--include=docker.io,base-files"]
     command += ["--aptopt=APT::Install-Recommends false", "trixie", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -38,29 +40,35 @@ def debian_13(folder: Path) -> Path:
     return folder
 
 
+def connect(address: str) -> Engine:
+    return Engine(docker.APIClient(address, timeout=120))
+
+
+def answers(address: str) -> bool:
+    """Whether an engine answers there."""
+    try:
+        return bool(docker.APIClient(address, timeout=5).ping())
+    except Exception:
+        return False
+
+
 class _Served:
     def __init__(self, address: str, command: list[str], log: Path) -> None:
         self.address, self.log = address, log
         with log.open("w") as out:
             self.process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
-        deadline = time.monotonic() + 60
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise AssertionError(log.read_text())
-            time.sleep(0.1)
+        try:
+            wait_for(lambda: self.process.poll() is not None or answers(self.address))
+            assert self.process.poll() is None, log.read_text()
+        except BaseException:
+            self.stop()
+            raise
 
     def connect(self) -> Engine:
-        return Engine(docker.APIClient(self.address, timeout=60))
-
-    def _answers(self) -> bool:
-        try:
-            return bool(docker.APIClient(self.address, timeout=5).ping())
-        except Exception:
-            return False
+        return connect(self.address)
 
     def stop(self) -> None:
-        # unshare passes no other signal on, and takes its child along.
+        # unshare forwards no other signal, and its child ends with it.
         self.process.kill()
         self.process.wait()
 
@@ -69,6 +77,7 @@ class NewDocker(_Served):
     """Debian 13's Docker Engine, in namespaces of its own that end with it."""
 
     def __init__(self, root: Path, folder: Path, containerd: bool) -> None:
+        need_root()
         folder.mkdir(exist_ok=True)
         (folder / "daemon.json").write_text(json.dumps({"features": {"containerd-snapshotter": containerd}}))
         command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]

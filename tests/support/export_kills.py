@@ -18,7 +18,7 @@ from reprokit.oci.model import BLOBS, blob_path
 
 
 def whole(path: Path) -> None:
-    """Every blob that an image names is there, and is what its name says."""
+    """Every blob that an image names is present and has the right digest."""
     with tarfile.open(path) as tar:
         blobs = {m.name: tar.extractfile(m).read() for m in tar if m.name.startswith(BLOBS)}  # type: ignore[union-attr]
         index = json.loads(tar.extractfile("index.json").read())  # type: ignore[union-attr]
@@ -30,7 +30,7 @@ def whole(path: Path) -> None:
 
 
 def finished(partial: Path) -> int:
-    """Blobs that stand whole in what a killed export left, by their headers."""
+    """The complete blobs in the file of a killed export, by their headers."""
     if not partial.exists() or not partial.stat().st_size:
         return 0
     with tarfile.open(partial, ignore_zeros=False) as tar:
@@ -41,7 +41,7 @@ def finished(partial: Path) -> int:
 
 
 def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> Counter[str]:
-    """Kill an export `times` times and repeat it each time; returns what was seen, by name."""
+    """Kill an export `times` times and repeat it each time; returns counts of what happened, by name."""
     chance, seen = random.Random(seed), Counter[str]()
     command = [sys.executable, "-m", "reprokit", "export", *names, "-o"]
     start = time.monotonic()
@@ -63,7 +63,7 @@ def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -
         again = subprocess.run([*command, str(out)], check=True, capture_output=True, text=True)
         whole(out)
         assert not partial.exists()
-        # Manifests and configs that were finished after the last layer are written again.
+        # Manifests and configs after the last layer are written again.
         assert ("going on from an earlier attempt" in again.stderr) == bool(there), again.stderr
         seen["went on"] += bool(there)
         out.unlink()

@@ -1,24 +1,33 @@
-"""Downloads into a store, with short time limits."""
+"""Downloads into a store."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
+from reprokit.config import Configuration, MirrorEntry
+from reprokit.supply.fetch.places import OwnAddresses
 from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 
-# Impatient, so that tests are quick; what waits longer waits for an answer that does not come.
 HOSTS = ("127.0.0.1", "localhost")
 LOCAL = Own.of(HOSTS)
+# Little time between attempts, and much for each: a server of a test on a busy machine must not seem to stall.
 QUICK = Settings(
-    stall_s=0.5, slow_window_s=0.5, slow_rate=1000, backoff_s=0.01, longest_wait_s=0.05, attempts=3, own=LOCAL
+    stall_s=60, slow_window_s=60, slow_rate=1000, backoff_s=0.01, longest_wait_s=0.05, attempts=3, own=LOCAL
 )
+
+
+def local_mirrors(store: Store, *mirrors: MirrorEntry, pip: PipSettings = PipSettings()) -> Mirrors:  # noqa: B008
+    """Mirrors that may use servers on loopback. They do not start the host's pip and apt, which takes half a second."""
+    return Mirrors(store, Configuration(mirrors, hosts=HOSTS), pip=pip, apt=AptSettings())
 
 
 def content(size: int, seed: int = 0) -> bytes:
@@ -29,35 +38,31 @@ def want(data: bytes, *urls: str, name: str = "file.bin") -> LockedInput:
     return LockedInput("files", name, hashlib.sha256(data).hexdigest(), len(data), {}, urls)
 
 
-class Here:
-    """The addresses that the wants name themselves, and what was reported of them."""
+class Here(OwnAddresses):
+    """The addresses that an entry names, and the reports on them."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store, settings: Settings = QUICK) -> None:
+        super().__init__(store, settings)
         self.reports: list[tuple[str, str | None]] = []
-
-    def urls(self, want: LockedInput) -> Iterator[str]:
-        return iter(want.urls)
 
     def report(self, url: str, error: str | None) -> None:
         self.reports.append((url, error))
 
-    def silent(self, want: LockedInput) -> dict[str, str]:
-        return {}
-
 
 class Fetch:
-    """`fetch(want, ...)` into a store of its own; `lines` is what was said."""
+    """`fetch(want, ...)` into a store; `lines` are the reported lines."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.places = Here()
+        self.places = Here(store)
         self.lines: list[str] = []
 
     def __call__(self, *wants: LockedInput, settings: Settings = QUICK, offline: bool = False) -> Fetched:
-        return fetch_all(wants, self.store, self.places, say=self.lines.append, settings=settings, offline=offline)
+        self.places.settings = settings
+        return fetch_all(wants, self.places, say=self.lines.append, offline=offline)
 
     def partial(self, data: bytes, of: bytes) -> Path:
-        """What an earlier process left of the file `of`."""
+        """A partial file of `of`, left by an earlier process."""
         path = self.store.root / "partial" / hashlib.sha256(of).hexdigest()
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

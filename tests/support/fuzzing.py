@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from reprokit.errors import ReprokitError
@@ -24,11 +24,9 @@ SECONDS = 10.0
 # `make fuzz` says how many and is random, with its seed printed; otherwise each run has the same inputs.
 _MANY = os.environ.get("REPROKIT_FUZZ", "")
 fuzzed = settings(
-    max_examples=int(_MANY or 2000),
+    max_examples=int(_MANY or (2000 if os.environ.get("CI") else 200)),
     derandomize=not _MANY,
     database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
 )
 
 TEXTS = (

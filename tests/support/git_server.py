@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class GitServer:
-    """Serves the repositories below `root`. The next `cuts` packs end after `cut_after` bytes, without a word."""
+    """Serves the repositories below `root`. The next `cuts` packs are cut after `cut_after` bytes."""
 
     def __init__(self, root: Path) -> None:
         self.cuts = 0

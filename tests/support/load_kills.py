@@ -1,4 +1,4 @@
-"""Loads whose loader or whose engine is killed at random moments, and repeated."""
+"""Loads that are repeated after the loader or the engine was killed at a random moment."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Killing:
         time.sleep(self.chance.uniform(0.3, 1) * self.usual)
         self.engine.process.kill()
         self.engine.process.wait()
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=200)[1]
         self.seen["engine killed" if process.returncode else "too late"] += 1
         assert process.returncode in (0, 3) and "Traceback" not in said and "fault of reprokit" not in said, said
         self.engine = self._started()
@@ -68,7 +68,7 @@ class Killing:
         self.engine.process.wait()
 
     def _started(self) -> OtherEngine:
-        # What a killed engine leaves of its pid files names other processes by now.
+        # By now the pid files of a killed engine name other processes.
         for left in self.folder.rglob("*pid"):
             left.unlink()
         return OtherEngine(self.folder, self.folder / "data")
@@ -91,17 +91,17 @@ class Killing:
             self.seen["whole all the same"] += 1
         begun = {image["Id"] for image in api.images([LOADING])}
         self.seen["went on"] += bool(begun)
-        # Without a name there is nothing but whole images and what says of itself that it is begun.
+        # All unnamed images are complete, or labelled as unfinished.
         whole = self.made.images[0].id
         assert {image["Id"] for image in api.images([])} <= {*begun, whole}
         again = self.load()
-        said = again.communicate(timeout=120)[1]
+        said = again.communicate(timeout=200)[1]
         assert again.returncode == 0, said
         self._check_whole()
         assert not api.images([LOADING])
 
     def _settled(self) -> None:
-        """An engine finishes what it has got whole."""
+        """An engine finishes a load whose archive it has received completely."""
         temporary = self.folder / "data" / "tmp"
         wait_for(lambda: not list(temporary.glob("docker-import-*")))
 

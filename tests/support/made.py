@@ -1,4 +1,4 @@
-"""Bundles made by hand, right or wrong, for the tests of those who read them."""
+"""Bundles composed by hand, valid or not, for the tests of readers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Made:
         pack: Callable[[bytes], bytes] = packed,
         **described: Any,
     ) -> Made:
-        """Images of these layers (uncompressed tars) by name; `absent` ones are left out."""
+        """Images of these layers (uncompressed tars) by name; `absent` ones are excluded."""
         made = cls()
         left_out = {digest_of(layer) for layer in absent}
         entries = []

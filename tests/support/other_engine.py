@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import docker
-
 from reprokit.engine import Engine
+from tests.support.engines import answers, connect
+from tests.support.privileges import need_root
 from tests.support.waiting import wait_for
 
 _LOOPBACK_UP = """
@@ -26,6 +26,7 @@ class OtherEngine:
     """
 
     def __init__(self, folder: Path, data: Path) -> None:
+        need_root()
         self.socket = folder / "d.sock"
         self.log = folder / "log"
         # The network too: with --bridge=none a dockerd deletes docker0, and with it the first engine's network.
@@ -36,7 +37,7 @@ class OtherEngine:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         try:
-            wait_for(lambda: self.process.poll() is not None or self._answers(), 60)
+            wait_for(lambda: self.process.poll() is not None or answers(self.address))
             assert self.process.poll() is None, self.log.read_text()
             self.inside([sys.executable, "-c", _LOOPBACK_UP], check=True)
         except BaseException:
@@ -48,18 +49,12 @@ class OtherEngine:
         return f"unix://{self.socket}"
 
     def connect(self) -> Engine:
-        return Engine(docker.APIClient(self.address, timeout=60))
+        return connect(self.address)
 
     def inside(self, command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         """Run a command in the engine's network."""
         enter = ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--"]
         return subprocess.run([*enter, *command], capture_output=True, text=True, **options)  # type: ignore[call-overload]
-
-    def _answers(self) -> bool:
-        try:
-            return bool(docker.APIClient(self.address, timeout=5).ping())
-        except Exception:
-            return False
 
     def stop(self) -> None:
         # unshare ignores SIGTERM while it waits, and its child is killed with it.

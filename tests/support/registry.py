@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import io
+import json
 import re
-import socket
+import secrets
 import subprocess
+import sys
+import tarfile
 import tempfile
-import time
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
 from reprokit.engine import Engine
-from reprokit.errors import SourceError
+from reprokit.errors import ReprokitError, SourceError
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 _CONFIG = """
 version: 0.1
@@ -22,7 +29,7 @@ storage: {{filesystem: {{rootdirectory: {folder}/data}}}}
 http: {{addr: "{host}"}}
 {auth}
 """
-# Who may log in to a registry with credentials, and the password as bcrypt, which is all that it takes.
+# The user of a registry that requires credentials; it accepts only bcrypt.
 USER, PASSWORD = "ana", "right"
 _HASH = "$2b$04$gfFVpZq9.QEH9lhxfbO2ouLWzI5yCW5h6iyPLrzAu6fd0FDFmkK32"
 
@@ -30,7 +37,7 @@ _HASH = "$2b$04$gfFVpZq9.QEH9lhxfbO2ouLWzI5yCW5h6iyPLrzAu6fd0FDFmkK32"
 class Registry:
     """Serves `layer` (a tar) as the image `repository:1`, or nothing at all; `digest` is that image's.
 
-    A `closed` one asks for the credentials of USER.
+    A `closed` one requires the credentials of USER.
     """
 
     def __init__(self, engine: Engine, repository: str = "", layer: bytes = b"", closed: bool = False) -> None:
@@ -40,9 +47,7 @@ class Registry:
         self.digest = ""
 
     def __enter__(self) -> Registry:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.host = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.host = f"127.0.0.1:{free_port()}"
         folder = Path(self._folder.name)
         auth = f"auth: {{htpasswd: {{realm: test, path: {folder}/users}}}}" if self._closed else ""
         (folder / "users").write_text(f"{USER}:{_HASH}\n")
@@ -62,28 +67,20 @@ class Registry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.terminate()
-        self._server.wait(30)
+        self._server.wait(120)
         self._folder.cleanup()
 
     @property
     def asked(self) -> list[str]:
-        """The paths that were asked for since the registry was ready."""
+        """The requested paths since the registry was ready."""
         return self._requests()[self._before :]
 
     def _requests(self) -> list[str]:
         return re.findall(r'"(?:GET|HEAD|PUT|POST|PATCH) (\S+) HTTP', self._log.read_text(errors="replace"))
 
     def _wait(self) -> None:
-        host, port = self.host.split(":")
-        for _ in range(300):
-            if self._server.poll() is not None:
-                raise RuntimeError(self._log.read_text(errors="replace"))
-            try:
-                socket.create_connection((host, int(port)), 1).close()
-                return
-            except OSError:
-                time.sleep(0.1)
-        raise TimeoutError("docker-registry did not come up")
+        wait_for(lambda: self._server.poll() is not None or "listening on" in self._log.read_text(errors="replace"))
+        assert self._server.poll() is None, self._log.read_text(errors="replace")
 
     def _push(self) -> None:
         name = f"{self.host}/{self._repository}"
@@ -95,8 +92,59 @@ class Registry:
         self._engine.remove_image(f"{name}:1", force=True)
 
 
+MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "reprokit", *args]
+
+
+def data(size: int) -> bytes:
+    """A tar with a file of random bytes."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        entry = tarfile.TarInfo(secrets.token_hex(4))
+        entry.size = size
+        tar.addfile(entry, io.BytesIO(secrets.token_bytes(size)))
+    return layer.getvalue()
+
+
+def make(engine: Engine, name: str, **labels: str) -> str:
+    """Make the image `reprokit/NAME:cpu` with a random layer; returns its ID."""
+    labels = {"recipe": name, "variant": "cpu", **labels}
+    changes = ["ENV PATH=/bin", *(f'LABEL reprokit.{key}="{value}"' for key, value in labels.items())]
+    return engine.import_image(io.BytesIO(data(1 << 20)), f"reprokit/{name}", "cpu", changes)
+
+
+def forget(engine: Engine, reference: str) -> None:
+    """Remove an image and its layers from the engine."""
+    found = engine.image(reference)
+    assert found
+    for named in [*found["RepoTags"], *found["RepoDigests"]]:
+        with contextlib.suppress(ReprokitError):
+            engine.remove_image(named, force=True)
+    assert engine.image(found["Id"]) is None
+
+
+def ask(registry: Registry, path: str, kind: str, put: bytes | None = None) -> bytes:
+    """The registry's answer to a GET, or to a PUT of a manifest."""
+    headers = {"Content-Type" if put else "Accept": kind}
+    method = "PUT" if put else "GET"
+    asked = urllib.request.Request(f"http://{registry.host}/v2/{path}", put, headers, method=method)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked) as answer:
+        return answer.read()
+
+
+def credentials(place: Path, host: str, password: str | None) -> None:
+    """Write Docker's own configuration with this password, or without one."""
+    auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
+    (place / "docker").mkdir(exist_ok=True)
+    (place / "docker" / "config.json").write_text(json.dumps({"auths": {host: {"auth": auth}} if password else {}}))
+
+
 class NoRegistry:
-    """An engine that knows some images and reaches no registry."""
+    """An engine with some images that reaches no registry."""
 
     def __init__(self, **images: dict) -> None:
         self.images = {name.replace("__", ":"): image for name, image in images.items()}
@@ -104,7 +152,7 @@ class NoRegistry:
     def image(self, reference: str) -> dict | None:
         return self.images.get(reference)
 
-    def registry_digest(self, reference: str, timeout_s: float) -> str:
+    def registry_digest(self, reference: str) -> str:
         raise SourceError("no such host", reference)
 
     def pull(self, reference: str) -> Iterator[dict]:

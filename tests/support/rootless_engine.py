@@ -7,9 +7,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import docker
-
 from reprokit.engine import Engine
+from tests.support.engines import answers, connect
+from tests.support.privileges import OTHER_USER, need_root
 from tests.support.waiting import wait_for
 
 UID = 4801
@@ -34,6 +34,7 @@ class RootlessEngine:
     """Started in `folder`, which becomes the user's, with its socket `s`."""
 
     def __init__(self, folder: Path) -> None:
+        need_root(OTHER_USER)
         self.folder, self.socket = folder, folder / "s"
         os.chown(folder, UID, UID)
         folder.chmod(0o755)
@@ -42,20 +43,14 @@ class RootlessEngine:
                 ["unshare", "--mount", "sh", "-c", _START, "start", str(folder)], stdout=log, stderr=subprocess.STDOUT
             )
         try:
-            wait_for(lambda: self.process.poll() is not None or self._answers(), 60)
+            wait_for(lambda: self.process.poll() is not None or answers(f"unix://{self.socket}"))
             assert self.process.poll() is None, (folder / "log").read_text()[-2000:]
         except BaseException:
             self.stop()
             raise
 
     def connect(self) -> Engine:
-        return Engine(docker.APIClient(f"unix://{self.socket}", timeout=60))
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.connect().api.ping())
-        except (docker.errors.DockerException, OSError):
-            return False
+        return connect(f"unix://{self.socket}")
 
     def stop(self) -> None:
         self.process.terminate()

@@ -1,4 +1,4 @@
-"""Kill -9 of a part of a transfer at a random moment."""
+"""Kill -9 of one process of a transfer at a random moment."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import random
 import shutil
 import time
 
-from tests.support.cluster import Cluster, Machine
+from tests.support.cluster import Cluster
 from tests.support.images import Images
+from tests.support.machine import Machine
 from tests.support.sender import MB, Sender, arrived, same
 from tests.support.waiting import wait_for
 
 SIZE = 21 * MB  # of `image`, compressed
 VICTIMS = ("sender", "session", "shell", "engine")
-# Bytes that were on their way, or that ssh says beside: what a kill may cost on the wire.
+# Bytes in flight and ssh's own: what a kill may cost.
 LOST = 6 * MB
 
 
 def image(images: Images) -> str:
-    """20 MB that cannot be compressed in two layers, and a little upon them."""
+    """Two layers of 20 MB together that cannot be compressed, and a small one on top."""
     lower = images.base("kills", {"a": random.Random(1).randbytes(12 * MB)})
     return images.on(lower, "upon-kills", [{"b": random.Random(2).randbytes(8 * MB)}, {"c": b"c"}])
 
 
 def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed: int) -> str:
-    """One kill and the same command again; returns what was killed, when, and what had arrived by then."""
+    """Kill once and repeat the command; returns what was killed, when, and the bytes that had arrived."""
     chance = random.Random(seed)
     victim, after = VICTIMS[seed % len(VICTIMS)], chance.uniform(0.1, 3.5)
     before = node.sent_to()
     process = user.start(name, node.login)
-    wait_for(lambda: process.poll() is not None or node.pids("root@notty"), 60)
+    wait_for(lambda: process.poll() is not None or node.pids("root@notty"))
     time.sleep(after)
     had = arrived(node)
     if victim == "sender":
@@ -41,7 +42,7 @@ def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed
     else:
         node.kill("dockerd")
         node.start_engine()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=200)
     assert victim == "sender" or "fault of reprokit" not in err, err
     expected = (images.engine.image(name) or {})["Id"]
     for found in node.engine().api.images():
@@ -55,7 +56,7 @@ def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed
 
 
 def clean(nodes: Cluster) -> None:
-    """Take everything off the nodes."""
+    """Remove everything from the nodes."""
     for machine in [*nodes.nodes, nodes["hidden"]]:
         engine = machine.engine()
         for found in engine.api.images():

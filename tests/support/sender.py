@@ -1,4 +1,4 @@
-"""`reprokit send` as a process of its own, to be watched and killed."""
+"""`reprokit send` as a process that tests observe and kill."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.cluster import Cluster, Machine
+from tests.support.cluster import Cluster
 from tests.support.images import Images
+from tests.support.machine import Machine
 
 MB = 1_000_000
 
@@ -19,7 +20,7 @@ def incompressible(megabytes: int, seed: int) -> bytes:
 
 
 class Sender:
-    """A user at this machine: `home` is $REPROKIT_HOME."""
+    """A user who runs reprokit on this machine. `home` is their $REPROKIT_HOME."""
 
     def __init__(self, nodes: Cluster, home: Path, **environment: str) -> None:
         self.environment = {**os.environ, **nodes.environment, "REPROKIT_HOME": str(home), **environment}
@@ -36,14 +37,14 @@ class Sender:
     def send(self, *words: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=200)
         finally:
             process.kill()
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def arrived(machine: Machine) -> int:
-    """Bytes of blobs in the node's folder of what is coming in."""
+    """Bytes of blobs in the node's staging directory."""
     total = 0
     for file in machine.incoming.glob("*/*"):
         try:
@@ -54,6 +55,6 @@ def arrived(machine: Machine) -> int:
 
 
 def same(images: Images, name: str, machine: Machine) -> bool:
-    """Whether the node's image is this machine's, and nothing else is left there."""
+    """Whether the node has this machine's image, and an empty staging directory."""
     here, there = images.engine.image(name), machine.engine().image(name)
     return bool(here and there and here["Id"] == there["Id"] and not arrived(machine))

@@ -11,14 +11,15 @@ from typing import Any
 from reprokit.bundle.inputs_import import Imported, import_inputs
 from reprokit.bundle.load import checked
 from reprokit.bundle.model import BundledInputs
-from reprokit.bundle.write import Extras, write
+from reprokit.bundle.write import ExportJob, write
 from reprokit.config import Configuration
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.supply.kinds.git.fetch import ensure
-from reprokit.supply.kinds.git.store import Commit, tree_of
+from reprokit.supply.kinds.git.store import tree_of
 from reprokit.supply.lock import file as lock_file
-from reprokit.supply.lock.model import Base, GitCommit, Lock, PlainFile, Section, VariantLock
+from reprokit.supply.lock.model import KINDS, Base, GitCommit, Lock, PlainFile, VariantLock
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -42,7 +43,7 @@ def put(store: Store, content: bytes) -> str:
 def fetch(store: Store, name: str, commit: str) -> Commit:
     """A commit of a repository of forge.test, in the store."""
     found = Commit(f"https://forge.test/{name}", commit)
-    ensure([found], store, Mirrors(store, Configuration()))
+    ensure([found], Mirrors(store, Configuration()))
     return found
 
 
@@ -59,7 +60,7 @@ def a_lock(
     digest: str = "",
 ) -> Lock:
     """The lock of a recipe with one variant, `cpu`, on a bootstrapped base unless it has a registry's digest."""
-    inputs = Section(base=ZERO, apt=ZERO, wheels=ZERO, git=ZERO, files=ZERO, conda=ZERO)
+    inputs = dict.fromkeys(("base", *KINDS), ZERO)
     suite = {"distribution": "debian", "suite": "bookworm", "architecture": "amd64", "packages": ()}
     base = Base.model_validate(
         {"reference": "debian:12", "digest": digest} if digest else {"reference": "debian:12", "bootstrap": suite}
@@ -87,21 +88,21 @@ def write_recipe(folder: Path, lock: Lock) -> Path:
 
 
 def overwrite(path: Path, offset: int, content: bytes) -> None:
-    """Damage a file, however it is protected."""
+    """Damage a file, even if it is read-only."""
     path.chmod(0o644)
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(content)
 
 
-CONTENTS = [b"", b"small", bytes(range(256)) * 9000]  # the last spans several blocks of the reader
+CONTENTS = [b"", b"small", bytes(range(256)) * 9000]  # the last has several blocks of the reader
 
 
 def export_inputs(
     names: Sequence[str], target: Path, store: Store, engine: Engine | None = None, **options: Any
 ) -> BundledInputs:
     """As `reprokit store export`."""
-    inputs = write(engine, [], target, extras=Extras(inputs=tuple(names), store=store), **options).inputs
+    inputs = write(ExportJob(engine, [], target, inputs=names, store=store, **options)).inputs
     assert inputs
     return inputs
 
@@ -121,7 +122,7 @@ def no_engine() -> object:
 
 
 def with_trees(lock: Lock, store: Store) -> Lock:
-    """The lock with the trees that its commits really have."""
+    """The lock with the real trees of its commits."""
     variants = {}
     for name, variant in lock.variants.items():
         commits = [

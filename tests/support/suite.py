@@ -12,6 +12,7 @@ import time
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.paths import ROOT
 
@@ -47,7 +48,7 @@ def kills(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_configure() -> None:
-    """Give the processes that tests start the default signal dispositions.
+    """Give the processes that tests start the default signal dispositions, and hypothesis its settings.
 
     A background job of sh, nohup and some CI runners start a program with signals ignored, and exec hands that down.
     Signals that have a handler are default again in a new program.
@@ -57,6 +58,11 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # How long an example takes is the machine's affair, and fixtures that are shared by examples hold no state.
+    # In CI each run has the same examples: a commit is not refused for what another one did.
+    fixed = {"derandomize": True} if os.environ.get("CI") else {}
+    settings.register_profile("suite", deadline=None, suppress_health_check=list(HealthCheck), **fixed)
+    settings.load_profile("suite")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -66,6 +72,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--kills"):
+        items[:] = [item for item in items if not item.get_closest_marker("proof")]
     for item in items:
         if config.getoption("--kills") and item.get_closest_marker("kills"):
             item.add_marker(pytest.mark.timeout(0))

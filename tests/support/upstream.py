@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Upstream:
-    """A plain HTTP server that remembers what it was asked and can be told what to answer."""
+    """A plain HTTP server that records requests and gives the answers of `answers`."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.lock.model import Distribution
+
+PYTHON_311 = Platform("3.11", "2.36")
+Lock = Callable[..., "tuple[Distribution, ...]"]
 
 
 def make_wheel(
@@ -19,3 +26,7 @@ def make_wheel(
         wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
         wheel.writestr(f"{info}/RECORD", "")
     return path
+
+
+def names(found: Iterable[Distribution]) -> list[str]:
+    return [f"{wheel.name}=={wheel.version}" for wheel in found]

@@ -18,22 +18,19 @@ def test_groups_and_lines():
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){20}$", "(a?){30}a{30}b"])
 def test_what_explodes_under_backtracking_is_linear(pattern: str):
-    began = time.monotonic()
-    compiled(pattern, multiline=True).search("a" * 1_000_000 + "!")
-    assert time.monotonic() - began < 10  # hours, with `re`
+    assert _seconds(compiled(pattern, multiline=True), "a" * 1_000_000 + "!") < 10  # hours, with `re`
 
 
 def test_it_would_explode_with_re():
-    began = time.monotonic()
-    re.search("(a+)+$", "a" * 22 + "!")
-    assert time.monotonic() - began > 100 * _seconds("(a+)+$", "a" * 22 + "!")
+    pattern, text = "(a+)+$", "a" * 22 + "!"
+    assert _seconds(re.compile(pattern), text) > 100 * _seconds(compiled(pattern), text)
 
 
-def _seconds(pattern: str, text: str) -> float:
-    search = compiled(pattern).search
-    began = time.monotonic()
-    search(text)
-    return time.monotonic() - began
+def _seconds(pattern: re.Pattern[str], text: str) -> float:
+    """The processor's, to which other programs do not add."""
+    began = time.thread_time()
+    pattern.search(text)
+    return time.thread_time() - began
 
 
 @pytest.mark.parametrize(

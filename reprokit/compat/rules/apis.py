@@ -23,9 +23,7 @@ def needs_api(view: View) -> Iterator[Problem]:
             yield Problem(subjects, unknown(f"no fact covers the API {text} of {name}"))
             continue
         versions = pin.versions or ((pin.text,) if name == "transformers" else ())
-        verdict = combined((f"{name} {v}", _judge(api, name, text, v)) for v in versions)
-        if verdict:
-            yield Problem(subjects, verdict)
+        yield Problem(subjects, combined((f"{name} {v}", _judge(api, name, text, v)) for v in versions))
 
 
 def _find(facts: Facts, name: str, text: str) -> Api | None:
@@ -39,17 +37,16 @@ def _plain(text: str) -> str:
     return text.replace(" ", "").replace("=...", "").replace("=", "").lower()
 
 
-def _judge(api: Api, name: str, text: str, version: str) -> Verdict | None:
+def _judge(api: Api, name: str, text: str, version: str) -> Iterator[Verdict]:
     if api.removed_in and key(version) >= key(api.removed_in):
         instead = f"; use {api.replacement}" if api.replacement else ""
-        return error(f"{name} {version} has no {text}: it was removed in {api.removed_in}{instead}", api.source)
+        yield error(f"{name} {version} has no {text}: it was removed in {api.removed_in}{instead}", api.source)
     if api.added_in and key(version) < key(api.added_in):
-        return error(f"{name} {version} has no {text}: it was added in {api.added_in}", api.source)
+        yield error(f"{name} {version} has no {text}: it was added in {api.added_in}", api.source)
     if api.changed_in and key(version) >= key(api.changed_in):
-        return error(f"{text} changed its meaning in {name} {api.changed_in}: {api.note}", api.source)
+        yield error(f"{text} changed its meaning in {name} {api.changed_in}: {api.note}", api.source)
     if any(begins(v, version) for v in api.fails):
-        return error(f"{text} fails with {name} {version}: {api.note}", api.source)
+        yield error(f"{text} fails with {name} {version}: {api.note}", api.source)
     if api.works and not any(begins(v, version) for v in api.works):
         tried = ", ".join(api.works)
-        return unknown(f"{text} was not tested with {name} {version}; it works with {tried}", api.source)
-    return None
+        yield unknown(f"{text} was not tested with {name} {version}; it works with {tried}", api.source)

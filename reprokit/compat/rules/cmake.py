@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.rule import COMPILE, Problem, Verdict, combined, error, rule
-from reprokit.compat.version import key
+from reprokit.compat.model import COMPILE
+from reprokit.compat.rule import Problem, Verdict, combined, error, rule
+from reprokit.compat.version import older
 from reprokit.compat.view import View
 
 
@@ -22,23 +23,19 @@ def cmake4(view: View) -> Iterator[Problem]:
     facts = view.facts.cmake.cmake4
     for row in facts.pins:
         if old := view.known(row.pin):
-            verdict = combined(
-                (f"{row.pin} {v} with CMake {c}", _judge(view.facts, f"{row.pin} {v}", c) if row.covers(v) else None)
+            verdicts = (
+                (f"{row.pin} {v} with CMake {c}", _judge(view.facts, f"{row.pin} {v}", c) if row.covers(v) else ())
                 for v in old.versions
                 for c in versions
             )
-            if verdict:
-                yield Problem((old.label, label), verdict)
-    for project in view.stack.projects:
-        if project in facts.projects:
-            verdict = combined((f"CMake {c}", _judge(view.facts, project, c)) for c in versions)
-            if verdict:
-                yield Problem((f"source={project}", label), verdict)
+            yield Problem((old.label, label), combined(verdicts))
+    for project in (p for p in view.stack.projects if p in facts.projects):
+        verdict = combined((f"CMake {c}", _judge(view.facts, project, c)) for c in versions)
+        yield Problem((f"source={project}", label), verdict)
 
 
-def _judge(facts: Facts, what: str, cmake: str) -> Verdict | None:
+def _judge(facts: Facts, what: str, cmake: str) -> Iterator[Verdict]:
     rule = facts.cmake.cmake4
-    if key(cmake) < key(rule.first):
-        return None
-    reason = f"CMake {cmake} refuses to configure {what}: {rule.text}; pin CMake 3, or set {rule.override}"
-    return error(reason, rule.source)
+    if not older(cmake, rule.first):
+        reason = f"CMake {cmake} refuses to configure {what}: {rule.text}; pin CMake 3, or set {rule.override}"
+        yield error(reason, rule.source)

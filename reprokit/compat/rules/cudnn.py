@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.rule import Problem, Verdict, combined, error, rule, warning
-from reprokit.compat.torch_wheel import cuda_of_build
-from reprokit.compat.version import begins, key, overlap, series
+from reprokit.compat.model import CODE
+from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, warning
+from reprokit.compat.torch_wheel import TorchWheel, cuda_of_build
+from reprokit.compat.version import at_most, begins, key, overlap, series
 from reprokit.compat.view import View
 
 
@@ -17,35 +18,51 @@ def cudnn_cuda(view: View) -> Iterator[Problem]:
     if cudnn is None or cuda is None or (cudnn.from_base and cuda.from_base):
         return
     minors = dict.fromkeys(map(series, cuda.versions))
-    judged = {(d, c): _judge(view, d, c) for d in cudnn.versions for c in minors}
+    judged = {(d, c): [*_judge(view, d, c)] for d in cudnn.versions for c in minors}
     # A partial cuDNN pin means the release that fits: any that does will do.
-    if all(any(judged[d, c] is None for d in cudnn.versions) for c in minors):
+    if all(any(not judged[d, c] for d in cudnn.versions) for c in minors):
         return
     verdict = combined((f"cuDNN {d} with CUDA {c}", v) for (d, c), v in judged.items())
-    if verdict:
-        yield Problem((cudnn.label, cuda.label), verdict)
+    yield Problem((cudnn.label, cuda.label), verdict)
 
 
-def _judge(view: View, cudnn: str, minor: str) -> Verdict | None:
+@combination_rule("torch-cudnn", of="torch_wheel cudnn", changes="cudnn", purposes=CODE)
+def torch_cudnn(view: View, wheel: TorchWheel, version: str) -> Iterator[Verdict]:
+    """A cuDNN beside the one inside torch, which refuses to start with an older one."""
+    pin, release = view.pin("cudnn"), view.facts.torch.releases[wheel.version]
+    built = release.cudnn.get(wheel.build) or release.cudnn.get("all")
+    if pin is None or pin.from_base or not built or not wheel.cuda:
+        return
+    oldest = built if isinstance(built, str) else min(built, key=key)
+    if series(version, 1) != series(oldest, 1) or any(at_most(oldest, v) for v in pin.versions):
+        return
+    reason = (
+        f"torch {wheel.version} was built with cuDNN {oldest} and refuses the older {version} where that is loaded "
+        "first: remove it, or pin one as new"
+    )
+    yield error(reason, (*release.source, "pt_80637"))
+
+
+def _judge(view: View, cudnn: str, minor: str) -> Iterator[Verdict]:
     pairs = view.facts.derived("published cuDNN", _published)
     if any(series(cudnn) == series(v) for c, v in pairs if overlap(c, minor)):
-        return None
+        return
     major = int(minor.split(".")[0])
     packages = [p for p in view.facts.cudnn.pypi if p.cuda_major == major]
     for package in packages:
         if key(package.first) <= key(cudnn) and (key(cudnn) <= key(package.last) or begins(cudnn, package.last)):
-            return None
+            return
     near = [v for c, v in pairs if (overlap(c, minor) if major < 11 else series(c, 1) == str(major))]
     majors = {key(v)[0] for v in (*near, *(end for p in packages for end in (p.first, p.last)))}
     if not majors:
-        return None
+        return
     known = ", ".join(sorted({series(v) for v in near}, key=key))
     on_pypi = "".join(f"; on PyPI {p.first} to {p.last}" for p in packages)
     cuda = minor if major < 11 else str(major)
     reason = f"cuDNN {cudnn} was not published for CUDA {minor}; published for CUDA {cuda}: {known}{on_pypi}"
     sources = ["img_mirror_2025", *(s for p in packages for s in p.source)]
     impossible = key(cudnn)[0] not in majors or any(key(cudnn) > key(p.last) for p in packages)
-    return error(reason, sources) if impossible else warning(reason, sources)
+    yield (error if impossible else warning)(reason, sources)
 
 
 def _published(facts: Facts) -> list[tuple[str, str]]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.rule import COMPILE, Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
-from reprokit.compat.rules.cuda_gpu import runs_on
-from reprokit.compat.rules.python_wheels import pythons, wheel_tag
+from reprokit.compat.model import COMPILE
+from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
+from reprokit.compat.rules.cuda import runs_on
+from reprokit.compat.rules.python_wheels import no_wheel, wheel_tag
+from reprokit.compat.schema import covering
 from reprokit.compat.torch_wheel import cuda_of_build
-from reprokit.compat.version import at_most, begins, key, overlap, series
+from reprokit.compat.version import at_most, begins, key, older, overlap, public, series
 from reprokit.compat.view import View
 
 
@@ -21,42 +23,44 @@ def _python_tags(facts: Facts, version: str, build: str) -> tuple[str, ...] | No
 
 
 @combination_rule("dgl-torch", of="dgl torch")
-def dgl_torch(view: View, version: str, torch: str) -> Verdict | None:
+def dgl_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
     facts = view.facts.dgl
     dlpack, graphbolt = facts.bool_dlpack, facts.graphbolt
-    if at_most(version, dlpack.to) and key(torch) >= key(dlpack.torch_from):
+    if at_most(version, dlpack.to) and not older(torch, dlpack.torch_from):
         reason = f"DGL up to {dlpack.to} fails with torch {dlpack.torch_from} or later: {dlpack.text}"
-        return error(reason, dlpack.source)
-    for row in facts.torch:
-        if row.covers(version) and key(torch) < key(row.torch_min):
-            return error(f"DGL {version} needs torch {row.torch_min} or later, not {torch}", row.source)
-        if row.covers(version) and row.torch_max and key(torch) > key(row.torch_max):
-            return error(f"DGL {version} has no graphbolt library for torch after {row.torch_max}", row.source)
-    if graphbolt.covers(version):
-        return warning(f"{graphbolt.text}: make sure that it has one for {torch}", graphbolt.source)
-    return None
+        yield error(reason, dlpack.source)
+    for row in covering(facts.torch, version):
+        yield from needs(f"DGL {version}", "torch", row.torch_min, torch, row.source)
+        if row.torch_max and older(row.torch_max, torch):
+            yield error(f"DGL {version} has no graphbolt library for torch after {row.torch_max}", row.source)
+    if version in graphbolt.libraries:
+        libraries = graphbolt.libraries[version]
+        if public(torch) not in libraries:
+            reason = f"DGL {version} has graphbolt libraries for torch {', '.join(libraries)}, not for {torch}"
+            yield error(reason, graphbolt.source)
+    elif graphbolt.covers(version):
+        yield warning(f"{graphbolt.text}: make sure that it has one for {torch}", graphbolt.source)
 
 
 @combination_rule("dgl-python", of="dgl python")
-def dgl_python(view: View, version: str, python: str) -> Verdict | None:
+def dgl_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     pin = view.pin("dgl")
     tags = _python_tags(view.facts, version, pin.local if pin else "")
     if tags is None or "py3" in tags or wheel_tag(python) in tags:
-        return None
-    reason = f"DGL {version} has wheels for Python {pythons(tags)}, not {series(python)}"
-    return error(reason, view.facts.dgl.pypi_cpu.source)
+        return
+    yield no_wheel(f"DGL {version}", tags, python, view.facts.dgl.pypi_cpu.source)
 
 
 @combination_rule("dgl-pypi", of="dgl")
-def available(view: View, version: str) -> Verdict | None:
+def available(view: View, version: str) -> Iterator[Verdict]:
     """Releases that PyPI does not carry."""
     pin, facts = view.pin("dgl"), view.facts.dgl.not_on_pypi
     build = pin.local if pin else ""
     if _python_tags(view.facts, version, build) is not None:
-        return None
+        return
     package = f"dgl-{build}" if build.startswith("cu") else "dgl"
     reason = f"PyPI has no wheel of {package} {version}; take it from {facts.place}, or build it from source"
-    return warning(reason, facts.source)
+    yield warning(reason, facts.source)
 
 
 @rule("dgl-cuda", changes="cuda", purposes=("run",))
@@ -69,21 +73,18 @@ def dgl_cuda(view: View) -> Iterator[Problem]:
         reason = "the wheel `dgl` on PyPI has no GPU code; use the build for your CUDA, such as dgl-cu102"
         yield Problem((dgl.label,), warning(reason, view.facts.dgl.pypi_cpu.source))
     if pin is not None:
-        verdict = combined(
+        verdicts = (
             (f"DGL {d} with CUDA {c}", _judge_cuda(view.facts, d, c)) for d in dgl.versions for c in pin.versions
         )
-        if verdict:
-            yield Problem((dgl.label, pin.label), verdict)
+        yield Problem((dgl.label, pin.label), combined(verdicts))
 
 
-def _judge_cuda(facts: Facts, version: str, release: str) -> Verdict | None:
-    row = next((row for row in facts.dgl.cuda_builds if row.covers(version)), None)
-    if row is None or any(overlap(c, release) for c in row.cuda):
-        return None
-    doubtful = row.unverified or any(begins(c, release) for c in row.cuda_unverified)
-    judged = unknown if doubtful else warning
-    reason = f"DGL {version} was published for CUDA {', '.join(row.cuda)}, not {series(release)}"
-    return judged(reason, facts.dgl.source_cuda_builds)
+def _judge_cuda(facts: Facts, version: str, release: str) -> Iterator[Verdict]:
+    row = next(covering(facts.dgl.cuda_builds, version), None)
+    if row and not any(overlap(c, release) for c in row.cuda):
+        doubtful = row.unverified or any(begins(c, release) for c in row.cuda_unverified)
+        reason = f"DGL {version} was published for CUDA {', '.join(row.cuda)}, not {series(release)}"
+        yield (unknown if doubtful else warning)(reason, facts.dgl.source_cuda_builds)
 
 
 @rule("dgl-gpu", purposes=("run",))
@@ -110,10 +111,8 @@ def dgl_gpu(view: View) -> Iterator[Problem]:
 
 
 @combination_rule("dgl-cmake", of="dgl cmake", changes="cmake dgl", purposes=COMPILE)
-def dgl_cmake(view: View, version: str, release: str) -> Verdict | None:
+def dgl_cmake(view: View, version: str, release: str) -> Iterator[Verdict]:
     """DGL built from source."""
-    for row in view.facts.dgl.build:
-        if row.covers(version) and row.cmake_min and key(release) < key(row.cmake_min):
-            reason = f"building DGL {version} needs CMake {row.cmake_min} or later, not {release}"
-            return warning(reason, view.facts.dgl.source_build)
-    return None
+    facts = view.facts.dgl
+    for row in covering(facts.build, version):
+        yield from needs(f"building DGL {version}", "CMake", row.cmake_min, release, facts.source_build, doubtful=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.rule import COMPILE, Problem, Verdict, combined, error, rule, unknown, warning
-from reprokit.compat.version import key, overlap, series
+from reprokit.compat.model import COMPILE
+from reprokit.compat.rule import Problem, Verdict, combined, error, rule, unknown, warning
+from reprokit.compat.version import key, older, overlap, series
 from reprokit.compat.view import View
 
 
@@ -14,32 +15,30 @@ from reprokit.compat.view import View
 def llvm(view: View) -> Iterator[Problem]:
     """LLVM's development files come from the archive or from apt.llvm.org."""
     distro, pin = view.known("distro"), view.known("llvm")
-    if distro is None or pin is None:
-        return
-    # Packages are named by the major, and up to 6.0 by the second number too.
-    majors = dict.fromkeys(series(v, 1) if key(v)[0] >= 7 else series(v) for v in pin.versions)
-    verdict = combined((f"LLVM {v}", _judge_llvm(view.facts, distro.versions[0], v)) for v in majors)
-    if verdict:
+    if distro and pin:
+        # Packages are named by the major, and up to 6.0 by the second number too.
+        majors = dict.fromkeys(series(v, 1) if key(v)[0] >= 7 else series(v) for v in pin.versions)
+        verdict = combined((f"LLVM {v}", _judge_llvm(view.facts, distro.versions[0], v)) for v in majors)
         yield Problem((pin.label, distro.label), verdict)
 
 
-def _judge_llvm(facts: Facts, name: str, major: str) -> Verdict | None:
+def _judge_llvm(facts: Facts, name: str, major: str) -> Iterator[Verdict]:
     archive, extra = facts.llvm.archives.get(name), facts.llvm.apt_llvm_org.get(name)
     if archive is None or major in archive.majors:
-        return None
+        return
     if extra and (major in extra.majors or (extra.first and key(major) >= key(extra.first))):
-        return warning(f"{name} has no LLVM {major}; install it from apt.llvm.org", extra.source)
+        yield warning(f"{name} has no LLVM {major}; install it from apt.llvm.org", extra.source)
     elsewhere = [d for d, a in facts.llvm.archives.items() if major in a.majors]
     where = f" ({', '.join(elsewhere)} has it)" if elsewhere else ""
     sources = (*archive.source, *(extra.source if extra else ()))
     reason = f"neither {name} nor apt.llvm.org has LLVM {major}{where}"
     if archive.none_from and key(major) >= key(archive.none_from):
-        return error(reason, sources)
+        yield error(reason, sources)
     if major in archive.maybe or (extra and major in extra.unverified_majors):
-        return unknown(f"no fact says whether {name} has LLVM {major}{where}", sources)
+        yield unknown(f"no fact says whether {name} has LLVM {major}{where}", sources)
     if not archive.complete:
-        return warning(f"{reason}; the list for {name} is not verified", sources)
-    return error(reason, sources)
+        yield warning(f"{reason}; the list for {name} is not verified", sources)
+    yield error(reason, sources)
 
 
 @rule("python-distro", changes="python distro")
@@ -54,20 +53,13 @@ def python(view: View) -> Iterator[Problem]:
         return  # a partial pin means the one that the distribution has
     elsewhere = [d for d, others in minors.items() if any(overlap(m, p) for m in others for p in pinned)]
     ppa = facts.deadsnakes if name.startswith(facts.deadsnakes.family) else None
-    verdict = combined(
-        (
-            f"Python {version}",
-            warning(
-                f"{name} has Python {', '.join(has)}: {series(version)} must come from elsewhere"
-                + ("; the deadsnakes PPA has others" if ppa else "")
-                + (f" ({', '.join(elsewhere)} has it)" if elsewhere else ""),
-                (*view.distro(name).source, *(ppa.source if ppa else ())),
-            ),
-        )
-        for version in pin.versions
+    reason = (
+        f"{name} has Python {', '.join(has)}: {pinned[-1]} must come from elsewhere"
+        + ("; the deadsnakes PPA has others" if ppa else "")
+        + (f" ({', '.join(elsewhere)} has it)" if elsewhere else "")
     )
-    if verdict:
-        yield Problem((pin.label, distro.label), verdict)
+    sources = dict.fromkeys((*view.distro(name).source, *(ppa.source if ppa else ())))
+    yield Problem((pin.label, distro.label), warning(reason, sources))
 
 
 @rule("gcc-distro", changes="gcc distro")
@@ -85,22 +77,20 @@ def gcc(view: View) -> Iterator[Problem]:
             reason = f"{name} has gcc {has}, not {', '.join(majors)}: build it, or install it from elsewhere"
             yield Problem(subjects, warning(reason, facts.source))
     elif facts.glibcxx_max:
-        verdict = combined((f"gcc {v}", _judge_libstdcxx(view, name, v)) for v in pin.versions)
-        if verdict:
-            yield Problem(subjects, verdict)
+        yield Problem(subjects, combined((f"gcc {v}", _judge_libstdcxx(view, name, v)) for v in pin.versions))
 
 
-def _judge_libstdcxx(view: View, name: str, gcc: str) -> Verdict | None:
+def _judge_libstdcxx(view: View, name: str, gcc: str) -> Iterator[Verdict]:
     facts = view.distro(name)
-    rows = [row for row in view.facts.distros.glibcxx_by_gcc if key(row.gcc) <= key(gcc)]
-    needed = max(rows, key=lambda row: key(row.gcc)).glibcxx if rows else None
+    known = view.facts.distros.glibcxx_by_gcc
+    needed = known.get(max((release for release in known if not older(gcc, release)), key=key, default=""))
     if not needed or not facts.glibcxx_max or key(needed) <= key(facts.glibcxx_max):
-        return None
+        return
     reason = (
         f"programs compiled by gcc {gcc} may need GLIBCXX_{needed}, but libstdc++ of {name} ends at "
         f"{facts.glibcxx_max}; install the newer libstdc++ with the compiler"
     )
-    return warning(reason, (*facts.source, "gcc_abi"))
+    yield warning(reason, (*facts.source, "gcc_abi"))
 
 
 @rule("cuda-distro", changes="cuda distro", purposes=COMPILE)
@@ -120,14 +110,13 @@ def cuda(view: View) -> Iterator[Problem]:
         yield Problem(subjects, warning(reason, facts.source))
         return
     verdict = combined((f"CUDA {v}", _judge_image(view.facts, name.partition(":")[2], v)) for v in pin.versions)
-    if verdict:
-        yield Problem(subjects, verdict)
+    yield Problem(subjects, verdict)
 
 
-def _judge_image(facts: Facts, ubuntu: str, version: str) -> Verdict | None:
+def _judge_image(facts: Facts, ubuntu: str, version: str) -> Iterator[Verdict]:
     toolkit = facts.cuda.toolkits[series(version)]
     known = (*toolkit.image_ubuntu, *toolkit.image_ubuntu_unverified)
     if not known or ubuntu in known:
-        return None
+        return
     reason = f"NVIDIA published CUDA {series(version)} images for Ubuntu {', '.join(known)}, not for {ubuntu}"
-    return warning(reason, toolkit.source_image)
+    yield warning(reason, toolkit.source_image)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.rule import GPU, Problem, error, rule
+from reprokit.compat.model import GPU
+from reprokit.compat.rule import Problem, error, rule
 from reprokit.compat.view import View
+from reprokit.formatting import binary_size
 
 
 @rule("memory")
@@ -13,8 +15,9 @@ def memory(view: View) -> Iterator[Problem]:
     host, needs = view.stack.host, view.stack.requires_memory
     if host and host.memory_bytes is not None and host.memory_bytes < needs:
         reason = "not enough memory for the paper's runs: the kernel would kill them"
-        subjects = (f"requires.memory={_size(needs)}", f"host.memory={_size(host.memory_bytes)}")
-        yield Problem(subjects, error(reason, ("by_hand",)))
+        subjects = (f"requires.memory={binary_size(needs)}", f"host.memory={binary_size(host.memory_bytes)}")
+        remedy = f"use a machine with at least {binary_size(needs)} of memory"
+        yield Problem(subjects, error(reason, ("by_hand",), remedy))
 
 
 @rule("disk")
@@ -22,8 +25,12 @@ def disk(view: View) -> Iterator[Problem]:
     host, needs = view.stack.host, view.stack.requires_disk
     if host and host.disk_free_bytes is not None and host.disk_free_bytes < needs:
         reason = "not enough disk space for the image and its build where the engine keeps images"
-        subjects = (f"requires.disk={_size(needs)}", f"host.disk_free={_size(host.disk_free_bytes)}")
-        yield Problem(subjects, error(reason, ("by_hand",)))
+        subjects = (f"requires.disk={binary_size(needs)}", f"host.disk_free={binary_size(host.disk_free_bytes)}")
+        remedy = (
+            "free space there: `docker image prune`, `docker builder prune`; or move the engine's root folder to a "
+            "larger disk: `data-root` in /etc/docker/daemon.json"
+        )
+        yield Problem(subjects, error(reason, ("by_hand",), remedy))
 
 
 @rule("recipe-gpu", purposes=GPU)
@@ -34,14 +41,5 @@ def gpu(view: View) -> Iterator[Problem]:
         if card.capability < least:
             stated = ", ".join(f"{major}.{minor}" for major, minor in view.stack.declared)
             reason = f"the recipe needs compute capability {least[0]}.{least[1]} or later"
-            yield Problem((f"requires.compute_capability={stated}", card.label), error(reason))
-
-
-def _size(count: int) -> str:
-    """`32.0 GiB`."""
-    value, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if value < 1024:
-            break
-        value, unit = value / 1024, larger
-    return f"{value:.1f} {unit}" if unit != "B" else f"{count} B"
+            remedy = f"use a GPU of capability {least[0]}.{least[1]} or later"
+            yield Problem((f"requires.compute_capability={stated}", card.label), error(reason, (), remedy))

@@ -5,18 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.known import releases
-from reprokit.compat.rule import Problem, error, rule, unknown, warning
-from reprokit.compat.version import parts, series
-from reprokit.compat.view import View
+from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
+from reprokit.compat.version import key, overlap, parts, public, series
+from reprokit.compat.view import Pin, View
 
 
 @rule("cuda-release", changes="cuda")
 def never_released(view: View) -> Iterator[Problem]:
     """A CUDA that NVIDIA skipped."""
     pin = view.pin("cuda")
-    for gap in view.facts.cuda.never_released if pin else ():
-        if pin and series(pin.text) == gap.release:
-            yield Problem((pin.label,), error(gap.text, gap.source))
+    if pin and (gap := view.facts.cuda.never_released.get(series(pin.text))):
+        yield Problem((pin.label,), error(gap.text, gap.source))
+
+
+@rule("torch-release", changes="torch torchvision")
+def skipped(view: View) -> Iterator[Problem]:
+    """A torch or torchvision of a series that was never published; the facts list every release."""
+    for name in ("torch", "torchvision"):
+        if (pin := view.pin(name)) and (between := _gap(view, pin)):
+            reason = f"there is no {name} {series(pin.text)}: {between[0]} is followed by {between[1]}"
+            yield Problem((pin.label,), error(reason, ("pypi_links",)))
+
+
+def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
+    """The known releases around a torch or torchvision that was never published."""
+    known = releases(view.facts, pin.name) if pin.name in ("torch", "torchvision") else ()
+    later = [v for v in known if parts(pin.text) and key(v) > key(public(pin.text))]
+    if pin.versions or not later or later[0] == known[0]:
+        return None
+    return known[known.index(later[0]) - 1], later[0]
 
 
 @rule("unpinned")
@@ -31,11 +48,19 @@ def exact(view: View) -> Iterator[Problem]:
 
 @rule("no-fact")
 def covered(view: View) -> Iterator[Problem]:
-    never = {gap.release for gap in view.facts.cuda.never_released} if "cuda" in view.stack.pins else set()
     for name in view.stack.pins:
         pin = view.pin(name)
-        if pin is None or name == "base" or pin.versions or (name == "cuda" and series(pin.text) in never):
+        if pin is None or name == "base":
             continue
+        if pin.versions:
+            if name != "distro" and not overlap(public(pin.text), pin.versions[0]):
+                reason = f"no fact covers {pin.label}; judged as {pin.versions[0]}, of the same series"
+                yield Problem((pin.label,), info(reason))
+            continue
+        if name == "cuda" and series(pin.text) in view.facts.cuda.never_released:
+            continue
+        if _gap(view, pin):
+            continue  # `torch-release` has an error
         known = releases(view.facts, name)
         span = f"; it knows {known[0]} to {known[-1]}" if known else ""
         yield Problem((pin.label,), unknown(f"reprokit does not know {pin.label}, and cannot check it{span}"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.rule import COMPILE, Problem, rule, warning
+from reprokit.compat.model import COMPILE
+from reprokit.compat.rule import Problem, rule, warning
 from reprokit.compat.view import View
 
 
@@ -12,7 +13,7 @@ from reprokit.compat.view import View
 def submodules(view: View) -> Iterator[Problem]:
     """A tree that needs its submodules and is checked out without them."""
     for project in view.stack.bare_projects:
-        if facts := view.facts.projects.submodules.get(project):
+        if facts := view.facts.projects.get(project):
             reason = (
                 f"{project} builds only with its submodules ({', '.join(facts.needs)}), otherwise: {facts.symptom}. "
                 "Set `submodules: true`"

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, info, rule, unknown, warning
-from reprokit.compat.version import at_most, key, public, series
+from reprokit.compat.rule import (
+    Problem,
+    Verdict,
+    combination_rule,
+    combined,
+    error,
+    info,
+    needs,
+    rule,
+    unknown,
+    warning,
+)
+from reprokit.compat.schema import covering
+from reprokit.compat.version import at_most, key, older, public, series
 from reprokit.compat.view import View
 
 
@@ -15,9 +27,10 @@ def wheel_tag(python: str) -> str:
     return "cp" + series(python).replace(".", "")
 
 
-def pythons(tags: Iterable[str]) -> str:
-    """`3.8, 3.9` of cp38, cp39; without free-threaded tags."""
-    return ", ".join(f"{t[2]}.{t[3:]}" for t in tags if t.startswith("cp") and not t.endswith("t"))
+def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str]) -> Verdict:
+    """The error that none of the wheels with these tags, such as cp38, fits; free-threaded tags are not named."""
+    has = ", ".join(f"{t[2]}.{t[3:]}" for t in tags if t.startswith("cp") and not t.endswith("t"))
+    return error(f"{what} has wheels for Python {has}, not {series(python)}", sources)
 
 
 def _both_from_base(view: View, one: str, other: str) -> bool:
@@ -25,59 +38,71 @@ def _both_from_base(view: View, one: str, other: str) -> bool:
 
 
 @combination_rule("torch-python", of="torch python")
-def torch_python(view: View, version: str, python: str) -> Verdict | None:
+def torch_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     release, documented = view.facts.torch.releases[version], view.facts.torch_build.python_support
     if _both_from_base(view, "torch", "python"):
-        return None
+        return
     if wheel_tag(python) not in release.python:
-        reason = f"torch {version} has wheels for Python {pythons(release.python)}, not {series(python)}"
-        return error(reason, release.source)
+        yield no_wheel(f"torch {version}", release.python, python, release.source)
     for row in documented.ranges:
         if row.covers(version) and row.python_max and not at_most(python, row.python_max):
             reason = f"torch {version} has wheels for Python {series(python)}, but documents it up to {row.python_max}"
-            return info(reason, documented.source)
-    return None
+            yield info(reason, documented.source)
 
 
 @combination_rule("torchvision-torch", of="torchvision torch")
-def torchvision_torch(view: View, version: str, torch: str) -> Verdict | None:
+def torchvision_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
     table = view.facts.torchvision
     row, vision_pin, torch_pin = table.releases[version], view.pin("torchvision"), view.pin("torch")
     belongs = [minor for minor in row.torch_series or () if minor]
     if not belongs:
-        return unknown(f"no fact says which torch torchvision {version} belongs to", table.source)
+        yield unknown(f"no fact says which torch torchvision {version} belongs to", table.source)
     if series(torch) not in belongs:
-        return error(f"torchvision {version} belongs to torch {' or '.join(belongs)}, not {torch}", table.source)
+        yield error(f"torchvision {version} belongs to torch {' or '.join(belongs)}, not {torch}", table.source)
     if row.torch and key(row.torch) != key(public(torch)):
-        return warning(f"the wheel of torchvision {version} was made for torch {row.torch}", table.source)
+        yield warning(f"the wheel of torchvision {version} was made for torch {row.torch}", table.source)
     builds = [pin.local for pin in (vision_pin, torch_pin) if pin and pin.local]
     if len(set(builds)) > 1:
         reason = f"torchvision's build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
-        return error(reason, table.source)
-    return None
+        yield error(reason, table.source)
 
 
 @combination_rule("torchvision-python", of="torchvision python")
-def torchvision_python(view: View, version: str, python: str) -> Verdict | None:
+def torchvision_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     tags = view.facts.torchvision.releases[version].python
     if wheel_tag(python) in tags or _both_from_base(view, "torchvision", "python"):
-        return None
-    reason = f"torchvision {version} has wheels for Python {pythons(tags)}, not {series(python)}"
-    return error(reason, view.facts.torchvision.source)
+        return
+    yield no_wheel(f"torchvision {version}", tags, python, view.facts.torchvision.source)
 
 
 @combination_rule("numpy-python", of="numpy python")
-def numpy_python(view: View, version: str, python: str) -> Verdict | None:
+def numpy_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     table, minor = view.facts.numpy, series(version)
     release = table.releases[minor]
     first = release.first_patch.get(wheel_tag(python))
     if wheel_tag(python) not in release.python:
-        return error(
-            f"numpy {minor} has wheels for Python {pythons(release.python)}, not {series(python)}", table.source
-        )
-    if first and version != minor and key(version) < key(first):
-        return error(f"numpy {version} has no wheel for Python {series(python)}; pin numpy {first}", table.source)
-    return None
+        yield no_wheel(f"numpy {minor}", release.python, python, table.source)
+    if version != minor and older(version, first):
+        yield error(f"numpy {version} has no wheel for Python {series(python)}; pin numpy {first}", table.source)
+
+
+@combination_rule("transformers-python", of="transformers python")
+def transformers_python(view: View, version: str, python: str) -> Iterator[Verdict]:
+    """The tokenizers that a release accepts is a compiled package."""
+    for row in covering(view.facts.transformers.tokenizers, version):
+        too_new = row.python_max and not at_most(python, row.python_max)
+        if too_new or older(python, row.python_min):
+            reason = (
+                f"transformers {version} needs a tokenizers that has wheels for Python {row.python_min} to "
+                f"{row.python_max}, not {series(python)}: pip would compile it with Rust"
+            )
+            yield error(reason, row.source)
+
+
+@combination_rule("transformers-torch", of="transformers torch")
+def transformers_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
+    for row in covering(view.facts.transformers.torch, version):
+        yield from needs(f"transformers {version}", "torch", row.torch_min, torch, row.source)
 
 
 @rule("numpy-projects", changes="numpy tvm torch")
@@ -88,14 +113,13 @@ def numpy_projects(view: View) -> Iterator[Problem]:
         pin = view.known(row.pin)
         if pin is None or numpy is None:
             continue
-        verdict = error(f"{row.text}; pin numpy below {row.numpy_below}", row.source)
-        found = combined(
-            (f"{row.pin} {v} with numpy {n}", verdict if row.covers(v) and key(n) >= key(row.numpy_below) else None)
+        verdict = [error(f"{row.text}; pin numpy below {row.numpy_below}", row.source)]
+        verdicts = (
+            (f"{row.pin} {v} with numpy {n}", verdict if row.covers(v) and not older(n, row.numpy_below) else ())
             for v in pin.versions
             for n in numpy.versions
         )
-        if found:
-            yield Problem((pin.label, numpy.label), found)
+        yield Problem((pin.label, numpy.label), combined(verdicts))
 
 
 @rule("wheel-glibc", changes="torch dgl tvm distro")
@@ -107,17 +131,16 @@ def glibc(view: View) -> Iterator[Problem]:
         if pin is None or distro is None or pin.from_base:
             continue
         verdict = combined((f"{name} {v}", _judge_glibc(view, name, v, distro.versions[0])) for v in pin.versions)
-        if verdict:
-            yield Problem((pin.label, distro.label), verdict)
+        yield Problem((pin.label, distro.label), verdict)
 
 
-def _judge_glibc(view: View, name: str, version: str, distro: str) -> Verdict | None:
+def _judge_glibc(view: View, name: str, version: str, distro: str) -> Iterator[Verdict]:
     least, sources = _glibc_of_wheel(view.facts, name, version)
     has = view.distro(distro)
     if not least or key(has.glibc) >= key(least):
-        return None
+        return
     reason = f"the wheel of {name} {version} needs glibc {least} or later, but {distro} has {has.glibc}"
-    return error(reason, (*sources, *has.source))
+    yield error(reason, (*sources, *has.source))
 
 
 def _glibc_of_wheel(facts: Facts, name: str, version: str) -> tuple[str, tuple[str, ...]]:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.rule import COMPILE, Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
-from reprokit.compat.version import at_most, key, series
+from reprokit.compat.model import COMPILE
+from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
+from reprokit.compat.schema import covering
+from reprokit.compat.version import at_most, key, older, series
 from reprokit.compat.view import View
 
 
 @combination_rule("tvm-llvm", of="tvm llvm", changes="llvm tvm")
-def tvm_llvm(view: View, version: str, llvm: str) -> Verdict | None:
+def tvm_llvm(view: View, version: str, llvm: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
-    for row in view.facts.tvm.llvm_fails:
-        old_enough = not row.llvm_to or at_most(llvm, row.llvm_to)
-        if row.covers(version) and key(llvm) >= key(row.llvm_from) and old_enough:
-            return error(f"TVM {version} does not compile with LLVM {llvm}: {row.text}", row.source)
+    for row in covering(view.facts.tvm.llvm_fails, version):
+        if not older(llvm, row.llvm_from) and (not row.llvm_to or at_most(llvm, row.llvm_to)):
+            yield error(f"TVM {version} does not compile with LLVM {llvm}: {row.text}", row.source)
     handled = release.llvm_handled
     if handled is None:
-        return unknown(f"no fact says which LLVM releases TVM {version} supports", release.source)
-    if key(llvm) < key(release.llvm_min):
-        return error(f"TVM {version} needs LLVM {release.llvm_min} or later", release.source)
-    if key(llvm)[0] > handled:
+        yield unknown(f"no fact says which LLVM releases TVM {version} supports", release.source)
+    yield from needs(f"TVM {version}", "LLVM", release.llvm_min, llvm, release.source)
+    if handled is not None and key(llvm)[0] > handled:
         reason = f"the source of TVM {version} supports LLVM up to {handled}; {llvm} is likely to fail"
-        return warning(reason, release.source)
-    if key(llvm)[0] < release.llvm_recommended:
-        return warning(f"TVM {version} recommends LLVM {release.llvm_recommended} or later", release.source)
-    return None
+        yield warning(reason, release.source)
+    elif key(llvm)[0] < release.llvm_recommended:
+        yield warning(f"TVM {version} recommends LLVM {release.llvm_recommended} or later", release.source)
 
 
 @rule("tvm-backends", purposes=COMPILE)
@@ -44,16 +43,14 @@ def backends(view: View) -> Iterator[Problem]:
 
 
 @combination_rule("tvm-python", of="tvm python", changes="python tvm")
-def tvm_python(view: View, version: str, python: str) -> Verdict | None:
+def tvm_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
     supported = release.python
-    if key(python) < key(supported.min):
-        judged = error if supported.hard else warning
-        return judged(f"TVM {version} needs Python {supported.min} or later", release.source)
+    doubtful = not supported.hard
+    yield from needs(f"TVM {version}", "Python", supported.min, python, release.source, doubtful)
     if supported.max and not at_most(python, supported.max):
         reason = f"TVM {version} supports Python {supported.min} to {supported.max}, not {series(python)}"
-        return warning(reason, release.source)
-    return None
+        yield warning(reason, release.source)
 
 
 @rule("tvm-cmake", changes="cmake tvm distro", purposes=COMPILE)
@@ -63,11 +60,8 @@ def tvm_cmake(view: View) -> Iterator[Problem]:
     if tvm is None:
         return
     if pin is not None:
-        verdict = combined(
-            (f"TVM {t} with CMake {c}", _judge_cmake(view, t, c)) for t in tvm.versions for c in pin.versions
-        )
-        if verdict:
-            yield Problem((tvm.label, pin.label), verdict)
+        verdicts = ((f"TVM {t} with CMake {c}", _judge_cmake(view, t, c)) for t in tvm.versions for c in pin.versions)
+        yield Problem((tvm.label, pin.label), combined(verdicts))
     elif distro is not None and not view.pin("cmake"):
         name, facts = distro.versions[0], view.distro(distro.versions[0])
         verdict = combined((f"TVM {t}", _judge_cmake(view, t, facts.cmake)) for t in tvm.versions)
@@ -76,25 +70,20 @@ def tvm_cmake(view: View) -> Iterator[Problem]:
             yield Problem((tvm.label, distro.label), warning(reason, (*verdict.sources, *facts.source)))
 
 
-def _judge_cmake(view: View, version: str, cmake: str) -> Verdict | None:
+def _judge_cmake(view: View, version: str, cmake: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
-    if release.cmake_min and key(cmake) < key(release.cmake_min):
-        judged = warning if release.unverified else error
-        return judged(f"TVM {version} needs CMake {release.cmake_min} or later, not {cmake}", release.source)
-    for row in view.facts.tvm.cmake:
-        if row.covers(version) and view.pin(row.needs) and key(cmake) < key(row.cmake_min):
+    yield from needs(f"TVM {version}", "CMake", release.cmake_min, cmake, release.source, release.unverified)
+    for row in covering(view.facts.tvm.cmake, version):
+        if view.pin(row.needs) and older(cmake, row.cmake_min):
             reason = f"TVM {version} with {row.needs} needs CMake {row.cmake_min} or later: {row.text}"
-            return error(reason, row.source)
-    return None
+            yield error(reason, row.source)
 
 
 @combination_rule("tvm-gcc", of="tvm gcc", changes="gcc tvm", purposes=COMPILE)
-def tvm_gcc(view: View, version: str, gcc: str) -> Verdict | None:
+def tvm_gcc(view: View, version: str, gcc: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
-    if release.gcc_min and key(gcc) < key(release.gcc_min):
-        judged = warning if release.unverified else error
-        return judged(f"TVM {version} is C++{release.cxx} and needs gcc {release.gcc_min} or later", release.source)
-    return None
+    what = f"TVM {version} is C++{release.cxx} and"
+    yield from needs(what, "gcc", release.gcc_min, gcc, release.source, release.unverified)
 
 
 @rule("tvm-pypi", changes="tvm", purposes=("run", "import"))

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from tempfile import TemporaryFile
+from typing import Any
 from urllib.parse import urlsplit
 
 from reprokit import paths
 from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
+from reprokit.filelocks import file_lock
+from reprokit.image import made
 from reprokit.image.base.mmdebstrap import sources_of
 from reprokit.image.base.release import Release
 from reprokit.image.base.rootfs import RootFileSystem
@@ -40,6 +43,22 @@ def name_of(release: Release, locked: Bootstrap | None = None) -> str:
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
+def bootstrapped(
+    engine: Engine, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The image of the base of these packages, which is made if the engine does not have it. Raises as `bootstrap`."""
+    name = name_of(release, locked)
+    file = paths.home() / "locks" / f"{name.replace('/', '-').replace(':', '-')}.lock"
+    # Two builds may need it at the same time.
+    with file_lock(file, f"another build is making {name}; waiting for it", say):
+        image = engine.image(name)
+        if image is None:
+            say(f"bootstrapping {release.name} from {len(locked.packages)} packages")
+            image = engine.image(bootstrap(engine, name, release, locked, store, say))
+    assert image is not None
+    return image
+
+
 def bootstrap(
     engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
 ) -> str:
@@ -53,14 +72,13 @@ def bootstrap(
     with TemporaryFile(dir=paths.private(paths.home() / "tmp")) as spool:
         with _configured(engine, release, stage, sources, say) as container:
             try:
-                made = RootFileSystem(engine.export(container), spool, release.name)
+                files = RootFileSystem(engine.export(container), spool, release.name)
             except (tarfile.TarError, EOFError) as error:
                 raise EngineError(f"the engine's export is damaged: {error}", release.name) from None
-        packages = made.installed()
+        packages = files.installed()
         if difference := packages ^ {(p.name, p.version) for p in locked.packages}:
-            raise UsageError(
-                f"{release.name} differs from the locked packages: {sorted(difference)[0]} is in only one of them"
-            )
+            first = sorted(difference)[0]
+            raise UsageError(f"{release.name} differs from the locked packages: {first} is in only one of them")
         described = {
             "suite": release.codename,
             "date": datetime.fromtimestamp(stage.newest, timezone.utc).strftime("%Y-%m-%d"),
@@ -72,7 +90,9 @@ def bootstrap(
         changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in described.items() if value]
         say(f"importing {spool.tell() / 1e6:.0f} MB as {name}")
         repository, _, tag = name.rpartition(":")
-        return engine.import_image(made.tar(stage.newest), repository, tag, changes)
+        image = engine.import_image(files.tar(stage.newest), repository, tag, changes)
+    made.record(engine, image, "base", name)
+    return image
 
 
 @contextmanager
@@ -86,6 +106,7 @@ def _configured(
         say(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
         with deferred():  # the engine would finish the import anyway
             image = engine.import_image(stage.tar(sources), _STAGES, tag, [])
+            made.record(engine, image, "stage", release.name)
         engine.create_container(name, _container(image, stage.newest))
         say(f"{release.codename}: configuring {len(stage.packages)} packages in a container")
         engine.start(name)

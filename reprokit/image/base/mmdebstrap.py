@@ -1,4 +1,7 @@
-"""The only module that runs mmdebstrap(1), which knows the archives of Debian and Ubuntu."""
+"""The only module that runs mmdebstrap(1), which knows the archives of Debian and Ubuntu.
+
+It resolves the packages of a base without downloading them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,24 @@ from contextlib import suppress
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
 from reprokit.redact import redact
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.output import as_of, packages_of
+from reprokit.supply.lock.model import Bootstrap
+from reprokit.supply.served_set import ServedSet
+from reprokit.supply.store import Store
 
 # The first word of each line of a hook's output.
 _MARK = "reprokit: "
+# Asks apt, in the empty system, for what mmdebstrap's variant `minbase` installs, and for apt itself, which Ubuntu does
+# not require.
+_HOOK = r"""
+apt-get update -qq -o APT::Update::Error-Mode=any
+seeds='?narrow(?or(?archive(^{suite}$),?codename(^{suite}$)),?or(?essential,?priority(required)))'
+found=$(apt-get install -qq --yes --print-uris -o Acquire::ForceHash=SHA256 "$seeds" apt)
+echo "$found"
+apt-cache madison $(echo "$found" | sed "s/^'[^']*' \([^_]*\)_.*/\1/")
+grep -H ^Date: "$1"/var/lib/apt/lists/*Release
+"""
 
 
 def asked(
@@ -93,12 +111,12 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     if "No space left" in text:
         return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
     if re.search(
-        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect",
-        text,
+        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect", text
     ):
-        return SourceError(
-            what, hint="the distribution's archive cannot be reached; set http_proxy if this host needs a proxy"
-        )
+        hint = "the distribution's archive cannot be reached; set http_proxy if this host needs a proxy"
+        return SourceError(what, hint=hint)
+    if re.match("E: cannot create .*Permission denied", first):
+        return EngineError(what, hint="other users cannot enter $TMPDIR, and mmdebstrap works as one: set TMPDIR=/tmp")
     if "chosen mode: fakechroot" in text:
         ids = "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER"
         return EngineError(what, hint=f"this user has no subordinate IDs for mmdebstrap: {ids}")
@@ -107,3 +125,30 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     if "does not have a Release file" in text or "404" in text:
         return SourceError(what, hint="the release may have left its archive; use a registry that has the base image")
     return SourceError(what)
+
+
+def resolve(release: Release, store: Store, say: Callable[[str], None]) -> Bootstrap:
+    """The packages of a bootstrap of this release today.
+
+    Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
+    """
+    arguments = ['--aptopt=Acquire::Languages "none"']
+    with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
+        text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), say)
+    packages = packages_of(text, store)
+    if not packages:
+        raise SourceError(f"{release.name} could not be resolved: its archive lists no package with a sha256")
+    return Bootstrap(
+        distribution=release.distribution,
+        suite=release.codename,
+        architecture=next(p.architecture for p in packages if p.architecture != "all"),
+        as_of=as_of(packages, text),
+        packages=packages,
+    )
+
+
+class _Everything:
+    """Every host: mmdebstrap only requests the distribution's archive."""
+
+    def __contains__(self, host: object) -> bool:
+        return True

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
 from reprokit.config import load
 from reprokit.errors import SourceError
 from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 
+T = TypeVar("T")
 _HUB = "docker.io"
 _HUB_PREFIXES = ("docker.io/", "index.docker.io/")
 # The registry works, but does not have this image or does not allow us to read it.
@@ -43,14 +44,21 @@ def registry_of(reference: str) -> str:
     return first if named and not reference.startswith(_HUB_PREFIXES) else _HUB
 
 
-@contextmanager
-def noted(name: str) -> Iterator[None]:
-    """Record whether the registry of this image answers."""
-    rest, url = Rest(Store()), f"https://{registry_of(name)}"
-    try:
-        yield
-    except SourceError as error:
-        if not _NOT_AT_FAULT.search(error.message):
-            rest.report(url, error.message)
-        raise
-    rest.report(url, None)
+def ask(reference: str, tried: list[str], question: Callable[[str, str], T]) -> T | None:
+    """The first answer to `question(place, name)`; None if all registries fail, with their errors in `tried`.
+
+    Registries that do not answer are asked last from then on.
+    """
+    rest = Rest(Store())
+    for place, name in places(reference):
+        url = f"https://{registry_of(name)}"
+        try:
+            answer = question(place, name)
+        except SourceError as error:
+            tried.append(f"{name}: {error.message}")
+            if not _NOT_AT_FAULT.search(error.message):
+                rest.report(url, error.message)
+        else:
+            rest.report(url, None)
+            return answer
+    return None

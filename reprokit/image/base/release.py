@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reprokit.compat.base import parse_base
+from reprokit.compat.facts import bundled
+
 # As in Docker's own images: all four of Ubuntu, only main of Debian.
 _COMPONENTS = {"debian": "main", "ubuntu": "main,restricted,universe,multiverse"}
 
@@ -28,9 +31,6 @@ class Release:
 
 def release_of(reference: str) -> Release | None:
     """The release of a reference such as `debian:12`, `debian:bookworm-slim` or `ubuntu:20.04`, or None."""
-    from reprokit.compat.base import parse_base
-    from reprokit.compat.facts import bundled
-
     base = parse_base(bundled(), reference)
     name = base.implied.get("distro", "") if base.kind == "distro" else ""
     facts = bundled().distros.distros.get(name)

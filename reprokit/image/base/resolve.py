@@ -1,24 +1,30 @@
-"""The base image of a build: from the engine, a registry or a mirror, or bootstrapped from packages."""
+"""The base image of a build: from the engine, a registry or a mirror, or bootstrapped from packages.
+
+A lock names its digest or packages, from which the same base can be made again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from filelock import FileLock
-
-from reprokit import paths
+from reprokit.compat.base import nvidia_references, parse_base
+from reprokit.compat.facts import bundled
 from reprokit.engine import OWN_IMAGES, Engine
-from reprokit.errors import SourceError
-from reprokit.image.base import bootstrap, packages, registries
-from reprokit.image.base.bootstrap import name_of
+from reprokit.errors import SourceError, UsageError
+from reprokit.image.base import bootstrap, mmdebstrap, registries
+from reprokit.image.base.bootstrap import bootstrapped, name_of
 from reprokit.image.base.release import Release, release_of
+from reprokit.recipe.spelling import nearest
 from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.kinds.apt.drift import drifts, moved_packages
+from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.lock.model import Base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
-_REGISTRY_TIMEOUT_S = 20
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class BaseImage:
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 
-def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = lambda line: None) -> BaseImage:
+def resolve_base(engine: Engine, reference: str, say: Say = lambda line: None) -> BaseImage:
     """Make the engine have the base image of a recipe's reference.
 
     Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
@@ -60,7 +66,7 @@ def resolve_base(engine: Engine, reference: str, say: Callable[[str], None] = la
     if found:
         return found
     tried: list[str] = []
-    return pulled(engine, reference, tried, say) or _bootstrapped(engine, reference, tried, say)
+    return pulled(engine, reference, tried, say) or _of_today(engine, reference, tried, say)
 
 
 def on_engine(engine: Engine, reference: str) -> BaseImage | None:
@@ -83,30 +89,26 @@ def carried_name(digest: str) -> str:
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
-def pulled(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage | None:
+def pulled(engine: Engine, reference: str, tried: list[str], say: Say) -> BaseImage | None:
     """Pull the image from its registry or a mirror; None if all fail, with their errors in `tried`."""
-    for place, name in registries.places(reference):
-        try:
-            with registries.noted(name):
-                digest = reference.partition("@")[2] or engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
-                say(f"pulling {name} ({digest[:19]})")
-                fetched = f"{_repository(name.partition('@')[0])}@{digest}"
-                _pull(engine, fetched, say)
-            return _keep(engine, reference, fetched, place, digest)
-        except SourceError as error:
-            tried.append(f"{name}: {error.message}")
-    return None
+
+    def pull(place: str, name: str) -> BaseImage:
+        digest = reference.partition("@")[2] or engine.registry_digest(name)
+        say(f"pulling {name} ({digest[:19]})")
+        fetched = f"{_repository(name.partition('@')[0])}@{digest}"
+        done = 0
+        for event in engine.pull(fetched):
+            if event.get("status") in ("Pull complete", "Already exists"):
+                done += 1
+                say(f"pulled {done} layers")
+        return _keep(engine, reference, fetched, place, digest)
+
+    return registries.ask(reference, tried, pull)
 
 
 def published_digest(engine: Engine, reference: str, tried: list[str]) -> str | None:
     """The digest of a reference in its registry or a mirror; None if all fail, with their errors in `tried`."""
-    for _, name in registries.places(reference):
-        try:
-            with registries.noted(name):
-                return engine.registry_digest(name, _REGISTRY_TIMEOUT_S)
-        except SourceError as error:
-            tried.append(f"{name}: {error.message}")
-    return None
+    return registries.ask(reference, tried, lambda place, name: engine.registry_digest(name))
 
 
 def not_served(reference: str, tried: list[str]) -> SourceError:
@@ -117,16 +119,6 @@ def not_served(reference: str, tried: list[str]) -> SourceError:
     )
 
 
-def made(engine: Engine, name: str, make: Callable[[], str]) -> dict[str, Any]:
-    """The image called `name`; if the engine has none, `make` makes it and returns its ID."""
-    folder = paths.private(paths.home() / "locks")
-    # Two builds may need it at the same time.
-    with FileLock(folder / f"{name.replace('/', '-').replace(':', '-')}.lock"):
-        image = engine.image(name) or engine.image(make())
-    assert image is not None
-    return image
-
-
 def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> BaseImage:
     """An image of the engine as a base."""
     labels = (image.get("Config") or {}).get("Labels") or {}
@@ -134,33 +126,20 @@ def described(reference: str, name: str, image: dict, how: str, digest: str = ""
     return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 
 
-def _bootstrapped(engine: Engine, reference: str, tried: list[str], say: Callable[[str], None]) -> BaseImage:
+def _of_today(engine: Engine, reference: str, tried: list[str], say: Say) -> BaseImage:
+    """Make the base from today's packages, as if it had just been locked: a lock of the same packages finds it."""
     release = release_of(reference)
     if release is None:
         raise not_served(reference, tried)
     say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name} from packages")
-    name = name_of(release)
-    image = made(engine, name, lambda: _of_today(engine, release, name, say))
-    return described(reference, name, image, "bootstrapped")
-
-
-def _of_today(engine: Engine, release: Release, name: str, say: Callable[[str], None]) -> str:
-    """Make the base from today's packages, as if it had just been locked; returns its ID."""
     store = Store()
     mirrors = Mirrors(store)
     with store.in_use(say):
-        locked = packages.resolve(release, store, say)
-        inputs = [package.locked_input(locked.as_of) for package in locked.packages]
-        fetch_all(inputs, store, mirrors, say=say, settings=lambda: mirrors.settings)
-
-        def make() -> str:
-            return bootstrap.bootstrap(engine, of_lock, release, locked, store, say)
-
-        # A lock of the same packages finds it by the name with their key.
-        of_lock = name_of(release, locked)
-        image_id = made(engine, of_lock, make)["Id"]
-    engine.tag(image_id, *name.rsplit(":", 1))
-    return image_id
+        base = Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, say))
+        fetch_all(base.locked_inputs(), mirrors, say=say)
+        made = locked_base(engine, base, store, say)
+    engine.tag(made.image_id, *name_of(release).rsplit(":", 1))
+    return replace(made, name=name_of(release))
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> BaseImage:
@@ -181,21 +160,85 @@ def _repository(plain: str) -> str:
     return head if colon and "/" not in tail else plain
 
 
-def _pull(engine: Engine, reference: str, say: Callable[[str], None]) -> None:
-    done = 0
-    for event in engine.pull(reference):
-        if event.get("status") in ("Pull complete", "Already exists"):
-            done += 1
-            say(f"pulled {done} layers")
-
-
 def _nearest(reference: str) -> str:
-    from reprokit.compat.base import nvidia_references, parse_base
-    from reprokit.compat.facts import bundled
-    from reprokit.recipe.spelling import nearest
-
     base = parse_base(bundled(), reference)
     if base.kind != "nvidia_cuda":
         return ""
     listed = nvidia_references(bundled(), base)
     return "" if reference in listed else f"{reference} is not listed{nearest(reference, listed)}"
+
+
+def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
+    """Lock a recipe's base: today's digest in its registry, or the packages of a bootstrap if no registry has it.
+
+    The engine's own images are ignored, so that the lock does not depend on the machine. For an image of several
+    architectures the digest is that of their index, which fixes the content of each. Raises SourceError with everything
+    that was tried.
+    """
+    plain, _, digest = reference.partition("@")
+    if digest:
+        return Base(reference=reference, digest=digest)
+    tried: list[str] = []
+    if digest := published_digest(engine, plain, tried) or "":
+        return Base(reference=reference, digest=digest)
+    release = release_of(reference)
+    if release is None:
+        raise not_served(reference, tried)
+    say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
+    return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, say))
+
+
+def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: bool = False) -> BaseImage:
+    """Make the engine have the locked base.
+
+    A bootstrap needs no network: its packages are in the store. With `offline` no image is pulled. Raises SourceError
+    if the base is not available, EngineError if the host cannot bootstrap.
+    """
+    if base.bootstrap:
+        release = _release(base)
+        image = bootstrapped(engine, release, base.bootstrap, store, say)
+        return described(base.reference, name_of(release, base.bootstrap), image, "bootstrapped")
+    reference = f"{base.reference.partition('@')[0]}@{base.digest}"
+    tried: list[str] = []
+    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried, say))
+    if found:
+        return found
+    if offline:
+        raise SourceError(
+            f"the engine does not have the base image {reference}",
+            hint="run `reprokit fetch` with a network, or import it with `reprokit store import`",
+        )
+    raise not_served(reference, tried)
+
+
+def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved]:
+    """What changed upstream since the base was locked. Raises SourceError if no registry answers."""
+    if base.bootstrap:
+        now = mmdebstrap.resolve(_release(base), store, say)
+        return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
+    tried: list[str] = []
+    digest = published_digest(engine, base.reference, tried)
+    if digest is None and not any("manifest unknown" in reason for reason in tried):
+        raise not_served(base.reference, tried)
+    if digest == base.digest:
+        return []
+    what: Literal["changed", "vanished"] = "changed" if digest else "vanished"
+    return [Moved("base", base.reference, base.digest or "", digest or "", what)]
+
+
+def successor_base(base: Base, store: Store, say: Say) -> tuple[Base, tuple[str, ...]]:
+    """A bootstrap of today's packages, to replace one whose packages no mirror has any more, and the differences.
+
+    The packages that apt installs on it must be resolved again. An image by digest is returned unchanged.
+    """
+    if base.bootstrap is None:
+        return base, ()
+    now = mmdebstrap.resolve(_release(base), store, say)
+    return base.model_copy(update={"bootstrap": now}), drifts(base.bootstrap.packages, now.packages)
+
+
+def _release(base: Base) -> Release:
+    release = release_of(base.reference)
+    if release is None or base.bootstrap is None or base.bootstrap.suite != release.codename:
+        raise UsageError(f"the lock cannot bootstrap {base.reference}: it is not a known release", hint="reprokit lock")
+    return release

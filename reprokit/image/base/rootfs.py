@@ -10,6 +10,7 @@ from typing import IO
 
 from reprokit.errors import UsageError
 from reprokit.image.base.stage import FOLDER, path_of
+from reprokit.oci.layout import END, padding
 from reprokit.untrusted.limits import BASE, BASE_ENTRIES
 from reprokit.untrusted.tar import Stream, members
 
@@ -82,8 +83,8 @@ class RootFileSystem:
                 self._spool.seek(entry.offset)
                 for start in range(0, info.size, _BLOCK):
                     yield self._spool.read(min(_BLOCK, info.size - start))
-                yield bytes(-info.size % tarfile.BLOCKSIZE)
-        yield bytes(2 * tarfile.BLOCKSIZE)
+                yield padding(info.size)
+        yield END
 
     def _contents(self) -> dict[str, str]:
         """For each hard link, the path of the entry with its content."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.errors import SourceError, UsageError
+from reprokit.oci.layout import END, padding
 from reprokit.supply.kinds.apt import deb
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
@@ -108,7 +109,7 @@ class Stage:
                     yield _header(info)
                     if info.isreg():
                         yield from stream.body(info.size)
-                        yield _padding(info.size)
+                        yield padding(info.size)
             folder = "essential" if package.name in self.essential else "others"
             yield from _member(f"{FOLDER}/{folder}/{number:04}.deb", 0o600, self.newest, file.getvalue())
         for name in sorted(links):
@@ -117,7 +118,7 @@ class Stage:
             yield _header(link)
         for name, (mode, text) in {**_FILES, "etc/apt/sources.list": (0o644, sources)}.items():
             yield from _member(name, mode, self.newest, text.encode())
-        yield bytes(2 * tarfile.BLOCKSIZE)
+        yield END
 
 
 def path_of(name: str, where: str) -> str:
@@ -141,7 +142,7 @@ def _checked(member: tarfile.TarInfo, package: str, newest: int) -> tarfile.TarI
 
 
 def _into_usr(info: tarfile.TarInfo) -> set[str]:
-    """Move an entry of /bin and the like to /usr; returns the folder that becomes a link."""
+    """Move an entry of a top-level folder such as /bin to /usr. Returns that folder, which becomes a link."""
     first = info.name.partition("/")[0]
     if info.issym() and info.name == first:  # the link itself, from base-files
         return set()
@@ -190,14 +191,11 @@ def _file(package: AptPackage, store: Store) -> io.BytesIO:
         with store.path(package.sha256).open("rb") as file:
             content = file.read(package.size + 1)
     except FileNotFoundError:
-        raise SourceError(
-            f"{package.name} {package.version} is not in the store", hint="fetch it: `reprokit fetch`"
-        ) from None
+        missing = f"{package.name} {package.version} is not in the store"
+        raise SourceError(missing, hint="fetch it: `reprokit fetch`") from None
     if hashlib.sha256(content).hexdigest() != package.sha256:
-        path = str(store.path(package.sha256))
-        raise SourceError(
-            f"{package.name} {package.version} is damaged", path, "repair it: `reprokit store verify --repair`"
-        )
+        damaged, path = f"{package.name} {package.version} is damaged", str(store.path(package.sha256))
+        raise SourceError(damaged, path, "repair it: `reprokit store verify --repair`")
     return io.BytesIO(content)
 
 
@@ -206,12 +204,8 @@ def _member(name: str, mode: int, mtime: int, content: bytes) -> Iterator[bytes]
     info.mode, info.mtime, info.size = mode, mtime, len(content)
     yield _header(info)
     yield content
-    yield _padding(len(content))
+    yield padding(len(content))
 
 
 def _header(info: tarfile.TarInfo) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
-
-
-def _padding(size: int) -> bytes:
-    return bytes(-size % tarfile.BLOCKSIZE)

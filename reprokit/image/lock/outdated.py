@@ -7,11 +7,10 @@ from functools import cache, partial
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.base.locked import moved_base
-from reprokit.image.base.resolve import BaseImage
-from reprokit.image.lock.sections import request_of
+from reprokit.image.base.resolve import BaseImage, moved_base
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import render
+from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds import kinds
 from reprokit.supply.kinds.kind import Moved, Tools
@@ -33,7 +32,7 @@ def outdated(
         supplier.files(lock.base.locked_inputs())
         return supplier.base(engine, lock)
 
-    tools = Tools(store, mirrors, say, engine, base)
+    tools = Tools(mirrors, say, engine, base)
     request = request_of(target, render(target), lock.machine)
     checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store, say)]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]

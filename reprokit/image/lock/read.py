@@ -1,13 +1,20 @@
-"""The lock of a variant, and whether it still matches the recipe."""
+"""The lock of a variant, whether it still matches the recipe, and whether an image matches both."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.image.inputs import locked_hash
+from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.image.lock.sections import stale
-from reprokit.image.render import Rendered
+from reprokit.image.render import Rendered, render
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, read
 from reprokit.supply.lock.model import Lock, VariantLock
+
+Freshness = Literal["current", "other inputs", "no lock", "stale lock"]
 
 
 def recipe_lock(target: Target) -> Lock:
@@ -34,11 +41,69 @@ def fresh_lock(target: Target, rendered: Rendered) -> VariantLock | None:
     return lock
 
 
-def needed_lock(target: Target, rendered: Rendered) -> VariantLock:
+def needed_lock(target: Target) -> VariantLock:
     """Like `fresh_lock`. Raises UsageError if there is none."""
-    lock = fresh_lock(target, rendered)
+    lock = fresh_lock(target, render(target))
     if lock is None:
-        raise UsageError(
-            f"{target.label} has no lock", str(lock_path(target.path)), f"make it: `reprokit lock {target.label}`"
-        )
+        hint = f"make it: `reprokit lock {target.label}`"
+        raise UsageError(f"{target.label} has no lock", str(lock_path(target.path)), hint)
     return lock
+
+
+def required_inputs(target: Target) -> str | None:
+    """The hash of the inputs of `build`, None without a lock. Raises WorkFailed if the lock is stale."""
+    rendered = render(target)
+    lock = fresh_lock(target, rendered)
+    return locked_hash(rendered, lock) if lock else None
+
+
+def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
+    """Whether an image with these labels is up to date. Raises UsageError if recipe or lock cannot be read.
+
+    Without a lock, the Dockerfile decides alone; images of earlier versions have no label with its digest.
+    """
+    rendered = render(target)
+    try:
+        lock = fresh_lock(target, rendered)
+    except WorkFailed:
+        return "stale lock"
+    if lock is None:
+        return "no lock" if labels.get(DOCKERFILE) in (None, rendered.digest) else "other inputs"
+    return "current" if labels.get(INPUTS) == locked_hash(rendered, lock) else "other inputs"
+
+
+class StaleImage(NamedTuple):
+    """What is wrong with an image that was built from other inputs, and what the user can do.
+
+    With `unknown` it may also be current: its recipe, or a file that this names, cannot be read.
+    """
+
+    problem: str
+    remedy: str
+    unknown: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
+def stale_image(target: Target, labels: Mapping[str, str]) -> StaleImage | None:
+    """Whether an image with these labels was built from other inputs than recipe and lock have now, or may have been.
+
+    None if it was not.
+    """
+    label = target.label
+    try:
+        found = freshness(target, labels)
+    except UsageError as error:
+        problem = (
+            f"it is unknown whether the image of {label} is stale: its recipe cannot be built now: {error.message}"
+        )
+        return StaleImage(problem, f"`reprokit check {label}` shows where", True)
+    if found == "stale lock":
+        remedy = f"`reprokit lock {label}` and `reprokit build {label}` renew it"
+        return StaleImage(f"the image of {label} is stale: the recipe has changed since it was locked", remedy)
+    if found == "other inputs":
+        why = "recipe or lock have changed since it was built"
+        return StaleImage(f"the image of {label} is stale: {why}", f"`reprokit build {label}` renews it")
+    return None

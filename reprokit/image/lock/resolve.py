@@ -10,18 +10,19 @@ from packaging.utils import canonicalize_name
 from reprokit import __version__
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.image.base.locked import lock_base, locked_base
-from reprokit.image.lock.sections import SECTIONS, request_of, sections, stale
+from reprokit.image.base.resolve import lock_base, locked_base
+from reprokit.image.lock.sections import SECTIONS, sections, stale
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import MACHINES
-from reprokit.image.render import Rendered, render
+from reprokit.image.render import render
+from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds import kinds, source
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import Base, PlainFile, RecordFile, VariantLock
+from reprokit.supply.lock.model import PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -66,61 +67,53 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
     return Update(frozenset(freed), frozenset(singles))
 
 
-class Locker:
-    """Resolves one variant. Sections of `old` that are neither stale nor in `update` are kept."""
+def lock_variant(
+    engine: Engine,
+    target: Target,
+    store: Store,
+    mirrors: Mirrors,
+    old: VariantLock | None,
+    update: Update,
+    say: Say,
+    as_of: str = "",
+) -> VariantLock:
+    """Lock one variant. Sections of `old` that are neither stale nor in `update` are kept.
 
-    def __init__(
-        self,
-        engine: Engine,
-        target: Target,
-        store: Store,
-        mirrors: Mirrors,
-        old: VariantLock | None = None,
-        update: Update = Update(),
-        say: Say = lambda line: None,
-    ) -> None:
-        self.engine, self.target, self.store, self.mirrors = engine, target, store, mirrors
-        self.old, self.update, self.say = old, update, say
-        self.rendered: Rendered = render(target)
-        redo = set(SECTIONS) if old is None else {*stale(target, self.rendered, old), *update.sections}
-        # The base's own packages decide which apt packages fit.
-        self.redo = redo | {"apt"} if "base" in redo else redo
+    With `as_of` (ISO 8601), wheels are those that were uploaded by then.
 
-    def lock(self) -> VariantLock:
-        """The variant's lock. Raises SourceError naming what could not be resolved, EngineError without an engine."""
-        base = self.base()
-        # apt runs in the base.
-        Supplier(self.store, self.mirrors, self.say).files(base.locked_inputs())
-        here = locked_base(self.engine, base, self.store, self.say)
-        machine = MACHINES.get(here.architecture, here.architecture)
-        request = request_of(self.target, self.rendered, machine)
-        tools = Tools(self.store, self.mirrors, self.say, self.engine, lambda: here)
-        found: dict[str, object] = {}
-        for kind in kinds():
-            redo, old = kind.name in self.redo, self.old
-            freed = self.update.singles & set(kind.singles(old))
-            if old and not redo and not freed:
-                found |= kind.kept(old)
-            else:
-                keep = None if kind.name in self.update.sections else old
-                found |= kind.resolve(replace(request, old=keep, freed=freed), tools)
-        platform = request.platform
-        return VariantLock.model_validate(
-            {
-                "reprokit": __version__,
-                "inputs": sections(self.target, self.rendered, machine),
-                "python": platform.python if platform else "",
-                "glibc": platform.glibc if platform else "",
-                "machine": machine,
-                "base": base,
-                **found,
-            }
-        )
-
-    def base(self) -> Base:
-        if self.old and "base" not in self.redo:
-            return self.old.base
-        return lock_base(self.engine, self.target.variant.base, self.store, self.say)
+    Raises SourceError naming what could not be resolved, EngineError without an engine.
+    """
+    rendered = render(target)
+    redo = {*stale(target, rendered, old), *update.sections} if old else set(SECTIONS)
+    base = old.base if old and "base" not in redo else lock_base(engine, target.variant.base, store, say)
+    # apt runs in the base, whose own packages decide which apt packages fit.
+    redo |= {"apt"} if "base" in redo else set()
+    Supplier(store, mirrors, say).files(base.locked_inputs())
+    here = locked_base(engine, base, store, say)
+    machine = MACHINES.get(here.architecture, here.architecture)
+    request = request_of(target, rendered, machine)
+    tools = Tools(mirrors, say, engine, lambda: here)
+    found: dict[str, object] = {}
+    for kind in kinds():
+        freed = update.singles & set(kind.singles(old))
+        if old and kind.name not in redo and not freed:
+            found |= kind.kept(old)
+        else:
+            keep = None if kind.name in update.sections else old
+            found |= kind.resolve(replace(request, old=keep, freed=freed, as_of=as_of), tools)
+    platform = request.platform
+    lock = VariantLock.model_validate(
+        {
+            "reprokit": __version__,
+            "inputs": {},
+            "python": platform.python if platform else "",
+            "glibc": platform.glibc if platform else "",
+            "machine": machine,
+            "base": base,
+            **found,
+        }
+    )
+    return lock.model_copy(update={"inputs": sections(target, rendered, machine, lock.by_block)})
 
 
 def data_of(
@@ -141,7 +134,7 @@ def data_of(
         elif isinstance(kept, PlainFile) and kept.urls == tuple(data.urls) and data.sha256 in (None, kept.sha256):
             found.append(kept)
         elif data.sha256 or unknown:
-            found.append(lock_file(data, store, mirrors, say))
+            found.append(lock_file(data, mirrors, say))
         else:
             say(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
     return tuple(found)

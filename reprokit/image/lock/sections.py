@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from reprokit.image.blocks import wheel_requirements
-from reprokit.image.platform import platform_of
+from collections.abc import Collection
+
 from reprokit.image.render import Rendered
+from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.kind import InputRequest
-from reprokit.supply.lock.model import Section, VariantLock
+from reprokit.supply.lock.model import KINDS, VariantLock
 from reprokit.supply.store import key_of
 
-SECTIONS = tuple(Section.model_fields)
+SECTIONS = ("base", *KINDS)
+_EMPTY = key_of([])
 
 
-def request_of(target: Target, rendered: Rendered, machine: str) -> InputRequest:
-    """What a variant requires of each kind of input. `machine` is the image's, such as `x86_64`."""
-    variant = target.variant
-    wheels = wheel_requirements(target)
-    # Other variants may have no Python whose version is known.
-    platform = platform_of(target, machine) if wheels or variant.sdists or variant.conda else None
-    return InputRequest(variant, machine, wheels, rendered.installs, platform)
-
-
-def sections(target: Target, rendered: Rendered, machine: str) -> Section:
-    """The hashes of a variant as its recipe and blocks are now."""
+def sections(target: Target, rendered: Rendered, machine: str, by_block: Collection[str] = ()) -> dict[str, str]:
+    """The hashes of a variant as its recipe and blocks are now; kinds in `by_block` are split into sets of blocks."""
     request = request_of(target, rendered, machine)
     asked = {kind.name: kind.asked(request) for kind in kinds()}
+    asked |= {kind.name: [asked[kind.name], kind.asking(request)] for kind in kinds() if kind.name in by_block}
     inputs = {"base": [request.variant.base, request.machine], **asked}
-    return Section(**{name: key_of(value) for name, value in inputs.items()})
+    return {name: key_of(value) for name, value in inputs.items()}
 
 
 def stale(target: Target, rendered: Rendered, lock: VariantLock) -> list[str]:
-    """The sections of a lock that no longer match the recipe."""
-    now = sections(target, rendered, lock.machine)
-    return [name for name in SECTIONS if getattr(now, name) != getattr(lock.inputs, name)]
+    """The sections of a lock that no longer match the recipe. A lock written before a kind existed has none of it."""
+    now = sections(target, rendered, lock.machine, lock.by_block)
+    return [name for name in SECTIONS if now[name] != lock.inputs.get(name, _EMPTY)]

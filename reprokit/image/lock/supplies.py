@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprokit.engine import Engine
-from reprokit.image.base.locked import locked_base, successor_base
-from reprokit.image.base.resolve import BaseImage
+from reprokit.image.base.resolve import BaseImage, locked_base, successor_base
 from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
-from reprokit.supply.fetch.failure import FetchFailed
-from reprokit.supply.fetch.pool import Fetched, fetch_all
+from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.apt.drift import dropped
-from reprokit.supply.kinds.apt.resolve import successors
+from reprokit.supply.kinds.apt.drift import drifts, dropped
+from reprokit.supply.kinds.apt.resolve import lock_apt
+from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.model import AptPackage, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.places import Mirrors
@@ -35,17 +34,7 @@ class Supplier:
 
     def files(self, inputs: list[LockedInput]) -> Fetched:
         """Fetch these files. Raises FetchFailed, EngineError."""
-        parallel = self.mirrors.configuration.fetch.parallel
-        return fetch_all(
-            inputs,
-            self.store,
-            self.mirrors,
-            self.watch,
-            self.say,
-            parallel,
-            self.offline,
-            settings=lambda: self.mirrors.settings,
-        )
+        return fetch_all(inputs, self.mirrors, self.watch, self.say, self.offline)
 
     def commits(self, lock: VariantLock) -> int:
         """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
@@ -76,19 +65,20 @@ class Supplier:
                 raise dropped(gone, label) from None
             now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
-        served = ServedSet(**{kind.name: getattr(now, kind.name) for kind in kinds()})
+        served = ServedSet(rendered.sets, **{kind.name: getattr(now, kind.name) for kind in kinds()})
         return Inputs(rendered, self.base(engine, now), served, lock, drifted)
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
         """The lock with today's apt packages, fetched, and the differences."""
-        base, of_the_base = successor_base(engine, lock.base, self.store, self.say)
+        base, of_the_base = successor_base(lock.base, self.store, self.say)
         now = lock.model_copy(update={"base": base})
         self.files(now.base.locked_inputs())
         here = self.base(engine, now)
-        apt, as_of, of_apt = successors(engine, here, rendered.installs, lock.apt, self.store, self.say)
+        # All packages are resolved again, as a newer one may need newer dependencies.
+        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, self.say, engine, lambda: here))
         now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
         self.files(now.locked_inputs())
-        drift = tuple(str(d) for d in (*of_the_base, *of_apt))
+        drift = (*of_the_base, *drifts(lock.apt, apt))
         self.say(f"drifted from the lock: {', '.join(drift)}")
         return now, drift
 

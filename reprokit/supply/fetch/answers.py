@@ -88,8 +88,8 @@ def other_size(got: int, expected: int) -> Refusal:
 
 def retry_after(value: str, now: float) -> float | None:
     """Seconds from `now` of a Retry-After header (RFC 9110 section 10.2.3), None for an invalid one."""
-    if re.fullmatch(r"\d{1,9}", value.strip()):
-        return float(value)
+    if seconds := re.fullmatch(r"\s*([0-9]{1,9})\s*", value):
+        return float(seconds[1])
     try:
         date = email.utils.parsedate_to_datetime(value)
     except ValueError:

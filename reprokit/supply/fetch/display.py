@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import IO, TYPE_CHECKING, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
 from reprokit.formatting import clock, size
 from reprokit.supply.fetch.progress import Progress
@@ -15,58 +17,43 @@ if TYPE_CHECKING:
 _EVERY_S = 5.0
 
 
-class Display(Protocol):
-    """Use as a context manager. `fetch_all` calls `say` and `watch`."""
+@contextmanager
+def display(stream: IO[str]) -> Iterator[Plain]:
+    """The display that fits the stream. `fetch_all` calls its `say` and `watch`."""
+    if not stream.isatty():
+        yield Plain(stream)
+        return
+    from rich.live import Live as RichLive
 
-    def __enter__(self) -> Display: ...
-    def __exit__(self, *_: object) -> None: ...
-    def say(self, line: str) -> None: ...
-    def watch(self, progress: Progress) -> None: ...
-
-
-def display(stream: IO[str]) -> Display:
-    """The display that fits the stream."""
-    return Live(stream) if stream.isatty() else Plain(stream)
+    shown = Live(stream)
+    with RichLive(console=shown.console, get_renderable=shown.render, refresh_per_second=4, transient=True):
+        yield shown
 
 
 class Plain:
     """Prints messages, and every few seconds a line of progress."""
 
-    def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
-        self.stream, self.every_s = stream, every_s
-        self.next = time.monotonic() + every_s
-
-    def __enter__(self) -> Plain:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.next = time.monotonic() + _EVERY_S
 
     def say(self, line: str) -> None:
         echo(line, file=self.stream)
 
     def watch(self, progress: Progress) -> None:
         if time.monotonic() >= self.next:
-            self.next = time.monotonic() + self.every_s
+            self.next = time.monotonic() + _EVERY_S
             self.say(summary(progress))
 
 
-class Live:
+class Live(Plain):
     """Messages scroll; below them are progress and the current files."""
 
+    progress: Progress | None = None
+
     def __init__(self, stream: IO[str]) -> None:
-        from rich.live import Live as RichLive
-
+        super().__init__(stream)
         self.console = console(stream)
-        self.progress: Progress | None = None
-        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Live:
-        self.live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.live.stop()
 
     def say(self, line: str) -> None:
         self.console.print(line)
@@ -74,7 +61,7 @@ class Live:
     def watch(self, progress: Progress) -> None:
         self.progress = progress
 
-    def _render(self) -> Text:
+    def render(self) -> Text:
         from rich.text import Text
 
         if self.progress is None:

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from reprokit.formatting import size
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
+from reprokit.supply.fetch.http import Answer, Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Tally
-from reprokit.supply.fetch.transfer import Slow, Stop, Transfer
+from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.store import Say
 
 # An attempt that brings fewer bytes counts as failed, so that a server cannot keep a download busy for ever.
 _LEAST = 1 << 16
 _LONGEST_BACKOFF_S = 30.0
+_BLOCK = 1 << 20
+
+
+class Slow(Refusal):
+    """The address is slower than the minimum rate."""
+
+    def __init__(self, rate: float, seconds: float) -> None:
+        super().__init__(f"less than {rate:.0f} bytes/s for {seconds:.0f} s", again=True)
 
 
 class Unobtainable(Exception):
@@ -40,7 +49,7 @@ class Unobtainable(Exception):
 class Download:
     """Completes one partial file. `say` gets a line for each failed attempt.
 
-    A file without sha256 and md5 is taken as the first address gives it, whatever its size.
+    A file without any checksum is accepted as the first address serves it, whatever its size.
     """
 
     locked: LockedInput
@@ -49,12 +58,13 @@ class Download:
     client: Client
     stop: Stop
     tally: Tally
-    say: Callable[[str], None]
+    say: Say
     _refusals: dict[str, Refusal] = field(default_factory=dict)
     _earliest: dict[str, float] = field(default_factory=dict)
     _restarted: set[str] = field(default_factory=set)
     _furthest: int = 0
     _gained: int = 0
+    _came: int = 0
 
     def run(self) -> None:
         """Raises Unobtainable, Stopped, and OSError where the partial file cannot be written."""
@@ -117,24 +127,98 @@ class Download:
                 return False
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:
-        """The error of one request, None if the file is complete; and how many bytes arrived."""
-        came = 0
+        """The error of one request, None if the file is complete; and how many bytes arrived.
 
-        def count(block: int) -> None:
-            nonlocal came
-            came += block
-            self.tally.got(block)
-            self.tally.at(self.locked.key, self.locked.name, self.partial.offset)
-
+        Bytes that can belong to the file are kept. Raises OSError where the partial file cannot be written; Stopped.
+        """
+        self._came = 0
         refusal = None
         try:
-            Transfer(url, self.partial, self._size, self.client, self.stop, count).run()
+            self._transfer(url)
             if difference := self.partial.differs(self.locked):
                 refusal = Refusal(f"other bytes: {difference}", other_bytes=True)
         except Refusal as error:
             refusal = error
         self.places.report(url, refusal.why if refusal else None)
-        return refusal, came
+        return refusal, self._came
+
+    def _transfer(self, url: str) -> None:
+        """Complete the partial file from this address, continuing at its offset. Raises Refusal."""
+        parts = urlsplit(url)
+        if parts.scheme == "file" and self.client.settings.own.holds(url):
+            self._copy(Path(unquote(parts.path)))
+        elif parts.scheme not in ("http", "https"):
+            raise Refusal(f"not an address of a file: {redact(url)}")
+        elif not self._ask(url):
+            self.partial.restart()
+            if not self._ask(url):
+                raise Refusal("it answers with a part of the file")
+
+    def _ask(self, url: str) -> bool:
+        """Whether the answer could be used; else the complete file must be requested."""
+        partial, headers = self.partial, {}
+        etag = partial.etag if partial.url == redact(url) else None
+        # Without a checksum only a strong ETag proves that both parts are of one file.
+        if partial.offset and self._size is None and etag is None:
+            partial.restart()
+        if partial.offset:
+            headers["Range"] = f"bytes={partial.offset}-{'' if self._size is None else self._size - 1}"
+            if etag:
+                headers["If-Range"] = etag
+        with self.client.ask(url, headers) as answer, self.stop.ends(answer.stop):
+            body = judge(answer.status, answer.headers, partial.offset, self._size, time.time())
+            if body.do == "ask":
+                return False
+            if body.do == "start" and partial.offset:
+                partial.restart()
+            partial.came_from(url, strong_etag(answer.headers))
+            self._read(answer, body)
+        return True
+
+    def _read(self, answer: Answer, body: Body) -> None:
+        partial, settings = self.partial, self.client.settings
+        size = body.total if self._size is None else self._size
+        if self._size is None and (body.encoded or (size is None and not answer.chunked)):
+            raise Refusal("it encodes the file" if body.encoded else "it does not state the length of the file")
+        since, before = time.monotonic(), partial.offset
+        try:
+            while block := answer.read():
+                if size is not None and partial.offset + len(block) > size:
+                    raise other_size(partial.offset + len(block), size)
+                self._write(block)
+                lasted = time.monotonic() - since
+                if lasted >= settings.slow_window_s:
+                    if partial.offset - before < settings.slow_rate * lasted:
+                        raise Slow(settings.slow_rate, lasted)
+                    since, before = since + lasted, partial.offset
+            if size is not None and partial.offset < size:
+                raise Refusal(f"the connection ended {size - partial.offset} bytes early", again=True)
+        except Refusal:
+            if body.encoded:
+                partial.restart()
+            raise
+
+    def _copy(self, path: Path) -> None:
+        try:
+            file = path.open("rb")
+        except OSError as error:
+            raise Refusal(error.strerror or str(error), gone=isinstance(error, FileNotFoundError)) from None
+        with file:
+            there = path.stat().st_size
+            if self._size is not None and there != self._size:
+                raise other_size(there, self._size)
+            if self._size is None:
+                self.partial.restart()
+            file.seek(self.partial.offset)
+            while (block := file.read(_BLOCK)) and self.partial.offset < there:
+                self._write(block)
+
+    def _write(self, block: bytes) -> None:
+        self.partial.write(block)
+        self._came += len(block)
+        self.tally.got(len(block))
+        self.tally.at(self.locked.key, self.locked.name, self.partial.offset)
+        self.stop.check()
 
     def _begin_anew(self) -> None:
         self.partial.restart()

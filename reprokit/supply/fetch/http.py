@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from http.client import IncompleteRead
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
@@ -81,7 +80,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

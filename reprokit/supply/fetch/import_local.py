@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.pool import check_space
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store, sha256_of, unwritable
+from reprokit.supply.store import Say, Store, sha256_of, unwritable
 
 _BLOCK = 1 << 20
 
 
-def take_from(
-    folder: Path, inputs: Iterable[LockedInput], store: Store, say: Callable[[str], None] = lambda line: None
-) -> int:
+def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, say: Say = lambda line: None) -> int:
     """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
     Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing

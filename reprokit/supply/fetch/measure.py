@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import unquote, urlsplit
 
 from reprokit.errors import SourceError
@@ -15,24 +14,25 @@ from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.download import Download, Unobtainable, place
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
+from reprokit.supply.fetch.places import OwnAddresses, Places
 from reprokit.supply.fetch.progress import Tally
-from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.fetch.transfer import Stop
+from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store, unwritable
+from reprokit.supply.store import Say, unwritable
 
 
 class Measure:
     """Use as a context manager; several threads may call it at once. `say` gets a line for each failed attempt."""
 
-    def __init__(self, store: Store, settings: Settings, say: Callable[[str], None] = lambda line: None) -> None:
-        self.store, self.settings, self.say = store, settings, say
+    def __init__(self, places: Places, say: Say = lambda line: None) -> None:
+        self.store, self.settings, self.say = places.store, places.settings, say
+        self._listed = OwnAddresses(places.store, places.settings)
 
     def __enter__(self) -> Measure:
         self._client = Client(self.settings)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def __call__(self, urls: Sequence[str], sha256: str | None = None) -> tuple[str, int]:
@@ -42,7 +42,9 @@ class Measure:
         SourceError where no address has it, or where its checksum differs.
         """
         if sha256:
-            size = self._stored_size(sha256) or next(filter(None, map(self.size, urls)), None)
+            stored = self.store.path(sha256)
+            size = stored.stat().st_size if stored.is_file() else None
+            size = size or next(filter(None, map(self.size, urls)), None)
             if size is not None:
                 return sha256, size
         got, size = self.download(urls)
@@ -66,7 +68,15 @@ class Measure:
             path = Path(scratch) / "file"
             try:
                 with Partial(FileIO(path, "w+"), path) as partial:
-                    Download(unknown, partial, _Listed(), self._client, Stop(), Tally(1, 0), self.say).run()
+                    Download(
+                        unknown,
+                        partial,
+                        self._listed,
+                        self._client,
+                        Stop(),
+                        Tally(1, 0),
+                        self.say,
+                    ).run()
                     size = partial.offset
                     partial.publish(self.store)
                     return partial.sha256, size
@@ -91,20 +101,3 @@ class Measure:
                 return int(length) if answer.status == 200 and plain and re.fullmatch(r"\d{1,18}", length) else None
         except Refusal:
             return None
-
-    def _stored_size(self, sha256: str) -> int | None:
-        path = self.store.path(sha256)
-        return path.stat().st_size if path.is_file() else None
-
-
-class _Listed:
-    """A file's own addresses and no others."""
-
-    def urls(self, locked: LockedInput) -> Iterator[str]:
-        return iter(locked.urls)
-
-    def report(self, url: str, error: str | None) -> None:
-        pass
-
-    def silent(self, locked: LockedInput) -> Mapping[str, str]:
-        return {}

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
 
 from reprokit.redact import redact
 from reprokit.supply.locked_input import LockedInput
@@ -45,7 +44,7 @@ class Partial:
     def __enter__(self) -> Partial:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     @classmethod

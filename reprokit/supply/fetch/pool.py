@@ -9,22 +9,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
+from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.download import Download, Unobtainable
-from reprokit.supply.fetch.failure import FetchFailed, not_stored
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
-from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.fetch.transfer import Stop, Stopped
+from reprokit.supply.fetch.stop import Stop, Stopped
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store, unwritable
+from reprokit.supply.store import Say, Store, unwritable
 
 _TICK_S = 0.2
 _ELSEWHERE_S = 0.1
 _ENDING_S = 5.0
+_MOST_NAMED = 10
+
+
+class FetchFailed(SourceError):
+    """No address gave the files of `failures`, sorted by name."""
+
+    def __init__(self, failures: Sequence[Unobtainable]) -> None:
+        self.failures = tuple(sorted(failures, key=lambda failure: failure.locked.name))
+        super().__init__(*explained(self.failures))
 
 
 @dataclass(frozen=True)
@@ -39,22 +48,18 @@ class Fetched:
 
 def fetch_all(
     inputs: Iterable[LockedInput],
-    store: Store,
     places: Places,
     watch: Callable[[Progress], None] = lambda progress: None,
-    say: Callable[[str], None] = lambda line: None,
-    parallel: int = 6,
+    say: Say = lambda line: None,
     offline: bool = False,
-    settings: Settings | Callable[[], Settings] | None = None,
 ) -> Fetched:
     """Fetch every file into the store. `watch` and `say` are called in the caller's thread.
-
-    `settings` may be a function, as reading the host's settings takes time; it is called only if a file is missing.
 
     All other files are fetched before an error is raised: FetchFailed (a SourceError) naming the files that no address
     gave, SourceError for files missing while `offline`, EngineError where the disk is too small. Partial files are
     kept, also on Ctrl-C, and the next call continues them.
     """
+    store = places.store
     unique = list({locked.key: locked for locked in inputs}.values())
     with store.in_use(say):
         missing = [locked for locked in unique if not locked.stored(store)]
@@ -63,8 +68,7 @@ def fetch_all(
         if not missing:
             return Fetched(0, 0, len(unique), sum(locked.size for locked in unique))
         check_space(missing, store)
-        chosen = settings() if callable(settings) else settings or Settings()
-        pool = _Pool(missing, store, places, say, parallel, chosen)
+        pool = _Pool(missing, places, say)
         pool.run(watch)
     asked = {locked.key for locked in missing} - {locked.key for locked in pool.found}
     stored = [locked.size for locked in unique if locked.key not in asked]
@@ -81,22 +85,15 @@ def check_space(missing: Sequence[LockedInput], store: Store) -> None:
 class _Pool:
     """One run. The workers are daemon threads: partial files survive a kill at any point."""
 
-    def __init__(
-        self,
-        inputs: Sequence[LockedInput],
-        store: Store,
-        places: Places,
-        say: Callable[[str], None],
-        parallel: int,
-        settings: Settings,
-    ) -> None:
-        self.store, self.places, self.say = store, places, say
+    def __init__(self, inputs: Sequence[LockedInput], places: Places, say: Say) -> None:
+        self.store, self.places, self.say = places.store, places, say
+        parallel = places.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
         self.found: list[LockedInput] = []
         self._failures: list[Unobtainable] = []
         self._errors: list[Exception] = []
         self._stop = Stop()
-        self._client = Client(settings, parallel)
+        self._client = Client(places.settings, parallel)
         # The largest first, so that no large one runs alone at the end.
         self._queue = deque(sorted(inputs, key=lambda locked: -locked.size))
         self._elsewhere: deque[LockedInput] = deque()
@@ -197,3 +194,45 @@ class _Pool:
             if not locked.sha256:
                 locked.learned(self.store, partial.sha256)
             self.tally.done(locked.key, locked.size)
+
+
+def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
+    """Message, address and hint."""
+    changed = any(failure.changed for failure in failures)
+    hint = (
+        "nothing of it is used; if the change is wanted, `reprokit lock --update` locks the new bytes"
+        if changed
+        else "partial files are kept: run it again, or add files that you have with --from DIR"
+    )
+    if len(failures) == 1:
+        (failure,) = failures
+        url, refusal = _cause(failure)
+        return f"{_summary(failure, refusal)}{_others(failure, url)}", url, hint
+    lines = [
+        f"\n  {_summary(f, _cause(f)[1])} ({_cause(f)[0]}){_others(f, _cause(f)[0])}" for f in failures[:_MOST_NAMED]
+    ]
+    more = f"\n  and {len(failures) - _MOST_NAMED} more" if len(failures) > _MOST_NAMED else ""
+    return f"{len(failures)} files could not be fetched:{''.join(lines)}{more}", "", hint
+
+
+def not_stored(inputs: Sequence[LockedInput]) -> SourceError:
+    """The error of an offline run for files that are not in the store."""
+    names = ", ".join(locked.name for locked in inputs[:_MOST_NAMED])
+    more = f" and {len(inputs) - _MOST_NAMED} more" if len(inputs) > _MOST_NAMED else ""
+    what = "a file is" if len(inputs) == 1 else f"{len(inputs)} files are"
+    return SourceError(f"{what} not in the store: {names}{more}", hint="`reprokit fetch` downloads them")
+
+
+def _cause(failure: Unobtainable) -> tuple[str, Refusal]:
+    """The most useful error: of an address with other bytes, else of the first one."""
+    ranked = sorted(failure.refusals.items(), key=lambda item: not item[1].other_bytes)
+    return ranked[0] if ranked else ("", Refusal("no address is known"))
+
+
+def _others(failure: Unobtainable, url: str) -> str:
+    """The answers of the other addresses, one a line."""
+    return "".join(f"\n    {other}: {r.why}" for other, r in failure.refusals.items() if other != url)
+
+
+def _summary(failure: Unobtainable, refusal: Refusal) -> str:
+    return f"{failure.locked.name}{' has changed upstream' if refusal.other_bytes else ''}: {refusal.why}"

@@ -27,6 +27,7 @@ def environment_proxy(address: SplitResult) -> SplitResult | None:
 class Settings:
     """Times in seconds, rates in bytes a second. The defaults tolerate a bad line and give up a dead server."""
 
+    parallel: int = 6  # files at once
     connect_s: float = 10
     stall_s: float = 30  # without a byte
     slow_rate: float = 4096  # over the whole window; 28 MB in two hours have been seen

@@ -1,7 +1,7 @@
 """The kinds of input: one module or folder each, named after its section of a lock.
 
-A new kind is a module here whose `KIND` meets `kind.Kind`, its entries in `lock/model.py` (a field of `Section` and of
-`VariantLock`, which registers it), and its field in `recipe/model.py`. A source of a recipe's `data` is a module here
+A new kind is a module here whose `KIND` meets `kind.Kind`, a tuple of its entries in `lock.model.VariantLock`, which
+registers it, and its field in `recipe/model.py`. A source of a recipe's `data` is a module here
 with a function `find`, registered in `recipe.fields.DATA_SOURCES`.
 """
 
@@ -11,12 +11,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from reprokit.supply.lock.model import Section
+from reprokit.supply.lock.model import KINDS
 
 if TYPE_CHECKING:
     from reprokit.supply.kinds.kind import DataArchive, Kind
-
-NAMES = tuple(name for name in Section.model_fields if name != "base")
 
 
 @cache
@@ -27,7 +25,7 @@ def kind_of(name: str) -> Kind:
 
 def kinds() -> list[Kind]:
     """All kinds, in the order of a lock."""
-    return [kind_of(name) for name in NAMES]
+    return [kind_of(name) for name in KINDS]
 
 
 def source(name: str) -> DataArchive:

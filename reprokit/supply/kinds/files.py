@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, unquote
+from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit.config.templates import file_fields, filled
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, RecipeFile, Variant
+from reprokit.recipe.model import Data, Variant
+from reprokit.recipe.packages import RecipeFile
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.measure import Measure
@@ -19,11 +18,10 @@ from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools, content_key
 from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.serve.content import send_file
-from reprokit.supply.store import Store
+from reprokit.supply.serve.site import Content, Site
+from reprokit.supply.store import Say, Store
 
 if TYPE_CHECKING:
-    from reprokit.supply.gateway import Handler
     from reprokit.supply.mirrors.places import Mirrors
 
 _AT_ONCE = 8
@@ -37,11 +35,11 @@ class Files(Kind):
         return {file.name for file in variant.files}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        files = (lock_file(file, tools.store, tools.mirrors, tools.say) for file in request.variant.files)
+        files = (lock_file(file, tools.mirrors, tools.say) for file in request.variant.files)
         return {"files": tuple(files)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        return moved_files(lock.files, tools.mirrors.settings, tools.say)
+        return moved_files(lock.files, tools.mirrors.settings)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """Each mirror for each of the file's own addresses, then those themselves."""
@@ -52,13 +50,16 @@ class Files(Kind):
         yield from locked.urls
 
     def server(self, entries: Sequence[PlainFile]) -> InputServer:
-        return FileServer(tuple(entries))
+        def contents(store: Store) -> dict[str, Content]:
+            return {file.name: store.path(file.sha256) for file in entries}
+
+        return Site("files", content_key(entries), contents, declared=bool(entries))
 
 
 KIND = Files("files", "files")
 
 
-def lock_file(file: RecipeFile | Data, store: Store, mirrors: Mirrors, say: Callable[[str], None]) -> PlainFile:
+def lock_file(file: RecipeFile | Data, mirrors: Mirrors, say: Say) -> PlainFile:
     """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
 
     Raises SourceError naming the file where no address has it, or where its checksum differs from the recipe's.
@@ -66,61 +67,32 @@ def lock_file(file: RecipeFile | Data, store: Store, mirrors: Mirrors, say: Call
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
     try:
-        with Measure(store, mirrors.settings, say) as measure:
+        with Measure(mirrors, say) as measure:
             sha256, size = measure(urls, file.sha256)
     except SourceError as error:
         raise SourceError(f"{file.name}: {error.message}", error.where, error.hint) from None
     return PlainFile(name=file.name, sha256=sha256, size=size, urls=tuple(file.urls))
 
 
-def moved_files(
-    files: Sequence[PlainFile], settings: Settings, say: Callable[[str], None] = lambda line: None
-) -> list[Moved]:
-    """Files that no address has any more, and those that have another size at one, sorted.
-
-    `say` gets a line for each address that does not answer.
-    """
+def moved_files(files: Sequence[PlainFile], settings: Settings) -> list[Moved]:
+    """Files that no address has any more, and those that have another size at one, sorted."""
 
     def moved(file: PlainFile) -> Moved | None:
-        gone = 0
+        unanswered, answered = [], False
         for url in file.urls:
             try:
                 with client.ask(url, method="HEAD") as answer:
                     total = judge(answer.status, answer.headers, 0, None, time.time()).total
-                if total not in (None, file.size):
-                    return Moved("files", file.name, f"{file.size} bytes", f"{total} bytes", "changed")
+                    if total not in (None, file.size):
+                        return Moved("files", file.name, f"{file.size} bytes", f"{total} bytes", "changed")
+                    answered = True
             except Refusal as refusal:
-                gone += refusal.gone
                 if not refusal.gone:
-                    say(f"{file.name}: {url}: {refusal.why}")
-        return Moved("files", file.name, file.sha256, "", "vanished") if gone == len(file.urls) else None
+                    unanswered.append(f"{url}: {refusal.why}")
+        if answered:
+            return None
+        what: Literal["unknown", "vanished"] = "unknown" if unanswered else "vanished"
+        return Moved("files", file.name, file.sha256, "; ".join(unanswered), what)
 
     with Client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
         return sorted(found for found in pool.map(moved, files) if found)
-
-
-class FileServer:
-    """The plain files of one build, at `/KEY/NAME`."""
-
-    host = "files.reprokit.invalid"
-
-    def __init__(self, files: tuple[PlainFile, ...]) -> None:
-        self.files, self.key = files, content_key(files)
-
-    def arguments(self) -> dict[str, str]:
-        return {"REPROKIT_FILES": f"http://{self.host}/{self.key}/"} if self.files else {}
-
-    def prepare(self, store: Store, scratch: Path) -> None:
-        self.store = store
-
-    def answer(self, handler: Handler, address: SplitResult) -> None:
-        handler.discard_body()
-        key, _, name = unquote(address.path).lstrip("/").partition("/")
-        found = next((file for file in self.files if file.name == name), None)
-        if key != self.key:
-            handler.refuse(404, "another build's files")
-        elif found is None:
-            handler.gateway.not_there(name)
-            handler.refuse(404, f"{name} is not in the lock")
-        else:
-            send_file(handler, self.store.path(found.sha256))

@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import SplitResult
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from reprokit.recipe.model import Variant
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store, key_of
+from reprokit.supply.store import Say, Store, key_of
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
     from reprokit.supply.gateway import Handler
     from reprokit.supply.kinds.apt.install import AptInstall
-    from reprokit.supply.kinds.wheels.platform import Platform
+    from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
     from reprokit.supply.lock.model import RecordFile, VariantLock
     from reprokit.supply.mirrors.places import Mirrors
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class InputRequest:
     """What a variant requires: its recipe, and what the recipe's blocks add.
 
-    `platform` is None where the variant needs no Python packages. `machine` is the image's, such as `x86_64`. Entries
-    of `old` stay in a new lock where they fit, except for those named in `freed`.
+    `alone` are the requirements that a block installs by itself, by block, and `bounds` what limits the dependencies of
+    each. `platform` is None where the variant needs
+    no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock where they fit,
+    except for those named in `freed`. With `as_of` (ISO 8601), kinds whose sources give upload times resolve to what
+    there was then. `checksums` are the sha256 that requirements files allow, by project.
     """
 
     variant: Variant
     machine: str
     requirements: Sequence[str] = ()
+    alone: Mapping[str, str] = field(default_factory=dict)
     installs: Sequence[AptInstall] = ()
     platform: Platform | None = None
     old: VariantLock | None = None
     freed: Collection[str] = ()
+    as_of: str = ""
+    checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def refs(self) -> dict[tuple[str, str], str]:
+        """The locked commits of tags and branches by address and name."""
+        return {(entry.url, entry.ref): entry.commit for entry in (self.old.git if self.old else ()) if entry.ref}
+
+    @property
+    def wheels(self) -> dict[str, WheelRequest]:
+        """The sets of wheels by block: those that a block installs by itself, then all together."""
+        from reprokit.supply.kinds.wheels.platform import AsOf, WheelRequest
+
+        if self.platform is None:
+            return {}
+        variant = self.variant
+        rest = (variant.wheel_indexes, AsOf(self.as_of))
+        found = {}
+        for block, text in self.alone.items():
+            # What it needs may have other versions than in the set of all; requirements files are not about those.
+            own = canonicalize_name(Requirement(text).name)
+            checksums = {name: allowed for name, allowed in self.checksums.items() if name == own}
+            bounds = self.bounds.get(block, ())
+            found[block] = WheelRequest([text], self.platform, (), *rest, checksums, constraints=bounds)
+        everything = WheelRequest(self.requirements, self.platform, variant.sdists, *rest, self.checksums, self.refs)
+        return found | {"wheels": everything}
 
 
 class PreparedBase(Protocol):
@@ -55,11 +88,14 @@ class PreparedBase(Protocol):
 class Tools:
     """What kinds work with. `base` is called only where a kind needs the base image."""
 
-    store: Store
     mirrors: Mirrors
     say: Say
     engine: Engine
     base: Callable[[], PreparedBase]
+
+    @property
+    def store(self) -> Store:
+        return self.mirrors.store
 
 
 @dataclass(frozen=True, order=True)
@@ -67,23 +103,31 @@ class Moved:
     """A locked input that upstream has changed. `kind` is its section of the lock.
 
     `locked` and `upstream` are versions, commits or checksums; `upstream` is empty where nothing is left. `what`:
-    upstream has a `newer` one; it `vanished`; it `changed` under the same name; its publisher `yanked` it.
+    upstream has a `newer` one; it `vanished`; it `changed` under the same name; its publisher `yanked` it; `unknown`
+    where upstream does not answer, with the reason as `upstream`.
     """
 
     kind: str
     name: str
     locked: str
     upstream: str
-    what: Literal["newer", "vanished", "changed", "yanked"]
+    what: Literal["newer", "vanished", "changed", "yanked", "unknown"]
 
 
 class InputServer(Protocol):
-    """One kind's part of a gateway: requests to `host`, which does not exist on any network, come here."""
+    """One set of a gateway: requests to `host`, which does not exist on any network, come here.
 
-    host: str
+    Several sets of a kind share the host; the first part of their addresses' path is then `key`.
+    """
 
-    def arguments(self) -> Mapping[str, str]:
-        """The build arguments that hold its address."""
+    @property
+    def host(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def address(self) -> str:
+        """What the build is given; empty where it asks for the original addresses."""
         ...
 
     def prepare(self, store: Store, scratch: Path) -> None:
@@ -91,7 +135,7 @@ class InputServer(Protocol):
         ...
 
     def answer(self, handler: Handler, address: SplitResult) -> None:
-        """Answer one request; names that are not served are 404 and recorded with `handler.gateway.not_there`."""
+        """Answer one request; names that are not served are 404 and counted in `handler.gateway.missing`."""
         ...
 
 
@@ -110,6 +154,10 @@ class Kind:
     def asked(self, request: InputRequest) -> list[Any]:
         """Plain data that the section is resolved from: the section is stale when it changes."""
         raise NotImplementedError
+
+    def asking(self, request: InputRequest) -> list[str]:
+        """The blocks that take in the sets of a section that is split by block: it is stale when they change too."""
+        return []
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         """Names for `--update` that stand for the whole section."""
@@ -146,6 +194,10 @@ class Kind:
         """Serve these entries, which are in the store."""
         raise NotImplementedError
 
+    def other_servers(self, entries: Sequence[Any]) -> Mapping[str, InputServer]:
+        """Serve all entries in other forms, by build argument."""
+        return {}
+
 
 class DataArchive(Protocol):
     """A source of a recipe's data, which lists files with sizes and checksums."""
@@ -153,6 +205,12 @@ class DataArchive(Protocol):
     def find(self, record: str, name: str, mirrors: Mirrors) -> RecordFile:
         """The file `name` of a record. Raises SourceError."""
         ...
+
+
+def argument(kind: str, block: str) -> str:
+    """The build argument with the address of a block's set: `REPROKIT_APT_CUDA`, `REPROKIT_FILES` for block `files`."""
+    own = "" if block == kind else re.sub("[^A-Z0-9]", "_", f"_{block.upper()}")
+    return f"REPROKIT_{kind.upper()}{own}"
 
 
 def content_key(entries: Iterable[Any], name: str = "name") -> str:

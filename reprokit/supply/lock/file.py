@@ -23,8 +23,15 @@ if TYPE_CHECKING:
 SUFFIX = ".lock.yaml"
 _MOST = 64 << 20  # bytes; a package takes some 250
 _HEAD = "# All that the variants of {name} take in, by checksum. Written by `reprokit lock {name}`; not for editing.\n"
-_LAST = ("size", "sha256")
-_Dumper = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
+_LAST = ("blocks", "size", "sha256")
+_Dumper: Any = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
+
+
+class _LineDumper(_Dumper):  # type: ignore[misc]
+    """Writes each entry of a set on one line, although it has a list."""
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> pyyaml.MappingNode:
+        return super().represent_mapping(tag, mapping, True if "blocks" in mapping else flow_style)
 
 
 def lock_path(recipe: Path) -> Path:
@@ -62,14 +69,16 @@ def parse(text: str, where: str, name: str) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock atomically: readers meanwhile see the old one."""
-    text = text_of(lock)
+    """Write a lock. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-    ) as file:
+    replace(path, text_of(lock).encode())
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a file atomically: readers meanwhile see the old one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
-            file.write(text)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o644)
@@ -93,7 +102,7 @@ def text_of(lock: Lock) -> str:
     data = {"version": lock.version, **lock.model_dump(mode="json", exclude_defaults=True)}
     return _HEAD.format(name=lock.recipe) + pyyaml.dump(
         _checksums_last(data),
-        Dumper=_Dumper,
+        Dumper=_LineDumper,
         sort_keys=False,
         default_flow_style=None,
         width=1 << 20,
@@ -102,7 +111,7 @@ def text_of(lock: Lock) -> str:
 
 
 def _checksums_last(value: Any) -> Any:
-    """The same with checksums last."""
+    """The same with what is least read last."""
     if isinstance(value, dict):
         keys = [key for key in value if key not in _LAST] + [key for key in _LAST if key in value]
         return {key: _checksums_last(value[key]) for key in keys}

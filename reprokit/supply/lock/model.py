@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
 
 from reprokit.recipe import fields as f
-from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store, key_of
 
 Sha256 = f.Sha256
@@ -22,8 +30,12 @@ class Model(BaseModel):
 
 
 class Sized(Model):
-    """A file of the store: `size` in bytes."""
+    """A file of the store: `size` in bytes.
 
+    `blocks` are those that take it in; without any, every block of its kind does (earlier locks).
+    """
+
+    blocks: tuple[f.Name, ...] = ()
     sha256: Sha256
     size: int = Field(ge=0)
 
@@ -84,24 +96,47 @@ class Base(Model):
         return [package.locked_input(made.as_of) for package in made.packages] if made else []
 
 
-class Distribution(Sized):
-    """One wheel, or one sdist, as `file` shows. `name` is canonical (PEP 503)."""
+class Later(Model):
+    """A model with fields that earlier locks lack. Those with their default are no part of a lock's hash."""
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in dump(self).items() if name not in _LATER or value}
+
+
+_LATER = ("build_only", "ref")
+
+
+class Distribution(Later, Sized):
+    """One wheel, or one sdist, as `file` shows. `name` is canonical (PEP 503).
+
+    `build_only` files are for building sdists, and are not installed.
+    """
 
     name: f.Name
     version: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+!_-]*$")]
     file: FileName
+    build_only: bool = False
 
     def locked_input(self, as_of: str = "") -> LockedInput:
         fields = {"name": self.name, "version": self.version, "file": self.file}
         return LockedInput("wheels", self.file, self.sha256, self.size, fields)
 
 
-class GitCommit(Model):
-    """A commit that a build checks out, of a source or of a submodule at any depth, and its tree."""
+class GitCommit(Later):
+    """A commit that a build takes in, of a source, a requirement or a submodule at any depth, and its tree.
+
+    `ref` is the tag or branch of a requirement, which was at the commit when it was locked.
+    """
 
     url: f.GitUrl
     commit: f.Commit
     tree: f.Commit
+    ref: f.Line = ""
+
+    @property
+    def address(self) -> Commit:
+        return Commit(self.url, self.commit)
 
 
 class PlainFile(Sized):
@@ -144,22 +179,14 @@ class CondaPackage(Sized):
         return LockedInput("conda", self.file, self.sha256, self.size, fields)
 
 
-class Section(Model):
-    """For each section a hash of what it was resolved from: a section is stale when the recipe's hash differs."""
-
-    base: Sha256
-    apt: Sha256
-    wheels: Sha256
-    git: Sha256
-    files: Sha256
-    conda: Sha256
-
-
 class VariantLock(Model):
-    """All that one variant takes in. `apt_as_of` is the newest date of the package lists that `apt` came from."""
+    """All that one variant takes in. `apt_as_of` is the newest date of the package lists that `apt` came from.
+
+    `inputs` has a hash for each section of what it was resolved from: it is stale when the recipe's hash differs.
+    """
 
     reprokit: str
-    inputs: Section
+    inputs: dict[f.Name, Sha256]
     python: str
     glibc: str
     machine: str
@@ -174,9 +201,17 @@ class VariantLock(Model):
     @property
     def hash(self) -> str:
         """A name for all inputs by content, independent of the version of reprokit that resolved them."""
-        base = {"bootstrap": {"as_of"}}
+        unsplit = {"__all__": {"blocks"}}
+        base = {"bootstrap": {"as_of": True, "packages": unsplit}}
         other = {"reprokit": True, "inputs": True, "apt_as_of": True, "base": base}
+        # Locks of earlier versions keep their name.
+        other |= {kind: unsplit for kind in KINDS if kind not in self.by_block}
         return key_of(self.model_dump(mode="json", exclude=other))  # type: ignore[arg-type]  # IncEx is recursive
+
+    @property
+    def by_block(self) -> list[str]:
+        """The kinds whose entries are split into one set for each block."""
+        return [kind for kind in KINDS if any(getattr(entry, "blocks", ()) for entry in getattr(self, kind))]
 
     def locked_inputs(self) -> list[LockedInput]:
         """Every file, each once. Git commits and base images of a registry are no files."""
@@ -184,13 +219,15 @@ class VariantLock(Model):
             *self.base.locked_inputs(),
             *(
                 entry.locked_input(self.apt_as_of)
-                for section in Section.model_fields
-                if section != "base"
-                for entry in getattr(self, section)
+                for kind in KINDS
+                for entry in getattr(self, kind)
                 if isinstance(entry, Sized)
             ),
         ]
         return list({each.sha256: each for each in found}.values())
+
+
+KINDS = tuple(name for name, field in VariantLock.model_fields.items() if get_origin(field.annotation) is tuple)
 
 
 class Lock(Model):

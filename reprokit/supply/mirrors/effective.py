@@ -111,11 +111,21 @@ class MirrorAnswer:
     rate: float | None = None
     error: str = ""
 
+    @property
+    def in_words(self) -> str:
+        """`answers in 20 ms, 3.1 MB/s`, or the error."""
+        if self.error:
+            return self.error
+        if self.latency_s is None:
+            return "there"
+        rate = f", {self.rate / 1e6:.1f} MB/s" if self.rate else ""
+        return f"answers in {self.latency_s * 1e3:.0f} ms{rate}"
+
 
 def ask_each(lines: Sequence[Line], client: Client) -> list[MirrorAnswer]:
     """The answers in the order of the lines, several asked at a time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda line: _ask(line, client), lines))
+        return list(pool.map(lambda line: ask(line, client), lines))
 
 
 def silent_kinds(answers: Sequence[MirrorAnswer]) -> list[str]:
@@ -152,7 +162,8 @@ def _front(template: str) -> str:
     return f"{address.scheme}://{address.netloc}/"
 
 
-def _ask(line: Line, client: Client) -> MirrorAnswer:
+def ask(line: Line, client: Client) -> MirrorAnswer:
+    """Ask one mirror, for some seconds at most once it answers."""
     url = address_of(line)
     if url.startswith("file:"):
         return MirrorAnswer(line, error="" if path_of(url).exists() else "no such file or folder")

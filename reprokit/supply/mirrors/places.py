@@ -110,6 +110,7 @@ class Mirrors:
         """Limits, certificates and proxies of downloads, from the environment, pip and apt."""
         fetch = self.configuration.fetch
         return Settings(
+            parallel=fetch.parallel,
             stall_s=fetch.stall,
             slow_rate=fetch.slowest,
             ca_file=self.pip.cert or None,

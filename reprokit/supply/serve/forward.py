@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import hashlib
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
@@ -16,9 +16,7 @@ from reprokit.supply.fetch.answers import Refusal
 if TYPE_CHECKING:
     from reprokit.supply.fetch.http import Answer
     from reprokit.supply.gateway import Handler
-    from reprokit.supply.policy import Passing
 
-_BLOCK = 1 << 16
 # RFC 9110 section 7.6.1: headers of one connection, never passed on.
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -41,13 +39,13 @@ def forward(handler: Handler, address: SplitResult) -> None:
             with contextlib.closing(_send(handler, mirror)) as answer:
                 handler.gateway.mirrors.report(mirror.geturl(), None)
                 if answer.status < 400:
-                    _relay(handler, answer, _recording(handler, address, answer))
+                    _relay(handler, address, answer)
                     return
         except Refusal as refusal:
             handler.gateway.mirrors.report(mirror.geturl(), refusal.why)
     try:
         with contextlib.closing(_send(handler, address)) as answer:
-            _relay(handler, answer, _recording(handler, address, answer))
+            _relay(handler, address, answer)
     except Refusal as refusal:
         proxy = handler.gateway.proxy(address)
         via = f" through the proxy {redact(proxy.geturl())}" if proxy else ""
@@ -64,28 +62,16 @@ def _send(handler: Handler, address: SplitResult) -> Answer:
     for name in ("User-Agent", "Accept-Encoding"):
         headers.setdefault(name, SKIP_HEADER)
     headers |= own
-    return client.send(address, handler.command, headers, _body(handler) if "Content-Length" in headers else None)
+    return client.send(address, handler.command, headers, handler.body() if "Content-Length" in headers else None)
 
 
-def _body(handler: Handler) -> Iterator[bytes]:
-    length = int(handler.headers.get("Content-Length") or 0)
-    while length > 0 and (block := handler.rfile.read(min(length, _BLOCK))):
-        yield block
-        length -= len(block)
-
-
-def _recording(handler: Handler, address: SplitResult, answer: Answer) -> Passing | None:
-    """The record of this answer's body, if there is a recorder and the body is a file."""
+def _relay(handler: Handler, address: SplitResult, answer: Answer) -> None:
+    """Pass the answer on, and record it. Raises Refusal only before the first byte is sent."""
     recorder, location = handler.gateway.recorder, answer.headers.get("Location")
-    if recorder is None or handler.command != "GET":
-        return None
-    if 300 <= answer.status < 400 and location:
+    if recorder and handler.command == "GET" and 300 <= answer.status < 400 and location:
         recorder.redirected(address.geturl(), location)
-    return recorder.passing(address.geturl()) if answer.status == 200 else None
-
-
-def _relay(handler: Handler, answer: Answer, passing: Passing | None) -> None:
-    """Pass the answer on. Raises Refusal only before the first byte is sent."""
+    recorded = recorder if handler.command == "GET" and answer.status == 200 else None
+    size, digest = 0, hashlib.sha256()
     bodiless = handler.command == "HEAD" or answer.status in (204, 304) or answer.status < 200
     # HTTP/1.0 clients know no chunks: there the end of the connection is the end of the body.
     sized = bodiless or answer.headers.get("Content-Length") is not None
@@ -105,13 +91,14 @@ def _relay(handler: Handler, answer: Answer, passing: Passing | None) -> None:
     try:
         while block := answer.read():
             handler.gateway.served(len(block))
-            if passing:
-                passing.feed(block)
+            if recorded:
+                size += len(block)
+                digest.update(block)
             handler.wfile.write(b"%x\r\n%s\r\n" % (len(block), block) if chunked else block)
     except (OSError, Refusal):
         handler.close_connection = True  # a truncated body must not look complete
         return
     if chunked:
         handler.wfile.write(b"0\r\n\r\n")
-    if passing:
-        passing.end()
+    if recorded:
+        recorded.arrived(address.geturl(), size, digest.hexdigest())

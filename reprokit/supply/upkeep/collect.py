@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from reprokit.errors import EngineError
-from reprokit.supply.kinds.git.store import Commit
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.inventory import Leftover, Stored
 from reprokit.supply.upkeep.names import all_locks, names_of
-from reprokit.supply.upkeep.verify import remove_folder
+from reprokit.supply.upkeep.verify import remove
 
 _DAY_S = 24 * 60 * 60
 YOUNG_S = _DAY_S  # a build without a lock may still need it
@@ -76,23 +74,14 @@ def free(store: Store, found: Plan) -> None:
     try:
         for leftover in found.leftovers:
             for path in leftover.paths:
-                _remove(path)
+                remove(path, trash)
         for each in found.goes:
+            remove(each.path, trash)
             if isinstance(each.key, Commit):
-                remove_folder(each.path, trash)
                 each.path.with_suffix(".lock").unlink(missing_ok=True)
-            else:
-                each.path.unlink(missing_ok=True)
     except OSError as error:
         hint = "does it belong to another user?"
         raise EngineError(f"cannot free space in the store: {error.strerror}", str(error.filename), hint) from None
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _before(then: float, leftovers: Iterable[Leftover]) -> list[Leftover]:

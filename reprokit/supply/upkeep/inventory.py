@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from reprokit.supply.kinds.git.store import REPOSITORIES, Commit
+from reprokit.supply.kinds.git.store import REPOSITORIES
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.errors import UsageError
-from reprokit.recipe.find import targets
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.recipe.find import split, targets
+from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock
-from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 
@@ -27,6 +27,14 @@ class Names:
     commits: set[Commit] = field(default_factory=set)
     labels: dict[str | Commit, list[str]] = field(default_factory=dict)
 
+    def add(self, label: str, inputs: Iterable[LockedInput], commits: Iterable[Commit] = ()) -> None:
+        for each in inputs:
+            self.inputs.setdefault(each.key, each)
+            self.labels.setdefault(each.key, []).append(label)
+        for commit in commits:
+            self.commits.add(commit)
+            self.labels.setdefault(commit, []).append(label)
+
     def labels_of(self, key: str | Commit) -> list[str]:
         return sorted(set(self.labels.get(key, [])))
 
@@ -36,7 +44,9 @@ def all_locks(store: Store) -> list[Lock]:
 
     Raises UsageError for a lock that cannot be read.
     """
-    places = {path.resolve() for folder in paths.recipe_dirs() for path in folder.glob(f"*{lock_file.SUFFIX}")}
+    # Recipes with files beside them are in folders of their own.
+    patterns = (f"*{lock_file.SUFFIX}", f"*/*{lock_file.SUFFIX}")
+    places = {path.resolve() for folder in paths.recipe_dirs() for each in patterns for path in folder.glob(each)}
     places |= {path.resolve() for path in store.used_locks()}
     return [lock_file.read(path) for path in sorted(places)]
 
@@ -45,34 +55,17 @@ def names_of(locks: Iterable[Lock]) -> Names:
     """All that these locks name."""
     found = Names()
     for lock in locks:
-        for variant in lock.variants:
-            _add(found, lock, variant)
-        _add_inputs(found, lock.recipe, lock.data_inputs())
+        for name, variant in lock.variants.items():
+            found.add(f"{lock.recipe}:{name}", variant.locked_inputs(), (commit.address for commit in variant.git))
+        found.add(lock.recipe, lock.data_inputs())
     return found
 
 
-@dataclass(frozen=True)
-class Locked:
-    """The variants of `NAME[:VARIANT]` that its lock has; `whole` if no variant was named."""
+def locked(text: str) -> tuple[Path, Lock]:
+    """The recipe's file, and the part of its lock for `NAME[:VARIANT]`. Raises UsageError where there is none.
 
-    recipe: Path
-    lock: Lock
-    variants: tuple[str, ...]
-    whole: bool
-
-    @property
-    def names(self) -> Names:
-        """All that these variants name; the data of benchmarks only if no variant was named."""
-        found = Names()
-        for variant in self.variants:
-            _add(found, self.lock, variant)
-        if self.whole:
-            _add_inputs(found, self.lock.recipe, self.lock.data_inputs())
-        return found
-
-
-def locked(text: str) -> Locked:
-    """`NAME[:VARIANT]` in its lock. Raises UsageError where it has none."""
+    The data of benchmarks belongs to the recipe, not to a single variant.
+    """
     chosen = targets(text)
     name, recipe = chosen[0].recipe.name, chosen[0].path
     path = lock_file.lock_path(recipe)
@@ -80,25 +73,11 @@ def locked(text: str) -> Locked:
         lock = lock_file.read(path)
     except FileNotFoundError:
         raise UsageError(f"{name} has no lock", str(path), f"`reprokit lock {name}` writes it") from None
-    variants = tuple(target.variant_name for target in chosen if target.variant_name in lock.variants)
+    names = {target.variant_name for target in chosen}
+    variants = {name: variant for name, variant in lock.variants.items() if name in names}
     if not variants:
         raise UsageError(f"{text} is not in its lock", str(path), f"`reprokit lock {text}` adds it")
-    return Locked(recipe, lock, variants, ":" not in text)
-
-
-def _add(found: Names, lock: Lock, variant: str) -> None:
-    label = f"{lock.recipe}:{variant}"
-    _add_inputs(found, label, lock.variants[variant].locked_inputs())
-    for git in lock.variants[variant].git:
-        commit = Commit(git.url, git.commit)
-        found.commits.add(commit)
-        found.labels.setdefault(commit, []).append(label)
-
-
-def _add_inputs(found: Names, label: str, inputs: Iterable[LockedInput]) -> None:
-    for each in inputs:
-        found.inputs.setdefault(each.key, each)
-        found.labels.setdefault(each.key, []).append(label)
+    return recipe, lock.model_copy(update={"variants": variants, "data": () if split(text)[1] else lock.data})
 
 
 @dataclass(frozen=True)
@@ -125,7 +104,7 @@ def everything(store: Store) -> list[StoreRow]:
 
 def of_target(store: Store, text: str) -> list[StoreRow]:
     """Everything that the lock of `NAME[:VARIANT]` names, present or not. Raises UsageError without such a lock."""
-    names = locked(text).names
+    names = names_of([locked(text)[1]])
     rows = []
     for each in names.inputs.values():
         rows.append(_row(names, each.key, each.size, bool(each.stored(store))))

@@ -11,16 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.supply.kinds.git.command import git_says
-from reprokit.supply.kinds.git.store import Commit, has_commit
+from reprokit.supply.kinds.git.store import faults
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.inventory import Stored
 
 Watch = Callable[[int, int], None]
 _BLOCK = 1 << 20
-# Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
-_HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
 
 
 @dataclass(frozen=True)
@@ -69,14 +67,14 @@ def repair(store: Store, bad: tuple[Bad, ...]) -> None:
     trash = store.root / "tmp"
     trash.mkdir(parents=True, exist_ok=True)
     for each in bad:
-        if each.path.is_dir() and not each.path.is_symlink():
-            remove_folder(each.path, trash)
-        else:
-            each.path.unlink(missing_ok=True)
+        remove(each.path, trash)
 
 
-def remove_folder(path: Path, trash: Path) -> None:
-    """Remove a published folder so that it is complete or gone after an interruption."""
+def remove(path: Path, trash: Path) -> None:
+    """Remove a file or folder so that it is complete or gone after an interruption."""
+    if not path.is_dir() or path.is_symlink():
+        path.unlink(missing_ok=True)
+        return
     aside = trash / f"removed-{path.name}"
     if aside.exists():
         shutil.rmtree(aside)
@@ -119,12 +117,3 @@ def _look_at_repository(repository: Stored, tally: _Tally) -> Bad | None:
     why = faults(repository.path, repository.key.commit)
     tally.add(repository.size)
     return Bad(f"{repository.key.name} at {repository.key.commit}", repository.path, why) if why else None
-
-
-def faults(folder: Path, commit: str) -> str:
-    """What is wrong with the repository of a commit; empty if it is complete."""
-    code, lines = git_says(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
-    wrong = [line for line in lines if not line.startswith(_HARMLESS)]
-    if code and wrong:
-        return wrong[0].removeprefix("error: ").removeprefix("fatal: ")
-    return "" if has_commit(folder, commit) else "the commit is not in it"

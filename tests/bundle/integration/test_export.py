@@ -18,6 +18,7 @@ from reprokit.engine import Engine
 from reprokit.oci.model import INDEX, blob_path
 from tests.support.exporting import contents, export
 from tests.support.images import Images, noise
+from tests.support.skopeo import skopeo
 
 pytestmark = pytest.mark.engine
 
@@ -27,11 +28,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
 
 
-def skopeo(*arguments: str) -> str:
-    return subprocess.run(["skopeo", *arguments], capture_output=True, text=True, check=True).stdout
-
-
-def test_a_bundle_is_read_by_skopeo_and_names_all_it_holds(
+def test_skopeo_reads_a_bundle_and_the_metadata_is_complete(
     engine: Engine, two: tuple[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "x.rkit"
@@ -48,11 +45,11 @@ def test_a_bundle_is_read_by_skopeo_and_names_all_it_holds(
         assert item["Config"] == blob_path(described["Id"])
         inspected = json.loads(skopeo("inspect", "--config", f"oci-archive:{out}:{name}"))
         assert inspected["rootfs"]["diff_ids"] == described["RootFS"]["Layers"]
-        # It compares every digest with what is there.
+        # skopeo compares every digest.
         skopeo("copy", "-q", f"oci-archive:{out}:{name}", f"dir:{tmp_path / name.replace('/', '-')}")
 
 
-def test_an_update_holds_what_is_new(engine: Engine, images: Images, two: tuple[str, str], tmp_path: Path) -> None:
+def test_an_update_has_only_new_layers(engine: Engine, images: Images, two: tuple[str, str], tmp_path: Path) -> None:
     old, new = tmp_path / "old.rkit", tmp_path / "new.rkit"
     export(two[0], "-o", str(old))
     rebuilt = images.on(two[0], "rebuilt", [{"n/one": noise(1 << 20, 900)}])
@@ -73,10 +70,10 @@ def test_a_signature_is_over_index_and_metadata(base: str, tmp_path: Path) -> No
     export(base, "-o", str(out), "--sign", str(key))
     entries = contents(out)
     text = signature.statement(entries[INDEX], entries[METADATA])
-    assert signature.verify(text, entries[SIGNATURE], key.with_suffix(".pub")).principal == "*"
+    assert signature.verify(text, entries[SIGNATURE], key.with_suffix(".pub")).startswith("SHA256:")
 
 
-def test_an_image_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_image_is_named_with_a_remedy(tmp_path: Path) -> None:
     out = tmp_path / "x.rkit"
     assert "hint: reprokit build faith:cuda" in export("faith", "-o", str(out), code=2, cwd=tmp_path).stderr
     assert "unknown recipe 'nobody'" in export("nobody", "-o", str(out), code=2).stderr
@@ -84,7 +81,7 @@ def test_an_image_that_is_missing_is_named_with_what_to_do(tmp_path: Path) -> No
     assert not list(tmp_path.glob("*x.rkit*"))
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(base: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(base: str, tmp_path: Path) -> None:
     out = tmp_path / "x.rkit"
     command = ["sh", "-c", 'ulimit -f 1000; exec "$@"', "sh", sys.executable, "-m", "reprokit", "export"]
     done = subprocess.run([*command, base, "-o", str(out)], capture_output=True, text=True)
@@ -95,7 +92,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(base: str, tmp_path: Path) -
     assert not list(tmp_path.glob("*x.rkit*"))
 
 
-def test_where_nothing_can_be_written_it_is_said_at_once(base: str, tmp_path: Path) -> None:
+def test_an_unwritable_target_is_reported_first(base: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for out, why in (
         (tmp_path, "the target is a folder"),
@@ -104,18 +101,17 @@ def test_where_nothing_can_be_written_it_is_said_at_once(base: str, tmp_path: Pa
         assert why in export(base, "-o", str(out), code=2).stderr
 
 
-def test_interrupted_it_keeps_what_is_finished_and_goes_on(two: tuple[str, str], tmp_path: Path) -> None:
+def test_an_interrupted_export_is_resumed(two: tuple[str, str], tmp_path: Path) -> None:
     out, partial = tmp_path / "x.rkit", tmp_path / ".x.rkit.partial"
     whole = tmp_path / "whole.rkit"
     export(*two, "-o", str(whole))
     process = subprocess.Popen(
         [sys.executable, "-m", "reprokit", "export", *two, "-o", str(out)], stderr=subprocess.PIPE, text=True
     )
-    deadline = time.monotonic() + 60
     while not (partial.exists() and partial.stat().st_size > (1 << 20)) and process.poll() is None:
-        assert time.monotonic() < deadline
+        time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=200)[1]
     if process.returncode == 130:
         assert said.endswith("interrupted\n")
         assert not out.exists()
@@ -145,11 +141,12 @@ def test_a_folder_is_an_oci_layout(two: tuple[str, str], tmp_path: Path) -> None
     for name in two:
         skopeo("copy", "-q", f"oci:{out}:{name}", f"dir:{tmp_path / name.replace('/', '-')}")
     assert not list(tmp_path.glob(".layout*"))
+    assert len({file.stat().st_mode for file in out.rglob("*") if file.is_file()}) == 1
     done = export(*two, "-o", str(out), "--format", "oci-dir", code=2)
     assert "the target exists and is not an empty folder" in done.stderr
 
 
-def test_a_squashfs_holds_the_files_and_says_how_to_start_them(
+def test_a_squashfs_has_files_and_start_scripts(
     engine: Engine, images: Images, two: tuple[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "x.sqsh"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
+from reprokit.compat.solve.search import solve
 from reprokit.compat.stack import stack_of
 from reprokit.recipe.find import Target, recipe_names, targets
 
@@ -29,3 +32,12 @@ def test_a_variant_fits_together_on_every_gpu_that_it_names(target: Target) -> N
 def test_what_was_published_clashes(target: Target) -> None:
     assert target.variant_name == "as-published"
     assert errors(target)
+
+
+@pytest.mark.parametrize("target", HISTORIC, ids=lambda t: t.label)
+def test_what_was_published_can_be_solved(target: Target) -> None:
+    stack = stack_of(target.variant)
+    solution = solve(bundled(), stack)
+    assert solution.pins is not None and solution.changes
+    found = evaluate(bundled(), replace(stack, pins=solution.pins))
+    assert not [finding for finding in found if finding.severity == "error"]

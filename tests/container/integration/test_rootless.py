@@ -14,11 +14,13 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
+from reprokit.host.workspace import locate
+from tests.support.privileges import as_root
 from tests.support.rootless_engine import UID, RootlessEngine
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(os.getuid() != 0, reason="becomes another user, which takes root"),
+    as_root(),
 ]
 
 
@@ -53,5 +55,5 @@ def test_files_are_the_callers(engine, made, place, rootless):
     done = answers.get(timeout=120)
     child.join()
     assert done.stdout == "0\n/root\n", done
-    path = place / "home" / "workspaces" / made.workspace / "made"
+    path = locate(made.workspace, made.path) / "made"
     assert (path.stat().st_uid, path.stat().st_gid) == (UID, UID)

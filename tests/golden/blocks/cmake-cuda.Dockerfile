@@ -1,14 +1,14 @@
-FROM image AS cmake
-ARG REPROKIT_APT
+FROM with-git AS cmake
+ARG REPROKIT_APT_CMAKE=
 COPY --from=git /opt/project /opt/project
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_CMAKE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_CMAKE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-11 g++-11 libc6-dev; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
     done; \
@@ -29,10 +29,12 @@ RUN set -eu; \
         -DCMAKE_CUDA_HOST_COMPILER=/usr/bin/g++-11 -DCUDA_HOST_COMPILER=/usr/bin/g++-11; \
     ninja -C out; \
     expect out/lib/libproject.so built "$(test -e out/lib/libproject.so && echo built)"; cp -a --parents out/lib/libproject.so /product/opt/project; \
-    du -sh /product
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-cmake
-ARG REPROKIT_APT
+FROM with-git AS with-cmake
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it.

@@ -1,14 +1,14 @@
-FROM image AS cmake
-ARG REPROKIT_APT
+FROM with-git AS cmake
+ARG REPROKIT_APT_CMAKE=
 COPY --from=git /opt/project /opt/project
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_CMAKE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_CMAKE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-10 g++-10 libc6-dev git libgomp1; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"10 "/usr/local/bin/$name"; done; \
     done; \
@@ -19,7 +19,7 @@ RUN set -eu; \
     expect gcc 10 "$(c++ -dumpfullversion)"
 # What the project clones during the build is already here, at its commit and with the requested tag, so that a moved
 # tag changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
-ARG REPROKIT_GIT
+ARG REPROKIT_GIT=https://
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -39,11 +39,15 @@ RUN set -eu; \
     ninja -C build all tests; \
     expect build/bin built "$(test -e build/bin && echo built)"; cp -a --parents build/bin /product/opt/project; \
     expect include built "$(test -e include && echo built)"; cp -a --parents include /product/opt/project; \
-    python3 -m pip install --no-index --no-deps --disable-pip-version-check --target "/product$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')" build/dist/project-1.0-py3-none-any.whl; \
-    du -sh /product
+    packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
+    python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" build/dist/project-1.0-py3-none-any.whl; \
+    python3 -m compileall -q -d "$packages" "/product$packages" || true; \
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-cmake
-ARG REPROKIT_APT
+FROM with-git AS with-cmake
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
 RUN set -eu; \

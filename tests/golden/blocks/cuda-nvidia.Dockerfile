@@ -1,3 +1,4 @@
+FROM base AS image
 ENV CUDA_HOME=/usr/local/cuda
 # Some images of the vendor do not configure the loader for their libraries.
 RUN echo /usr/local/cuda/lib64 > /etc/ld.so.conf.d/cuda-toolkit.conf && ldconfig

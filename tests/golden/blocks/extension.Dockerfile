@@ -1,9 +1,10 @@
+ARG REPROKIT_APT_EXTENSION=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$name"; done; \
     done; \

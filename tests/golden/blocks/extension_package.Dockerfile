@@ -1,12 +1,12 @@
-FROM image AS extension_package
-ARG REPROKIT_APT
+FROM with-git AS extension_package
+ARG REPROKIT_APT_EXTENSION_PACKAGE=
 COPY --from=git /opt/package /opt/package
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION_PACKAGE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION_PACKAGE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev ninja-build; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$name"; done; \
     done; \
@@ -20,11 +20,15 @@ RUN set -eu; \
     export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
     cd /opt/package; \
     python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \
-    python3 -m pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check --target "/product$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')" /wheel/*.whl; \
-    du -sh /product
+    packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
+    python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" /wheel/*.whl; \
+    python3 -m compileall -q -d "$packages" "/product$packages" || true; \
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-extension_package
-ARG REPROKIT_APT
+FROM with-git AS with-extension_package
 COPY --from=extension_package /product/ /
 # pitfall build-ok-artifact-missing. The block imports tests whether it can be imported.
 RUN set -eu; \

@@ -1,15 +1,15 @@
 FROM base AS git
-ARG REPROKIT_APT
+ARG REPROKIT_APT_GIT=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
 # locked commits.
-ARG REPROKIT_GIT
+ARG REPROKIT_GIT=https://
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 # A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
 # commits of the tree (pitfall submodule-missing).
@@ -46,11 +46,14 @@ RUN set -eu; \
     expect 'commit of cutlass' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse '0123456789abcdef0123456789abcdef01234567^{commit}')"; \
     for path in CMakeLists.txt include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
     find . -name .git -prune -exec rm -rf {} +
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /opt/artifact /opt/cutlass; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
 
-COPY --from=git /opt/artifact /opt/artifact
-COPY --from=git /opt/cutlass /opt/cutlass
-# COPY does not keep the mode of the folder itself.
-RUN chmod a+rwx /opt/artifact
+FROM image AS with-git
+COPY --from=git /product/ /
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     printf '%s\n' /opt/artifact/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"; \

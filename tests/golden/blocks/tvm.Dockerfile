@@ -1,13 +1,13 @@
-FROM image AS tvm
-ARG REPROKIT_APT
+FROM with-git AS tvm
+ARG REPROKIT_APT_TVM=
 COPY --from=git /opt/tvm /opt/tvm
 # CMake 4 refuses projects that ask for less than 3.5, such as TVM up to 0.8 and its dmlc-core.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_TVM:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_TVM ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build g++-10 llvm-11-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.18 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
@@ -24,10 +24,12 @@ RUN set -eu; \
     ninja tvm tvm_runtime; \
     mkdir -p /product/opt/tvm/build; cp libtvm.so libtvm_runtime.so /product/opt/tvm/build; \
     cp -r ../python /product/opt/tvm; \
-    expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"
+    expect libtvm.so present "$(test -s /product/opt/tvm/build/libtvm.so && echo present)"; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-tvm
-ARG REPROKIT_APT
+FROM with-git AS with-tvm
 COPY --from=tvm /product/ /
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
 RUN set -eu; \

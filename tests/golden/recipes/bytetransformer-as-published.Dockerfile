@@ -1,70 +1,49 @@
 # bytetransformer, variant as-published
 ARG BASE=nvidia/cuda:11.6.2-cudnn8-devel-ubuntu20.04
-ARG REPROKIT_GIT=https://
-ARG REPROKIT_WHEELS=
-ARG REPROKIT_APT=
 FROM ${BASE} AS base
-ARG REPROKIT_APT
+# What each RUN below begins and ends with, so that the same inputs give the same layers: no random names and seeds, no
+# logs, and one date for all that it changed. A removed file of a lower layer leaves a mark that keeps the time of the
+# build, so logs and caches are emptied instead. The fraction of a second grows from step to step for engines that find
+# changes by date; layers do not hold it. The pause keeps apart what this step and the one before it changed.
+SHELL ["/bin/sh", "-c", "\
+    export SOURCE_DATE_EPOCH=946684800 PYTHONHASHSEED=0 PERL_HASH_SEED=0 PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/tmp; \
+    start=\"$(date +%s.%N)\"; second=\"${start%.*}\"; sleep 0.02; \
+    /bin/sh -c \"$0\" || exit; \
+    find /tmp /var/tmp -mindepth 1 -depth -newerct \"@$start\" '(' ! -type d -o -empty ')' -delete; \
+    for path in /var/log /var/cache/fontconfig /var/cache/ldconfig /etc/machine-id /var/lib/dbus/machine-id; do \
+        [ ! -e \"$path\" ] || find \"$path\" -type f -newerct \"@$start\" -exec truncate --size=0 {} +; \
+    done; \
+    find / -xdev '(' -path /dev -o -path /proc -o -path /sys ')' -prune \
+        -o '(' -newermt \"@$start\" -o -type d -newerct \"@$start\" ')' \
+        -exec touch --no-dereference --date=\"@$SOURCE_DATE_EPOCH.${second#?}\" {} + # step:"]
 
+ARG REPROKIT_APT_BASE=
 ENV LANG=C.UTF-8
 # The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
 # image already contains what is needed of them.
 # Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do [ ! -e "$list" ] || : > "$list"; done; \
+    sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
-FROM base AS git
-ARG REPROKIT_APT
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
-    apt-get $sources update; \
-    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
-# locked commits.
-ARG REPROKIT_GIT
-RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
-# commits of the tree (pitfall submodule-missing).
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export GIT_TERMINAL_PROMPT=0; \
-    mkdir -p /opt/bytetransformer; cd /opt/bytetransformer; \
-    git init -q; git remote add origin https://github.com/bytedance/ByteTransformer; \
-    git fetch -q --depth 1 origin 44c66ae8d88719f463679baf631d0f2cb0dadfff || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 44c66ae8d88719f463679baf631d0f2cb0dadfff; \
-    expect 'commit of bytetransformer' 44c66ae8d88719f463679baf631d0f2cb0dadfff "$(git rev-parse HEAD)"; \
-    find . -name .git -prune -exec rm -rf {} +
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export GIT_TERMINAL_PROMPT=0; \
-    mkdir -p /opt/bytetransformer/3rdparty/cutlass; cd /opt/bytetransformer/3rdparty/cutlass; \
-    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
-    git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include tools/util/include; \
-    expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
-    for path in CMakeLists.txt include tools/util/include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
-    find . -name .git -prune -exec rm -rf {} +
-
 FROM base AS image
-ARG REPROKIT_APT
-
+ARG REPROKIT_APT_PYTHON=
+# Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
+# block wheels adds it where no wheel brings it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    python3.8 -m venv /opt/venv
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    python3.8 -m venv /opt/venv; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
 # One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
@@ -87,19 +66,38 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# pitfall cudnn-header: the version is read from where compilers find the header.
+# pitfall cudnn-header: the version is read from where compilers find the header. Since cuDNN 8, cudnn.h holds none.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \
+    header="$(for folder in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do for file in "$folder"/cudnn_version.h "$folder"/cudnn.h; do [ ! -e "$file" ] || echo "$file"; done; done | head -n 1)"; \
     expect 'header of cudnn' present "${header:+present}"; \
     expect cudnn 8.4.0 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
     expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
-ARG REPROKIT_WHEELS
+# torch and its dependencies only: the variant's own versions are installed over them, by the block wheels.
+ARG REPROKIT_WHEELS_TORCH=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS_TORCH" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS_TORCH" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set --; \
+    fi; \
+    printf '%s\n' 'setuptools<82' > /tmp/bounds; set -- "$@" --constraint /tmp/bounds; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" torch==2.4.1; \
+    python3 -m pip check --disable-pip-version-check
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 2.4.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 12.1 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
+# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
+ARG REPROKIT_WHEELS=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
         set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
     else \
         set --; \
@@ -107,23 +105,20 @@ RUN set -eu; \
     python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
         torch==2.4.1 \
         numpy==1.23.5; \
+    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
+        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
     found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
     expect torch 2.4.1 "$(found torch)"; \
     expect numpy 1.23.5 "$(found numpy)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is tested.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    expect torch 2.4.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
-    expect 'CUDA of torch' 12.1 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
-
+ARG REPROKIT_APT_EXTENSION=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev ninja-build; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
     done; \
@@ -141,7 +136,48 @@ RUN set -eu; \
     expect nvcc 11.6 "$(nvcc --version | sed -n 's/.*, V//p')"; \
     expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
 
-COPY --from=git /opt/bytetransformer /opt/bytetransformer
+FROM base AS git
+ARG REPROKIT_APT_GIT=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
+ARG REPROKIT_GIT=https://
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/bytetransformer; cd /opt/bytetransformer; \
+    git init -q; git remote add origin https://github.com/bytedance/ByteTransformer; \
+    git fetch -q --depth 1 origin 44c66ae8d88719f463679baf631d0f2cb0dadfff || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 44c66ae8d88719f463679baf631d0f2cb0dadfff; \
+    expect 'commit of bytetransformer' 44c66ae8d88719f463679baf631d0f2cb0dadfff "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/bytetransformer/3rdparty/cutlass; cd /opt/bytetransformer/3rdparty/cutlass; \
+    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
+    git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include tools/util/include; \
+    expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
+    for path in CMakeLists.txt include tools/util/include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    find . -name .git -prune -exec rm -rf {} +
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /opt/bytetransformer; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
+
+FROM image AS with-git
+COPY --from=git /product/ /
 
 # pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
 # CMakeLists.txt, CUTLASS 3 and later in a header.
@@ -156,17 +192,17 @@ RUN set -eu; \
     fi; \
     expect cutlass 2.9.0 "$version"
 
-FROM image AS cmake
-ARG REPROKIT_APT
+FROM with-git AS cmake
+ARG REPROKIT_APT_CMAKE=
 COPY --from=git /opt/bytetransformer /opt/bytetransformer
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_CMAKE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_CMAKE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-9 g++-9 libc6-dev; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
     done; \
@@ -188,10 +224,12 @@ RUN set -eu; \
         -DBUILD_THS=ON; \
     ninja -C build; \
     expect build/lib built "$(test -e build/lib && echo built)"; cp -a --parents build/lib /product/opt/bytetransformer; \
-    du -sh /product
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-cmake
-ARG REPROKIT_APT
+FROM with-git AS with-cmake
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it.
@@ -203,4 +241,6 @@ RUN set -eu; \
     cd /opt/bytetransformer; \
     expect 'libraries that its products do not find' 0 "$(find build/lib -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
 
+RUN mkdir -p /workspace
 WORKDIR /workspace
+SHELL ["/bin/sh", "-c"]

@@ -1,34 +1,143 @@
 # fastertransformer, variant cuda-debian
 ARG BASE=debian:12
-ARG REPROKIT_GIT=https://
-ARG REPROKIT_WHEELS=
-ARG REPROKIT_APT=
 FROM ${BASE} AS base
-ARG REPROKIT_APT
+# What each RUN below begins and ends with, so that the same inputs give the same layers: no random names and seeds, no
+# logs, and one date for all that it changed. A removed file of a lower layer leaves a mark that keeps the time of the
+# build, so logs and caches are emptied instead. The fraction of a second grows from step to step for engines that find
+# changes by date; layers do not hold it. The pause keeps apart what this step and the one before it changed.
+SHELL ["/bin/sh", "-c", "\
+    export SOURCE_DATE_EPOCH=946684800 PYTHONHASHSEED=0 PERL_HASH_SEED=0 PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/tmp; \
+    start=\"$(date +%s.%N)\"; second=\"${start%.*}\"; sleep 0.02; \
+    /bin/sh -c \"$0\" || exit; \
+    find /tmp /var/tmp -mindepth 1 -depth -newerct \"@$start\" '(' ! -type d -o -empty ')' -delete; \
+    for path in /var/log /var/cache/fontconfig /var/cache/ldconfig /etc/machine-id /var/lib/dbus/machine-id; do \
+        [ ! -e \"$path\" ] || find \"$path\" -type f -newerct \"@$start\" -exec truncate --size=0 {} +; \
+    done; \
+    find / -xdev '(' -path /dev -o -path /proc -o -path /sys ')' -prune \
+        -o '(' -newermt \"@$start\" -o -type d -newerct \"@$start\" ')' \
+        -exec touch --no-dereference --date=\"@$SOURCE_DATE_EPOCH.${second#?}\" {} + # step:"]
 
+ARG REPROKIT_APT_BASE=
 ENV LANG=C.UTF-8
 # Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution debian:12 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
+FROM base AS image
+ARG REPROKIT_APT_PYTHON=
+# Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
+# block wheels adds it where no wheel brings it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    python3.11 -m venv /opt/venv; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+ARG REPROKIT_APT_CUDA=
+# contrib and non-free of the main archive only: those of the security archive list a libcuda1 that cannot be
+# downloaded. The links to Debian's own driver are removed: a container gets the driver of its host, and fails to
+# initialise a second libcuda.so.1 of another version. nvcc finds the pinned compiler on PATH. One package holds all
+# development files of CUDA, so other components than the variant's are deleted here, 3.7 of 5.7 GB in CUDA 11.8. nvcc
+# links libcudart_static.a itself.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
+        [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite( |$)/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
+    done; \
+    sources=""; [ -z "${REPROKIT_APT_CUDA:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_CUDA ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-11; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
+    for name in cupti nvperf cusolver lapack_static metis_static npp nvjpeg accinj cuinj; do rm -f /usr/lib/*-linux-gnu/lib"$name"* /usr/lib/*-linux-gnu/stubs/lib"$name"*; done; \
+    dpkg -L nvidia-cuda-dev | grep '_static[_a-z]*\.a$' | grep -v /libcudart_static | xargs rm -f; \
+    ldconfig
+ENV CUDA_HOME=/usr
+# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
+# that is too new.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
+    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
+    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
+    expect cublas present "$(ls /usr/lib/*-linux-gnu/libcublas*.so >&2 && echo present)"; \
+    expect cufft present "$(ls /usr/lib/*-linux-gnu/libcufft*.so >&2 && echo present)"; \
+    expect curand present "$(ls /usr/lib/*-linux-gnu/libcurand*.so >&2 && echo present)"; \
+    expect cusparse present "$(ls /usr/lib/*-linux-gnu/libcusparse*.so >&2 && echo present)"; \
+    expect nvrtc present "$(ls /usr/lib/*-linux-gnu/libnvrtc*.so >&2 && echo present)"; \
+    expect nvtx present "$(ls /usr/lib/*-linux-gnu/libnvToolsExt*.so >&2 && echo present)"; \
+    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
+    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
+    rm -r "$probe"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
+# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
+ARG REPROKIT_WHEELS=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set --; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        nvidia-cudnn-cu11==8.9.6.50; \
+    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
+        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect nvidia-cudnn-cu11 8.9.6.50 "$(found nvidia-cudnn-cu11)"; \
+    python3 -m pip check --disable-pip-version-check
+
+# Linkers need library names without versions, and compilers do not search the wheel.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    root="$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])')"; \
+    ln -s "$root"/include/cudnn*.h /usr/local/include/; \
+    for file in "$root"/lib/libcudnn*.so.*; do \
+        name="${file##*/}"; ln -s "$file" "/usr/local/lib/$name"; ln -s "$file" "/usr/local/lib/${name%.so.*}.so"; \
+    done; \
+    ldconfig
+# pitfall cudnn-header: the version is read from where compilers find the header. Since cuDNN 8, cudnn.h holds none.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    header="$(for folder in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do for file in "$folder"/cudnn_version.h "$folder"/cudnn.h; do [ ! -e "$file" ] || echo "$file"; done; done | head -n 1)"; \
+    expect 'header of cudnn' present "${header:+present}"; \
+    expect cudnn 8.9.6 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
+    expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
+
 FROM base AS git
-ARG REPROKIT_APT
+ARG REPROKIT_APT_GIT=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
 # locked commits.
-ARG REPROKIT_GIT
+ARG REPROKIT_GIT=https://
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 # A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
 # commits of the tree (pitfall submodule-missing).
@@ -60,89 +169,14 @@ RUN set -eu; \
     git checkout -q 58d77fa8070e8cec2dc1ed015d66b454c8d78850; \
     expect 'commit of googletest' 58d77fa8070e8cec2dc1ed015d66b454c8d78850 "$(git rev-parse HEAD)"; \
     find . -name .git -prune -exec rm -rf {} +
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /opt/fastertransformer; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
 
-FROM base AS image
-ARG REPROKIT_APT
-
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
-    apt-get $sources update; \
-    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    python3.11 -m venv /opt/venv
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
-    expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
-
-# contrib and non-free of the main archive only: those of the security archive list a libcuda1 that cannot be
-# downloaded. The links to Debian's own driver are removed: a container gets the driver of its host, and fails to
-# initialise a second libcuda.so.1 of another version. nvcc finds the pinned compiler on PATH.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    suite="$(. /etc/os-release; echo "$VERSION_CODENAME")"; \
-    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
-        [ ! -f "$file" ] || sed -i -E "s/^(deb .* $suite main)$/\1 contrib non-free/; /^Suites: $suite( |$)/,/^Components:/ s/^(Components: main)$/\1 contrib non-free/" "$file"; \
-    done; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
-    apt-get $sources update; \
-    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends nvidia-cuda-toolkit libcuda1 g++-11; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    for tool in gcc g++; do \
-        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
-    done; \
-    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
-    for name in libcuda libnvidia-ml libnvidia-ptxjitcompiler; do rm -f "/usr/lib/x86_64-linux-gnu/$name.so.1"; done; \
-    ldconfig
-ENV CUDA_HOME=/usr
-# pitfall devel-vs-runtime: a runtime image has no nvcc. pitfall gcc-too-new: nvcc needs a host compiler, and refuses one
-# that is too new.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cuda: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    expect nvcc 11.8 "$(nvcc --version | sed -n 's/.*, V//p')"; \
-    expect cuda_runtime.h present "$(test -e "$CUDA_HOME/include/cuda_runtime.h" && echo present)"; \
-    expect libcudart.so present "$(ldconfig -p | grep -q 'libcudart\.so' && echo present)"; \
-    probe="$(mktemp -d)"; echo '__global__ void kernel() {}' > "$probe/kernel.cu"; \
-    expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
-    rm -r "$probe"
-
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
-ARG REPROKIT_WHEELS
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
-        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
-    else \
-        set --; \
-    fi; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
-        nvidia-cudnn-cu11==8.9.6.50; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect nvidia-cudnn-cu11 8.9.6.50 "$(found nvidia-cudnn-cu11)"; \
-    python3 -m pip check --disable-pip-version-check
-
-# Linkers need library names without versions, and compilers do not search the wheel.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    root="$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])')"; \
-    ln -s "$root"/include/cudnn*.h /usr/local/include/; \
-    for file in "$root"/lib/libcudnn*.so.*; do \
-        name="${file##*/}"; ln -s "$file" "/usr/local/lib/$name"; ln -s "$file" "/usr/local/lib/${name%.so.*}.so"; \
-    done; \
-    ldconfig
-# pitfall cudnn-header: the version is read from where compilers find the header.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    header="$(for file in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do ls "$file"/cudnn_version.h "$file"/cudnn.h 2>/dev/null || true; done | head -n 1)"; \
-    expect 'header of cudnn' present "${header:+present}"; \
-    expect cudnn 8.9.6 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
-    expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
-
-COPY --from=git /opt/fastertransformer /opt/fastertransformer
+FROM image AS with-git
+COPY --from=git /product/ /
 
 # pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
 # CMakeLists.txt, CUTLASS 3 and later in a header.
@@ -157,17 +191,17 @@ RUN set -eu; \
     fi; \
     expect cutlass 2.10 "$version"
 
-FROM image AS cmake
-ARG REPROKIT_APT
+FROM with-git AS cmake
+ARG REPROKIT_APT_CMAKE=
 COPY --from=git /opt/fastertransformer /opt/fastertransformer
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_CMAKE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_CMAKE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build gcc-11 g++-11 libc6-dev git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"11 "/usr/local/bin/$name"; done; \
     done; \
@@ -178,7 +212,7 @@ RUN set -eu; \
     expect gcc 11 "$(c++ -dumpfullversion)"
 # What the project clones during the build is already here, at its commit and with the requested tag, so that a moved
 # tag changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
-ARG REPROKIT_GIT
+ARG REPROKIT_GIT=https://
 RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -203,14 +237,17 @@ RUN set -eu; \
         -DGIT_AUTOCLONE_CUTLASS=OFF \
         -DBUILD_CUTLASS_MIXED_GEMM=OFF \
         -DBUILD_MULTI_GPU=OFF \
-        -DENABLE_FP8=OFF; \
+        -DBUILD_CUTLASS_MOE=OFF \
+        '-DCMAKE_CUDA_FLAGS=-include stdio.h'; \
     ninja -C build bert_gemm bert_example; \
     expect build/bin/bert_gemm built "$(test -e build/bin/bert_gemm && echo built)"; cp -a --parents build/bin/bert_gemm /product/opt/fastertransformer; \
     expect build/bin/bert_example built "$(test -e build/bin/bert_example && echo built)"; cp -a --parents build/bin/bert_example /product/opt/fastertransformer; \
-    du -sh /product
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-cmake
-ARG REPROKIT_APT
+FROM with-git AS with-cmake
 COPY --from=cmake /product/ /
 # pitfall build-ok-artifact-missing
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it.
@@ -222,4 +259,6 @@ RUN set -eu; \
     cd /opt/fastertransformer; \
     expect 'libraries that its products do not find' 0 "$(find build/bin/bert_gemm build/bin/bert_example -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
 
+RUN mkdir -p /workspace
 WORKDIR /workspace
+SHELL ["/bin/sh", "-c"]

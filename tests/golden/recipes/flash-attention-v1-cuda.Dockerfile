@@ -1,70 +1,49 @@
 # flash-attention, variant v1-cuda
 ARG BASE=nvidia/cuda:11.7.1-devel-ubuntu20.04
-ARG REPROKIT_GIT=https://
-ARG REPROKIT_WHEELS=
-ARG REPROKIT_APT=
 FROM ${BASE} AS base
-ARG REPROKIT_APT
+# What each RUN below begins and ends with, so that the same inputs give the same layers: no random names and seeds, no
+# logs, and one date for all that it changed. A removed file of a lower layer leaves a mark that keeps the time of the
+# build, so logs and caches are emptied instead. The fraction of a second grows from step to step for engines that find
+# changes by date; layers do not hold it. The pause keeps apart what this step and the one before it changed.
+SHELL ["/bin/sh", "-c", "\
+    export SOURCE_DATE_EPOCH=946684800 PYTHONHASHSEED=0 PERL_HASH_SEED=0 PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/tmp; \
+    start=\"$(date +%s.%N)\"; second=\"${start%.*}\"; sleep 0.02; \
+    /bin/sh -c \"$0\" || exit; \
+    find /tmp /var/tmp -mindepth 1 -depth -newerct \"@$start\" '(' ! -type d -o -empty ')' -delete; \
+    for path in /var/log /var/cache/fontconfig /var/cache/ldconfig /etc/machine-id /var/lib/dbus/machine-id; do \
+        [ ! -e \"$path\" ] || find \"$path\" -type f -newerct \"@$start\" -exec truncate --size=0 {} +; \
+    done; \
+    find / -xdev '(' -path /dev -o -path /proc -o -path /sys ')' -prune \
+        -o '(' -newermt \"@$start\" -o -type d -newerct \"@$start\" ')' \
+        -exec touch --no-dereference --date=\"@$SOURCE_DATE_EPOCH.${second#?}\" {} + # step:"]
 
+ARG REPROKIT_APT_BASE=
 ENV LANG=C.UTF-8
 # The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
 # image already contains what is needed of them.
 # Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do [ ! -e "$list" ] || : > "$list"; done; \
+    sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
-FROM base AS git
-ARG REPROKIT_APT
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
-    apt-get $sources update; \
-    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
-# locked commits.
-ARG REPROKIT_GIT
-RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
-# commits of the tree (pitfall submodule-missing).
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export GIT_TERMINAL_PROMPT=0; \
-    mkdir -p /opt/flash-attention; cd /opt/flash-attention; \
-    git init -q; git remote add origin https://github.com/Dao-AILab/flash-attention; \
-    git fetch -q --depth 1 origin 6d48e14a6c2f551db96f0badc658a6279a929df3 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 6d48e14a6c2f551db96f0badc658a6279a929df3; \
-    expect 'commit of flash-attention' 6d48e14a6c2f551db96f0badc658a6279a929df3 "$(git rev-parse HEAD)"; \
-    find . -name .git -prune -exec rm -rf {} +
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export GIT_TERMINAL_PROMPT=0; \
-    mkdir -p /opt/flash-attention/csrc/flash_attn/cutlass; cd /opt/flash-attention/csrc/flash_attn/cutlass; \
-    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
-    git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include; \
-    expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
-    for path in CMakeLists.txt include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
-    find . -name .git -prune -exec rm -rf {} +
-
 FROM base AS image
-ARG REPROKIT_APT
-
+ARG REPROKIT_APT_PYTHON=
+# Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
+# block wheels adds it where no wheel brings it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    python3.8 -m venv /opt/venv
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    python3.8 -m venv /opt/venv; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
 # One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
@@ -87,11 +66,30 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
-ARG REPROKIT_WHEELS
+# torch and its dependencies only: the variant's own versions are installed over them, by the block wheels.
+ARG REPROKIT_WHEELS_TORCH=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS_TORCH" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS_TORCH" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set --; \
+    fi; \
+    printf '%s\n' 'numpy<2' 'setuptools<70' 'setuptools<82' > /tmp/bounds; set -- "$@" --constraint /tmp/bounds; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" torch==1.13.1; \
+    python3 -m pip check --disable-pip-version-check
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 1.13.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 11.7 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
+# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
+ARG REPROKIT_WHEELS=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
         set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
     else \
         set --; \
@@ -104,6 +102,8 @@ RUN set -eu; \
         packaging==23.1 \
         setuptools==65.7.0 \
         wheel==0.38.4; \
+    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
+        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
     found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
     expect torch 1.13.1 "$(found torch)"; \
     expect einops 0.6.1 "$(found einops)"; \
@@ -114,13 +114,48 @@ RUN set -eu; \
     expect wheel 0.38.4 "$(found wheel)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is tested.
+FROM base AS git
+ARG REPROKIT_APT_GIT=
 RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    expect torch 1.13.1 "$(python3 -c 'import torch; print(torch.__version__)')"; \
-    expect 'CUDA of torch' 11.7 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
+ARG REPROKIT_GIT=https://
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/flash-attention; cd /opt/flash-attention; \
+    git init -q; git remote add origin https://github.com/Dao-AILab/flash-attention; \
+    git fetch -q --depth 1 origin 6d48e14a6c2f551db96f0badc658a6279a929df3 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 6d48e14a6c2f551db96f0badc658a6279a929df3; \
+    expect 'commit of flash-attention' 6d48e14a6c2f551db96f0badc658a6279a929df3 "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/flash-attention/csrc/flash_attn/cutlass; cd /opt/flash-attention/csrc/flash_attn/cutlass; \
+    git init -q; git remote add origin https://github.com/NVIDIA/cutlass; \
+    git fetch -q --depth 1 origin 319a389f42b776fae5701afcb943fc03be5b5c25 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 319a389f42b776fae5701afcb943fc03be5b5c25 -- CMakeLists.txt include; \
+    expect 'commit of cutlass' 319a389f42b776fae5701afcb943fc03be5b5c25 "$(git rev-parse '319a389f42b776fae5701afcb943fc03be5b5c25^{commit}')"; \
+    for path in CMakeLists.txt include; do expect "$path" present "$(test -e "$path" && echo present)"; done; \
+    find . -name .git -prune -exec rm -rf {} +
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /opt/flash-attention; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
 
-COPY --from=git /opt/flash-attention /opt/flash-attention
+FROM image AS with-git
+COPY --from=git /product/ /
 
 # pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
 # CMakeLists.txt, CUTLASS 3 and later in a header.
@@ -135,15 +170,15 @@ RUN set -eu; \
     fi; \
     expect cutlass 2.9.0 "$version"
 
-FROM image AS extension_package
-ARG REPROKIT_APT
+FROM with-git AS extension_package
+ARG REPROKIT_APT_EXTENSION_PACKAGE=
 COPY --from=git /opt/flash-attention /opt/flash-attention
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION_PACKAGE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION_PACKAGE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
     done; \
@@ -163,11 +198,15 @@ RUN set -eu; \
     export 'TORCH_CUDA_ARCH_LIST=7.5;8.0'; \
     cd /opt/flash-attention; \
     python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \
-    python3 -m pip install --no-index --no-deps --no-cache-dir --disable-pip-version-check --target "/product$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')" /wheel/*.whl; \
-    du -sh /product
+    packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
+    python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" /wheel/*.whl; \
+    python3 -m compileall -q -d "$packages" "/product$packages" || true; \
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
 
-FROM image AS with-extension_package
-ARG REPROKIT_APT
+FROM with-git AS with-extension_package
 COPY --from=extension_package /product/ /
 # pitfall build-ok-artifact-missing. The block imports tests whether it can be imported.
 RUN set -eu; \
@@ -186,4 +225,6 @@ RUN set -eu; \
         expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
     done
 
+RUN mkdir -p /workspace
 WORKDIR /workspace
+SHELL ["/bin/sh", "-c"]

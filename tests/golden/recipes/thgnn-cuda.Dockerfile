@@ -1,61 +1,49 @@
 # thgnn, variant cuda
 ARG BASE=nvidia/cuda:11.3.1-devel-ubuntu20.04
-ARG REPROKIT_GIT=https://
-ARG REPROKIT_WHEELS=
-ARG REPROKIT_APT=
 FROM ${BASE} AS base
-ARG REPROKIT_APT
+# What each RUN below begins and ends with, so that the same inputs give the same layers: no random names and seeds, no
+# logs, and one date for all that it changed. A removed file of a lower layer leaves a mark that keeps the time of the
+# build, so logs and caches are emptied instead. The fraction of a second grows from step to step for engines that find
+# changes by date; layers do not hold it. The pause keeps apart what this step and the one before it changed.
+SHELL ["/bin/sh", "-c", "\
+    export SOURCE_DATE_EPOCH=946684800 PYTHONHASHSEED=0 PERL_HASH_SEED=0 PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/tmp; \
+    start=\"$(date +%s.%N)\"; second=\"${start%.*}\"; sleep 0.02; \
+    /bin/sh -c \"$0\" || exit; \
+    find /tmp /var/tmp -mindepth 1 -depth -newerct \"@$start\" '(' ! -type d -o -empty ')' -delete; \
+    for path in /var/log /var/cache/fontconfig /var/cache/ldconfig /etc/machine-id /var/lib/dbus/machine-id; do \
+        [ ! -e \"$path\" ] || find \"$path\" -type f -newerct \"@$start\" -exec truncate --size=0 {} +; \
+    done; \
+    find / -xdev '(' -path /dev -o -path /proc -o -path /sys ')' -prune \
+        -o '(' -newermt \"@$start\" -o -type d -newerct \"@$start\" ')' \
+        -exec touch --no-dereference --date=\"@$SOURCE_DATE_EPOCH.${second#?}\" {} + # step:"]
 
+ARG REPROKIT_APT_BASE=
 ENV LANG=C.UTF-8
 # The key of the vendor's package lists was replaced in April 2022, which breaks `apt-get update` in older images. The
 # image already contains what is needed of them.
 # Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do [ ! -e "$list" ] || : > "$list"; done; \
+    sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
-FROM base AS git
-ARG REPROKIT_APT
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
-    apt-get $sources update; \
-    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    expect git runnable "$(git --version >&2 && echo runnable)"
-# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
-# locked commits.
-ARG REPROKIT_GIT
-RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
-# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
-# commits of the tree (pitfall submodule-missing).
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export GIT_TERMINAL_PROMPT=0; \
-    mkdir -p /opt/thgnn; cd /opt/thgnn; \
-    git init -q; git remote add origin https://github.com/mlsysAE2022/ae_mlsys_gnn; \
-    git fetch -q --depth 1 origin cd6e870939060fcb025ce83a7c28b12a4df7c178 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
-    git checkout -q cd6e870939060fcb025ce83a7c28b12a4df7c178; \
-    expect 'commit of thgnn' cd6e870939060fcb025ce83a7c28b12a4df7c178 "$(git rev-parse HEAD)"; \
-    find . -name .git -prune -exec rm -rf {} +; \
-    chmod -R a+rwX .
-
 FROM base AS image
-ARG REPROKIT_APT
-
+ARG REPROKIT_APT_PYTHON=
+# Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
+# block wheels adds it where no wheel brings it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
-    python3.8 -m venv /opt/venv
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    python3.8 -m venv /opt/venv; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
 # One environment, first on PATH in the image itself: build, run, shell and exec use the same python
 # (pitfall conda-wrong-python).
 ENV PATH=/opt/venv/bin:${PATH}
@@ -78,12 +66,32 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes.
-ARG REPROKIT_WHEELS
-# Sdists come last, without build isolation, so that they are built with the pinned setuptools.
+# torch and its dependencies only: the variant's own versions are installed over them, by the block wheels.
+ARG REPROKIT_WHEELS_TORCH=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS_TORCH" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS_TORCH" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cu113 --find-links https://data.dgl.ai/wheels/repo.html; \
+    fi; \
+    printf '%s\n' 'numpy<2' 'setuptools<70' 'setuptools<82' > /tmp/bounds; set -- "$@" --constraint /tmp/bounds; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" torch==1.12.1+cu113; \
+    python3 -m pip check --disable-pip-version-check
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 1.12.1+cu113 "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' 11.3 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
+# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
+ARG REPROKIT_WHEELS=
+# Sdists come last, without build isolation, so that they are built with the pinned setuptools. Debug information would
+# name the random folder in which pip builds them.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "${REPROKIT_WHEELS:-}" ]; then \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
         set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
     else \
         set -- --extra-index-url https://download.pytorch.org/whl/cu113 --find-links https://data.dgl.ai/wheels/repo.html; \
@@ -101,7 +109,9 @@ RUN set -eu; \
         setuptools==65.7.0 \
         tqdm==4.64.1 \
         wheel==0.38.4; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --no-build-isolation "$@" \
+    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
+        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
+    CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --no-build-isolation "$@" \
         GPUtil==1.4.0; \
     found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
     expect torch 1.12.1+cu113 "$(found torch)"; \
@@ -119,24 +129,19 @@ RUN set -eu; \
     expect GPUtil 1.4.0 "$(found GPUtil)"; \
     python3 -m pip check --disable-pip-version-check
 
-# pitfall cuda-mismatch: the wheel's own CUDA is tested.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    expect torch 1.12.1+cu113 "$(python3 -c 'import torch; print(torch.__version__)')"; \
-    expect 'CUDA of torch' 11.3 "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
-
 # Without it DGL asks for a backend on its first import and writes the answer into the home folder.
 ENV DGLBACKEND=pytorch
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block dgl: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     expect dgl 0.9.1 "$(python3 -c 'import dgl; print(dgl.__version__)')"
 
+ARG REPROKIT_APT_EXTENSION=
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-9 g++-9 libc6-dev python3.8-dev; \
-    apt-get clean; rm -rf /var/lib/apt/lists/* /tmp/locked.list; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"9 "/usr/local/bin/$name"; done; \
     done; \
@@ -154,9 +159,39 @@ RUN set -eu; \
     expect nvcc 11.3 "$(nvcc --version | sed -n 's/.*, V//p')"; \
     expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
 
-COPY --from=git /opt/thgnn /opt/thgnn
-# COPY does not keep the mode of the folder itself.
-RUN chmod a+rwx /opt/thgnn
+FROM base AS git
+ARG REPROKIT_APT_GIT=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
+ARG REPROKIT_GIT=https://
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /opt/thgnn; cd /opt/thgnn; \
+    git init -q; git remote add origin https://github.com/mlsysAE2022/ae_mlsys_gnn; \
+    git fetch -q --depth 1 origin cd6e870939060fcb025ce83a7c28b12a4df7c178 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q cd6e870939060fcb025ce83a7c28b12a4df7c178; \
+    expect 'commit of thgnn' cd6e870939060fcb025ce83a7c28b12a4df7c178 "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +; \
+    chmod -R a+rwX .
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /opt/thgnn; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
+
+FROM image AS with-git
+COPY --from=git /product/ /
 
 # pitfall missing-python-package
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it for modules that link it.
@@ -171,4 +206,6 @@ RUN set -eu; \
 
 ENV TORCH_CUDA_ARCH_LIST="7.0;7.5;8.0;8.6"
 ENV DGL_DOWNLOAD_DIR="/workspace/dgl"
+RUN mkdir -p /workspace
 WORKDIR /workspace
+SHELL ["/bin/sh", "-c"]

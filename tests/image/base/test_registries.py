@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.image.base.registries import mirrored, noted, places, registry_of
+from reprokit.image.base.registries import ask, mirrored, places, registry_of
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -40,17 +42,30 @@ def test_the_registry_of_a_name(reference: str, host: str):
     assert registry_of(reference) == host
 
 
+def all_but(*names_and_why: str) -> Callable[[str, str], str]:
+    """A question that each registry answers with the image's name there, except for these."""
+    *names, why = names_and_why
+
+    def answer(place: str, name: str) -> str:
+        if name in names:
+            raise SourceError(why, name)
+        return name
+
+    return answer
+
+
 def fail(name: str, why: str) -> None:
     for _ in range(2):
-        with pytest.raises(SourceError), noted(name):
-            raise SourceError(why, name)
+        tried: list[str] = []
+        assert ask(name, tried, all_but(name, why)) == "one.test:5000/hub/library/debian:12"
+        assert tried == [f"{name}: {why}"]
 
 
 def test_a_dead_registry_is_asked_last():
     fail("debian:12", "no answer within 20 s")
     assert [place for place, _ in places("debian:12")] == ["mirror one.test:5000/hub", "mirror two.test", "registry"]
-    with noted("debian:12"):
-        pass  # it served
+    mirrors = [name for _, name in places("debian:12")[:2]]
+    assert ask("debian:12", [], all_but(*mirrors, "manifest unknown")) == "debian:12"  # it served
     assert places("debian:12")[0][0] == "registry"
 
 

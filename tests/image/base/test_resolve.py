@@ -11,7 +11,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.image.base import bootstrap
-from reprokit.image.base import packages as packages_module
+from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
 from reprokit.image.base.release import Release
 from reprokit.image.base.resolve import carried_name, resolve_base
@@ -83,7 +83,7 @@ def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, repository, monk
     # `library/` is what Docker Hub calls the folder of names without one.
     with Registry(engine) as wrong, Registry(engine, f"cache/library/{repository}", root_file_system()) as right:
         monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", f"{wrong.host}, {right.host}/cache/")
-        monkeypatch.setattr(base_module, "_REGISTRY_TIMEOUT_S", 3)
+        monkeypatch.setattr("reprokit.engine.images._REGISTRY_TIMEOUT_S", 3)
         found = resolve_base(engine, f"{repository}:1")
         assert wrong.asked
     assert (found.how, found.digest) == (f"mirror {right.host}/cache", right.digest)
@@ -139,7 +139,10 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
     said: list[str] = []
     found = resolve_base(engine, "ubuntu:20.04", said.append)
     assert (found.how, found.name, found.image_id) == ("bootstrapped", "reprokit/own/base:ubuntu-20.04", "sha256:2")
-    assert said == ["no registry has ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal) from packages"]
+    assert said == [
+        "no registry has ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal) from packages",
+        "bootstrapping ubuntu 20.04 (focal) from 1 packages",
+    ]
 
 
 @engine_test

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -17,10 +16,11 @@ from reprokit.supply.lock.file import read, write
 from reprokit.supply.lock.model import VariantLock
 from tests.support.desk import Desk
 from tests.support.other_engine import OtherEngine
+from tests.support.privileges import OWN_ENGINE, as_root
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root"),
+    as_root(OWN_ENGINE),
     pytest.mark.network,
     pytest.mark.long,
     pytest.mark.xdist_group("locked-whole"),
@@ -41,8 +41,9 @@ def desk(engine: Engine, debian_12, served, tmp_path_factory) -> Iterator[Desk]:
     made = Desk(tmp_path_factory.mktemp("desk"), served[1])
     made.run("lock", made.recipe)
     yield made
-    with contextlib.suppress(ReprokitError):
-        engine.remove_image(made.image, force=True)
+    for image in (made.image, made.small_image):
+        with contextlib.suppress(ReprokitError):
+            engine.remove_image(image, force=True)
 
 
 def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
@@ -78,7 +79,7 @@ def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_
     finally:
         other.stop()
     assert seen.startswith("top.txtleaf.txtnotes of the paper\n") and "1.16.0" in seen and "tree v" in seen
-    assert seen.splitlines()[-1] == "0" and ".deb" not in seen and ".whl" not in seen and "invalid" not in seen
+    assert "0" in seen.splitlines() and ".deb" not in seen and ".whl" not in seen and "invalid" not in seen
 
 
 def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, engine: Engine):
@@ -117,39 +118,39 @@ def test_a_stale_lock_is_refused(desk: Desk):
 
 @pytest.fixture
 def changed_lock(desk: Desk) -> Iterator[Callable[[VariantLock], None]]:
-    """Writes the lock with another variant, and the old one again at the end."""
+    """Writes the lock with another variant `small`, and the old one again at the end."""
     whole = read(desk.lock)
 
     def change(variant: VariantLock) -> None:
-        write(desk.lock, whole.model_copy(update={"variants": {"v": variant}}))
+        write(desk.lock, whole.model_copy(update={"variants": {**whole.variants, "small": variant}}))
 
     yield change
     write(desk.lock, whole)
 
 
 def test_what_every_mirror_has_dropped_is_named_and_drift_takes_what_follows(desk: Desk, engine: Engine, changed_lock):
-    now = read(desk.lock).variants["v"]
+    now = read(desk.lock).variants["small"]
     (tree,) = [package for package in now.apt if package.name == "tree"]
     old = tree.model_copy(
         update={"version": "1.0-0", "path": tree.path.replace(tree.version, "1.0-0"), "sha256": "0" * 64}
     )
     changed_lock(now.model_copy(update={"apt": tuple(old if p is tree else p for p in now.apt)}))
-    said = desk.run("build", desk.recipe, code=4)
+    said = desk.run("build", desk.small, code=4)
     assert "apt package tree 1.0-0 is on no mirror any more" in said
     assert "--update apt" in said and "--drift" in said
-    said = desk.run("build", "--drift", desk.recipe)
+    said = desk.run("build", "--drift", desk.small)
     assert f"tree 1.0-0 -> {tree.version}" in said
-    labels = engine.image(desk.image)["Config"]["Labels"]
+    labels = engine.image(desk.small_image)["Config"]["Labels"]
     assert json.loads(labels["reprokit.drift"]) == [f"tree 1.0-0 -> {tree.version}"]
-    assert "is up to date" in desk.run("build", desk.recipe)
+    assert "is up to date" in desk.run("build", desk.small)
 
 
 def test_what_the_lock_does_not_name_is_refused_by_name_and_recorded_on_demand(desk: Desk, served, changed_lock):
-    changed_lock(read(desk.lock).variants["v"].model_copy(update={"files": ()}))
+    changed_lock(read(desk.lock).variants["small"].model_copy(update={"files": ()}))
     address = f"http://127.0.0.1:{served[1]}/notes.txt"
-    said = desk.run("build", desk.recipe, code=1)
-    assert f"undeclared download: {address}" in said and "--record" in said
-    said = desk.run("build", "--record", desk.recipe)
+    said = desk.run("build", desk.small, code=1)
+    assert f"undeclared download: {address}" in said and "--record" in said, said
+    said = desk.run("build", "--record", desk.small)
     found = sha256(b"notes of the paper\n").hexdigest()
     line = next(line for line in said.splitlines() if "name: notes.txt" in line)
     assert f'- {{name: notes.txt, urls: ["{address}"], sha256: "{found}"' in line

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
-import docker
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.helper.sidecar import closed_network
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.events import BuildStep, Built, Cached, Event, Failed
-from reprokit.image.plan import BuildPlan
-from reprokit.image.render import Rendered, render
-from reprokit.image.run import BUILDERS
+from reprokit.image.events import BuildStep, Built, Cached, Failed
+from reprokit.image.render import render
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import AptPackage, PlainFile
-from reprokit.supply.policy import Policy, locked, pass_all
+from reprokit.supply.policy import pass_all
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
-from tests.support.images import tar_of
+from tests.support.locked_builds import LockedBuilds
 from tests.support.names import unique
 from tests.support.rendering import target
 
@@ -40,25 +33,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.xdist_group("
 
 # What the blocks of these builds install.
 PACKAGES = "ca-certificates curl tree unzip xz-utils"
-LOCKED = locked("paper:v")
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("locked") / "store")
-
-
-@pytest.fixture(scope="module")
-def debian(engine: Engine, debian_12: BaseImage) -> Iterator[BaseImage]:
-    """Debian 12 as an image of its own: the classic builder may take a layer of another build on the same base."""
-    name = unique("debian")
-    dockerfile = f"FROM {debian_12.name}\nLABEL test={name}".encode()
-    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile})), tag=name, rm=True):
-        assert "error" not in event, event
-    image = engine.image(name)
-    assert image is not None
-    yield replace(debian_12, name=name, image_id=image["Id"])
-    engine.remove_image(name, force=True)
 
 
 @pytest.fixture(scope="module")
@@ -120,52 +99,15 @@ def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
     return {"name": file.name, "urls": list(file.urls), "path": path, **more}
 
 
-class Builds:
-    """Builds of Dockerfiles from the served inputs, under a name that is removed afterwards."""
-
-    def __init__(self, engine: Engine, base: BaseImage, store: Store, served: ServedSet) -> None:
-        self.engine, self.base, self.store, self.served = engine, base, store, served
-        self.name = unique("locked")
-
-    def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
-        with (
-            self.network(kind) as (name, *where),
-            Gateway(self.store, self.served, policy, (), None, *where) as gateway,
-        ):
-            plan = BuildPlan(
-                self.name, made, self.base.image_id, self.base.name, self.served.arguments(),
-                gateway.build_arguments(), {"org.example.test": "1"}, network=name,
-            )  # fmt: skip
-            return list(BUILDERS[kind](self.engine).run(plan)), gateway
-
-    @contextmanager
-    def network(self, kind: str) -> Iterator[tuple]:
-        if kind == "buildkit":
-            yield ("host",)
-            return
-        with closed_network(self.engine) as network:
-            yield network.name, network.listening, network.address
-
-    def layers(self) -> Iterator[tarfile.TarFile]:
-        """The layers that stand on the base."""
-        base = len((self.engine.image(self.base.image_id) or {})["RootFS"]["Layers"])
-        saved = b"".join(docker.APIClient(self.engine.url).get_image(self.name))
-        with tarfile.open(fileobj=io.BytesIO(saved)) as image:
-            manifest = json.loads(image.extractfile("manifest.json").read())[0]
-            for layer in manifest["Layers"][base:]:
-                with tarfile.open(fileobj=image.extractfile(layer)) as tar:
-                    yield tar
-
-
 @pytest.fixture
-def builds(engine: Engine, debian: BaseImage, store: Store, packages, files) -> Iterator[Builds]:
-    made = Builds(engine, debian, store, ServedSet(apt=packages, files=files))
+def builds(engine: Engine, debian: BaseImage, store: Store, packages, files) -> Iterator[LockedBuilds]:
+    made = LockedBuilds(engine, debian, store, ServedSet(apt=packages, files=files))
     yield made
     if engine.image(made.name):
         engine.remove_image(made.name, force=True)
 
 
-def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_path: Path, inside, builder: str):
+def test_everything_locked_is_had_and_nothing_stays(builds: LockedBuilds, files, tmp_path: Path, inside, builder: str):
     weights, source, data = files
     made = render(
         target(
@@ -207,7 +149,7 @@ def test_everything_locked_is_had_and_nothing_stays(builds: Builds, files, tmp_p
     assert gateway.requests == 0 and again[-1] == events[-1]
 
 
-def test_what_is_not_locked_is_refused_by_name(builds: Builds):
+def test_what_is_not_locked_is_refused_by_name(builds: LockedBuilds):
     get = "/usr/lib/apt/apt-helper -o Acquire::Retries=0 download-file"
     events, gateway = builds(
         rendered(
@@ -222,7 +164,7 @@ def test_what_is_not_locked_is_refused_by_name(builds: Builds):
     assert not gateway.bytes_served
 
 
-def test_other_bytes_than_the_recipe_names_stop_the_build(builds: Builds, files, tmp_path: Path):
+def test_other_bytes_than_the_recipe_names_stop_the_build(builds: LockedBuilds, files, tmp_path: Path):
     made = render(target(tmp_path, files=[place(files[0], "/opt/w.bin", sha256="0" * 64)], blocks=["files"]))
     events, _ = builds(made)
     said = [event.line for event in events if hasattr(event, "line")]
@@ -244,7 +186,9 @@ def served(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_without_a_lock_the_files_addresses_are_tried_in_order(builds: Builds, served: str, tmp_path: Path, inside):
+def test_without_a_lock_the_files_addresses_are_tried_in_order(
+    builds: LockedBuilds, served: str, tmp_path: Path, inside
+):
     builds.served = ServedSet(apt=builds.served.of("apt"))
     urls = [f"{served}/gone/weights.bin", f"{served}/weights.bin"]
     made = render(

@@ -19,7 +19,8 @@ from reprokit.bench.parse import parse
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.base.resolve import BaseImage
-from reprokit.recipe.find import load_recipe, recipe_file
+from reprokit.recipe.find import recipe_file
+from reprokit.recipe.load import load_file
 from tests.support.forge import Forge
 from tests.support.names import unique
 
@@ -185,7 +186,7 @@ def test_atoffer_without_a_gpu(forge: Forge, build: Build, inside):
     kernels = "/opt/atoffer/src/syncfree_attention.cu /opt/atoffer/artifact/src/syncfree_attention.cu"
     assert inside(image, f"cat {kernels}; ls /opt/atoffer") == "// a kernel\n// a kernel\nartifact\nsrc\n"
 
-    recipe = load_recipe("atoffer")
+    recipe = load_file(recipe_file("atoffer"))
     encoder, search = recipe.smoke[0], recipe.smoke[2]
     for smoke in (encoder, search):
         said = inside(image, f"bash -c {shlex.quote(smoke.command)} 2>&1")

@@ -180,7 +180,11 @@ def test_turbotransformers_builds_what_it_clones_at_the_pinned_commits(forge: Fo
         "turbo_transformers/python/stub.c": STUB,
         "turbo_transformers/python/turbo_transformers/__init__.py": "import _turbo_stub\n",
     }
-    turbo = forge.publish("Tencent/TurboTransformers", files, {"3rd/Catch2": "catchorg/Catch2"})
+    # One repository in place of each of its submodules. 3rd/cub is not checked out.
+    modules = {
+        f"3rd/{name}": "catchorg/Catch2" for name in ("Catch2", "FP16", "abseil", "dlpack", "loguru", "pybind11")
+    }
+    turbo = forge.publish("Tencent/TurboTransformers", files, {**modules, "3rd/cub": "catchorg/Catch2"})
 
     def without_torch(variant: dict) -> None:
         """torch and MKL are 1.1 GB, and beside the point."""

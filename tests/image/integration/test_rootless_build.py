@@ -14,11 +14,12 @@ from reprokit.engine import Engine
 from reprokit.helper import sidecar
 from reprokit.image.events import OutputLine
 from tests.support.builds import TOOLS, root_file_system
+from tests.support.privileges import as_root
 from tests.support.rootless_engine import UID, RootlessEngine
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which takes root"),
+    as_root(),
 ]
 
 # bash's own means: what the gateway says to whom knows no password.

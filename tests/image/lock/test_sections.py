@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.image.lock.read import fresh_lock, needed_lock, recipe_lock
-from reprokit.image.lock.sections import SECTIONS, sections, stale
+from reprokit.image.lock.sections import sections, stale
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, write
-from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.supply.lock.model import AptPackage, Base, Lock, VariantLock
 from tests.support.rendering import source
 from tests.support.rendering import target as target_of
 
@@ -61,22 +62,37 @@ def test_what_makes_which_section_stale(tmp_path, fields, sections_of_it):
     assert changed(tmp_path, **fields) == sections_of_it
 
 
+def test_a_block_of_another_name_makes_split_sets_stale_and_no_earlier_lock(tmp_path):
+    """A split lock names blocks; a set that no block takes in would leave another block without its packages."""
+    target = target_of(tmp_path, **FIELDS)
+    package = {"name": "curl", "version": "1", "architecture": "all", "archive": "debian", "path": "a", "size": 1}
+    split = AptPackage.model_validate({**package, "sha256": "1" * 64, "blocks": ("apt",)})
+    flat = split.model_copy(update={"blocks": ()})
+    made = render(target)
+    other = replace(made, installs=tuple(replace(i, block=i.block.replace("apt", "own")) for i in made.installs))
+    for package, changed in ((split, ["apt"]), (flat, [])):
+        lock = lock_of(target).model_copy(update={"apt": (package,)})
+        lock = lock.model_copy(update={"inputs": sections(target, made, "x86_64", lock.by_block)})
+        assert stale(target, made, lock) == []
+        assert stale(target, other, lock) == changed
+
+
 def test_every_section_is_hashed_by_itself(tmp_path):
     target = target_of(tmp_path, **FIELDS)
     found = sections(target, render(target), "x86_64")
-    assert len({getattr(found, name) for name in SECTIONS}) >= 5
+    assert len(set(found.values())) >= 5
     assert found == sections(target, render(target), "x86_64")
-    assert found.apt != sections(target, render(target), "aarch64").apt
+    assert found["apt"] != sections(target, render(target), "aarch64")["apt"]
 
 
 def test_a_stale_lock_is_refused_and_a_missing_one_is_named(tmp_path):
     target = target_of(tmp_path, **FIELDS)
     assert recipe_lock(target).variants == {} and fresh_lock(target, render(target)) is None
     with pytest.raises(UsageError, match="paper:v has no lock"):
-        needed_lock(target, render(target))
+        needed_lock(target)
     lock = lock_of(target)
     write(lock_path(target.path), Lock(recipe="paper", variants={"v": lock}))
-    assert needed_lock(target, render(target)) == lock
+    assert needed_lock(target) == lock
     other = target_of(tmp_path, **{**FIELDS, "apt": ["jq"], "sources": [source("code", "/opt/code", commit="e" * 40)]})
     with pytest.raises(WorkFailed, match="stale: apt, git changed in the recipe") as raised:
         fresh_lock(other, render(other))

@@ -73,7 +73,10 @@ class Engine:
 
 
 CHALLENGE = 'Bearer realm="https://auth.test/token",service="registry.test",scope="repository:x:pull"'
-OCI = {"config": {"digest": ""}, "layers": [{"digest": DIGEST}]}
+OCI = {
+    "config": {"mediaType": "m", "digest": "", "size": 1},
+    "layers": [{"mediaType": "m", "digest": DIGEST, "size": 1}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,7 @@ def registry(watch: Watch) -> Iterator[Callable[[Any, Any, str], None]]:
         digest = f"sha256:{sha256(raw)}"
         files = {"/manifests/": raw, "/blobs/": text}
         patch.setattr(registry_client, "Client", lambda settings: Registry(challenge, files))
-        registry_client.peek(Engine(), image_reference.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
+        registry_client.remote_image(Engine(), image_reference.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         yield peeked
@@ -183,7 +186,7 @@ def ask_node(output: str) -> None:
         lambda: remote_staging.prepare(connection, "s"),
         lambda: Remote(connection).gpus(),
         lambda: Remote(connection).disk_free_bytes("/"),
-        lambda: Remote(connection).gpu_support({"CDISpecDirs": ["/etc/cdi"]}),
+        lambda: Remote(connection).cdi_devices({"CDISpecDirs": ["/etc/cdi"]}),
     ):
         with contextlib.suppress(ReprokitError):
             question()
@@ -215,8 +218,7 @@ PAGES = (
 
 def read_tools(text: str, page: bytes, folder: Path) -> None:
     with contextlib.suppress(ReprokitError):
-        aptoutput.as_of(aptoutput.packages_of(text), text)
-    aptoutput.remember_archives(text, Store(folder / "node"))
+        aptoutput.as_of(aptoutput.packages_of(text, Store(folder / "node")), text)
     kind = "application/json" if page[:1] == b"{" else "text/html"
     places = wheels.WheelIndex(("https://index.test/simple",), Rest(Store(folder / "node")), lambda: None)  # type: ignore[arg-type, return-value]
     places._lookup = wheels.Lookup(lambda url: (page, kind))

@@ -71,9 +71,9 @@ BUNDLES = st.one_of(
 def read_bundle(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with opened(path) as bundle:
-        sizes = verify(bundle).sizes
+        verify(bundle)
         for image in bundle.images:
-            layers.rows(image, sizes)
+            layers.rows(image)
             layers.settings(image.config)
             packages.packages(image, [bundle])
         with workspaces(bundle, True, lambda line: None):

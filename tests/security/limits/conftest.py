@@ -6,7 +6,6 @@ import os
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,7 +24,6 @@ def run(tmp_path: Path) -> Run:
     def bounded(program: Sequence[str], code: int, variables: dict[str, str]) -> str:
         environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **variables}
         out = tmp_path / "out"
-        began = time.monotonic()
         with out.open("w") as file:
             process = subprocess.Popen(
                 [sys.executable, "-c", MEASURED, tmp_path / "memory", *program], stdout=file, stderr=file, cwd=tmp_path,
@@ -38,7 +36,7 @@ def run(tmp_path: Path) -> Run:
         assert process.returncode == code, text
         memory = int((tmp_path / "memory").read_text())
         assert 1 << 10 < memory < MEMORY_KB
-        assert usage.ru_utime + usage.ru_stime < SECONDS and time.monotonic() - began < 3 * SECONDS
+        assert usage.ru_utime + usage.ru_stime < SECONDS
         return text
 
     def reprokit(*arguments: object, code: int = 0, python: str = "", **variables: str) -> str:

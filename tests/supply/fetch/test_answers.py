@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import SourceError
@@ -35,6 +35,7 @@ def test_retry_after(value: str, seconds: float | None):
 
 
 @given(st.text(max_size=40))
+@example("0\x1f")
 def test_any_retry_after_is_bearable(value: str):
     found = retry_after(value, NOW)
     assert found is None or found >= 0
@@ -86,7 +87,7 @@ DATA = content(300_000)
 
 
 def lies(code: int, start: int, total: int, body: bytes) -> Behaviour:
-    """An answer made of parts that need not fit together."""
+    """An answer whose parts may contradict each other."""
     place = {"Content-Range": f"bytes {start}-{start + len(body)}/{total}"} if code == 206 else {}
     return lambda request: Reply(code, {"Content-Length": str(len(body)), **place}, body, "close")
 
@@ -108,7 +109,7 @@ behaviours = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(behaviours, min_size=1, max_size=6), st.binary(max_size=20) | st.just(DATA[:150_000]))
 def test_whatever_servers_do_only_the_right_bytes_are_published(told: list[Behaviour], left: bytes):
     server = Server()

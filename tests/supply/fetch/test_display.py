@@ -36,7 +36,7 @@ def test_a_terminal_shows_figures_and_names_below_what_is_said():
         assert isinstance(shown, Live)
         shown.watch(HALF)
         shown.say("[torch.whl] mirror: stalled")
-        drawn = shown._render().plain
+        drawn = shown.render().plain
     assert drawn == f"{summary(HALF)}\n  torch.whl, numpy.whl"
     assert "[torch.whl] mirror: stalled" in out.getvalue()
 

@@ -39,7 +39,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def secure(server: Server, authority: trustme.CA) -> Iterator[Server]:
-    """A server on https://localhost, whose certificates only `authority` knows."""
+    """A server on https://localhost with certificates of `authority`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     one = Server(context)
@@ -210,7 +210,7 @@ def run_all(functions: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
 
 
 def test_a_kept_connection_that_ends_as_it_is_used_again_is_made_anew():

@@ -12,7 +12,7 @@ from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
-from tests.support.fetching import QUICK, content, want
+from tests.support.fetching import QUICK, Here, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
 DATA = content(1_000_000)
@@ -25,12 +25,12 @@ def store(tmp_path: Path) -> Store:
 
 
 def learn(urls: Sequence[str], store: Store, settings: Settings) -> tuple[str, int]:
-    with Measure(store, settings) as measure:
+    with Measure(Here(store, settings)) as measure:
         return measure.download(urls)
 
 
 def learned(store: Store, *urls: str, settings: Settings = QUICK) -> bool:
-    """Whether that is the file."""
+    """Whether the download has the file's checksum and size."""
     sha256, size = learn(urls, store, settings)
     assert hashlib.sha256(store.path(sha256).read_bytes()).hexdigest() == sha256
     assert not any((store.root / "tmp").iterdir())
@@ -63,7 +63,7 @@ def test_a_cut_begins_anew_where_nothing_vouches_for_it(store: Store, server: Se
 
 
 def test_halves_of_two_files_are_never_one(store: Store, server: Server):
-    """The file changes while it is fetched: a server that honours If-Range sends the new one whole."""
+    """The file changes during the fetch: a server that honours If-Range then sends the complete new one."""
     new = [lambda request: Reply(200, {"Content-Length": str(len(DATA)), "ETag": '"2"'}, DATA)]
     assert learned(store, server.url("/f", cut(content(len(DATA) + 1, 1), HALF, ETag='"1"'), *new))
 

@@ -1,10 +1,11 @@
-"""The field's download rules, each against a server that breaks what it rests on."""
+"""Download rules, each with a server that misbehaves."""
 
 from __future__ import annotations
 
 import email.utils
 import gzip
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,7 @@ HALF = len(DATA) // 2
 
 
 def part(data: bytes, start: int, total: int, claimed: int | None = None) -> Behaviour:
-    """A 206 with `data`, which it says begins at `start` of `total` bytes."""
+    """A 206 that claims that `data` begins at `start` of `total` bytes."""
     place = f"bytes {start}-{start + len(data) - 1}/{total}"
     return lambda request: Reply(206, {"Content-Length": str(claimed or len(data)), "Content-Range": place}, data)
 
@@ -63,7 +64,7 @@ def test_a_stalled_server_is_left_and_gone_on_with(fetch: Fetch, server: Server)
     def stall(request: Request) -> Reply:
         return Reply(200, {"Content-Length": str(len(DATA))}, DATA[:HALF], after=server.closing.wait)
 
-    fetch(want(DATA, server.url("/f", stall, whole(DATA))))
+    fetch(want(DATA, server.url("/f", stall, whole(DATA))), settings=replace(QUICK, stall_s=3))
     assert fetch.has(DATA) and server.requests["/f"][1].start == HALF
     assert "stalled; continuing from 500 kB" in fetch.lines[0]
 
@@ -219,7 +220,9 @@ def test_an_endless_drip_is_left(fetch: Fetch, server: Server):
     def drip(request: Request) -> Reply:
         return Reply(200, {"Content-Length": str(len(DATA))}, DATA, piece=1, pause=lambda: time.sleep(0.02))
 
-    fetch(want(DATA, server.url("/drip", drip), server.url("/f", whole(DATA))))
+    fetch(
+        want(DATA, server.url("/drip", drip), server.url("/f", whole(DATA))), settings=replace(QUICK, slow_window_s=1)
+    )
     assert fetch.has(DATA) and server.requests["/f"][0].start
     assert "less than 1000 bytes/s" in fetch.lines[0]
 

@@ -5,23 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import Configuration, MirrorEntry
+from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, RecipeFile
+from reprokit.recipe.model import Data
+from reprokit.recipe.packages import RecipeFile
 from reprokit.supply.kinds.files import lock_file, moved_files
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from tests.support.fetching import HOSTS
+from tests.support.fetching import local_mirrors
 from tests.support.upstream import Upstream
 
 BYTES = b"a model"
 SHA256 = hashlib.sha256(BYTES).hexdigest()
 
 
-def lock(file: RecipeFile | Data, store: Store, configuration: Configuration | None = None) -> PlainFile:
-    return lock_file(file, store, Mirrors(store, configuration or Configuration(hosts=HOSTS)), lambda line: None)
+def lock(file: RecipeFile | Data, store: Store, *mirrors: MirrorEntry) -> PlainFile:
+    return lock_file(file, local_mirrors(store, *mirrors), lambda line: None)
 
 
 def wanted(upstream: Upstream, sha256: str | None = None, path: str = "/a/model.bin") -> RecipeFile:
@@ -88,7 +88,7 @@ def test_a_file_that_nobody_has(upstream: Upstream, store: Store):
 
 def test_the_users_mirrors_come_first(upstream: Upstream, store: Store, tmp_path: Path):
     (tmp_path / "model.bin").write_bytes(BYTES)
-    mirror = Configuration((MirrorEntry("files", f"file://{tmp_path}/{{name}}", "test"),), hosts=HOSTS)
+    mirror = MirrorEntry("files", f"file://{tmp_path}/{{name}}", "test")
     assert lock(wanted(upstream), store, mirror).sha256 == SHA256
     assert lock(wanted(upstream, SHA256), store, mirror).size == len(BYTES)
     assert methods(upstream) == []
@@ -98,7 +98,7 @@ def test_what_moved(upstream: Upstream, store: Store):
     for path in ("/same", "/grown", "/gone"):
         upstream.answers[path] = (200, {}, BYTES)
     locked = [lock(wanted(upstream, path=p).model_copy(update={"name": p[1:]}), store) for p in upstream.answers]
-    settings = Mirrors(store, Configuration(hosts=HOSTS)).settings
+    settings = local_mirrors(store).settings
     assert moved_files(locked, settings) == []
     upstream.answers["/grown"] = (200, {}, BYTES + b"!")
     del upstream.answers["/gone"]
@@ -108,10 +108,12 @@ def test_what_moved(upstream: Upstream, store: Store):
     ]
 
 
-def test_an_address_that_does_not_answer_says_nothing_of_its_file(upstream: Upstream, store: Store):
+def test_a_file_whose_addresses_do_not_answer_is_unknown(upstream: Upstream, store: Store):
     upstream.answers["/a/model.bin"] = (200, {}, BYTES)
     locked = lock(wanted(upstream), store)
     upstream.answers["/a/model.bin"] = (503, {}, b"")
-    said: list[str] = []
-    assert moved_files([locked], Mirrors(store, Configuration(hosts=HOSTS)).settings, said.append) == []
-    assert said == [f"model.bin: {locked.urls[0]}: HTTP 503"]
+    [found] = moved_files([locked], local_mirrors(store).settings)
+    assert (found.what, found.upstream) == ("unknown", f"{locked.urls[0]}: HTTP 503")
+    several = locked.model_copy(update={"urls": (locked.urls[0], locked.urls[0].replace("/a/", "/b/"))})
+    upstream.answers["/b/model.bin"] = (200, {}, BYTES)
+    assert moved_files([several], local_mirrors(store).settings) == []

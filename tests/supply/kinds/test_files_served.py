@@ -58,3 +58,9 @@ def test_other_content_is_another_address(store: Store):
     one, two = (ServedSet(files=(stored(store, "name", content),)) for content in (b"1", b"2"))
     assert one.arguments()["REPROKIT_FILES"] != two.arguments()["REPROKIT_FILES"]
     assert "REPROKIT_FILES" not in ServedSet().arguments()
+
+
+def test_without_files_or_conda_packages_a_build_asks_for_the_original_addresses():
+    """The gateway then names what was not locked. apt, wheels and git would use their own indexes instead."""
+    arguments = ServedSet(files=(), conda=(), apt=()).arguments()
+    assert arguments.keys() == {"REPROKIT_APT", "REPROKIT_WHEELS", "REPROKIT_GIT", "REPROKIT_ARCHIVES"}

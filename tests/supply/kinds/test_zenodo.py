@@ -9,19 +9,17 @@ from typing import Any
 
 import pytest
 
-from reprokit.config import Configuration
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.lock.resolve import data_of
 from reprokit.recipe.model import Recipe
-from reprokit.supply.fetch.failure import FetchFailed
-from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.fetch.pool import FetchFailed, fetch_all
 from reprokit.supply.kinds import zenodo
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.names import of_target
-from tests.support.fetching import HOSTS
+from tests.support.fetching import local_mirrors
 from tests.support.stores import a_lock, export_inputs, write_recipe
 from tests.support.upstream import Upstream
 
@@ -32,7 +30,7 @@ NAME = "tiny-data.txt"
 
 
 def answer(**file: Any) -> dict[str, Any]:
-    """Of a record with two files, what the API answers, without most of its metadata."""
+    """The API's answer for a record with two files, with little of its metadata."""
     links = {"self": f"https://zenodo.org/api/records/{RECORD}/files/{NAME}/content"}
     first = {"id": "513d7033-93a2-4eeb-821c-2fb0bbab0012", "key": NAME, "size": len(CONTENT), "checksum": f"md5:{MD5}"}
     second = {"id": "a34c0d0b", "key": "store.zip", "size": 181, "checksum": f"md5:{'7' * 32}", "links": links}
@@ -64,7 +62,7 @@ def serve(upstream: Upstream, document: Any) -> None:
 
 @pytest.fixture
 def mirrors(store: Store) -> Mirrors:
-    return Mirrors(store, Configuration(hosts=HOSTS))
+    return local_mirrors(store)
 
 
 def recipe(**data: Any) -> Recipe:
@@ -96,14 +94,14 @@ def test_the_first_fetch_adds_the_sha256_to_the_lock(api: Upstream, store: Store
     path = tmp_path / "paper.lock.yaml"
     lock_file.write(path, Lock(recipe="paper", data=data))
     assert lock_file.read(path).data == data
-    found = fetch_all(lock_file.read(path).data_inputs(), store, mirrors, settings=mirrors.settings)
+    found = fetch_all(lock_file.read(path).data_inputs(), mirrors)
     assert (found.files, found.bytes) == (1, len(CONTENT))
     lock_file.complete(path, store)
     (file,) = lock_file.read(path).data
     assert file.sha256 == hashlib.sha256(CONTENT).hexdigest()
     assert store.path(file.sha256).read_bytes() == CONTENT
-    assert fetch_all([file.locked_input()], store, mirrors).files == 0
-    assert fetch_all(Lock(recipe="paper", data=data).data_inputs(), store, mirrors).files == 0  # by its md5, too
+    assert fetch_all([file.locked_input()], mirrors).files == 0
+    assert fetch_all(Lock(recipe="paper", data=data).data_inputs(), mirrors).files == 0  # by its md5, too
 
 
 def test_what_was_not_fetched_yet_is_listed_and_not_exported(
@@ -114,7 +112,7 @@ def test_what_was_not_fetched_yet_is_listed_and_not_exported(
     (row,) = of_target(store, "paper")
     assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
     assert export_inputs(["paper"], tmp_path / "x.rkit", store).files == ()
-    fetch_all(lock_file.read(lock_file.lock_path(path)).data_inputs(), store, mirrors, settings=mirrors.settings)
+    fetch_all(lock_file.read(lock_file.lock_path(path)).data_inputs(), mirrors)
     lock_file.complete(lock_file.lock_path(path), store)
     (row,) = of_target(store, "paper")
     assert row.here and row.key == hashlib.sha256(CONTENT).hexdigest()
@@ -124,13 +122,13 @@ def test_other_bytes_are_refused(api: Upstream, store: Store, mirrors: Mirrors):
     serve(api, answer(checksum="md5:" + "0" * 32))
     locked = zenodo.find(RECORD, NAME, mirrors).locked_input()
     with pytest.raises(FetchFailed, match=f"expected md5 {'0' * 32}, got {MD5}"):
-        fetch_all([locked], store, mirrors, settings=mirrors.settings)
+        fetch_all([locked], mirrors)
     assert not locked.stored(store) and not any((store.root / "sha256").rglob("*"))
 
 
 def test_an_md5_of_one_record_says_nothing_of_another(api: Upstream, store: Store, mirrors: Mirrors):
     locked = zenodo.find(RECORD, NAME, mirrors)
-    fetch_all([locked.locked_input()], store, mirrors, settings=mirrors.settings)
+    fetch_all([locked.locked_input()], mirrors)
     assert not locked.model_copy(update={"source": "zenodo:1"}).locked_input().stored(store)
 
 

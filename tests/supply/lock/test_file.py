@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
 from reprokit.supply.lock import file
-from reprokit.supply.lock.model import AptPackage, Base, Lock, PlainFile, Section, VariantLock
+from reprokit.supply.lock.model import KINDS, AptPackage, Base, Lock, PlainFile, VariantLock
 
 ZERO = "0" * 64
 
 
 def variant(**fields: object) -> VariantLock:
-    inputs = Section(base=ZERO, apt=ZERO, wheels=ZERO, git=ZERO, files=ZERO, conda=ZERO)
+    inputs = dict.fromkeys(("base", *KINDS), ZERO)
     base = Base(reference="debian:12", digest=f"sha256:{ZERO}")
     start = {"reprokit": "0.1", "inputs": inputs, "python": "3.11", "glibc": "2.36", "machine": "x86_64", "base": base}
     return VariantLock(**{**start, **fields})
@@ -28,8 +28,9 @@ def package(name: str, version: str = "1.0-1") -> AptPackage:
 
 
 def a_lock() -> Lock:
+    split = package("zlib1g").model_copy(update={"blocks": ("python", "git")})
     data = PlainFile(sha256=ZERO, size=1, name="reddit.zip", urls=("https://data.test/reddit.zip",))
-    return Lock(recipe="x", variants={"cpu": variant(apt=(package("curl"), package("zlib1g")))}, data=(data,))
+    return Lock(recipe="x", variants={"cpu": variant(apt=(package("curl"), split))}, data=(data,))
 
 
 def test_what_is_written_is_read(tmp_path: Path):
@@ -45,6 +46,7 @@ def test_a_package_is_one_line_that_begins_with_its_name():
     assert lines[0].startswith("#")
     packages = [line.strip() for line in lines if "pool/main" in line]
     assert packages[0].startswith("- {name: curl, version: 1.0-1, ") and packages[0].endswith(f"sha256: '{ZERO}'}}")
+    assert "blocks: [python, git], size: 3" in packages[1] and packages[1].endswith(f"sha256: '{ZERO}'}}")
 
 
 @given(st.from_regex(r"[0-9][0-9A-Za-z.+~-]{0,9}", fullmatch=True))

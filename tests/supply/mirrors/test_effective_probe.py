@@ -1,4 +1,4 @@
-"""Each mirror is asked once, for something that it must have; a kind of which none answers is named."""
+"""`config --check` asks each mirror once and names the kinds of which none answers."""
 
 from __future__ import annotations
 

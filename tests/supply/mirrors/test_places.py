@@ -1,4 +1,4 @@
-"""Where inputs are asked for: the user's mirrors, the host's tools, the lock's own addresses, the public, in order."""
+"""Addresses are asked in order: the user's mirrors, the host's settings, those in the lock, public ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from reprokit.config import Configuration, MirrorEntry
-from reprokit.supply.fetch.failure import FetchFailed
-from reprokit.supply.fetch.pool import fetch_all
+from reprokit.supply.fetch.pool import FetchFailed, fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings, remember_archive
 from reprokit.supply.kinds.wheels import index as wheels
 from reprokit.supply.kinds.wheels.pip import PipSettings
@@ -30,7 +29,7 @@ WHEEL = LockedInput(
 
 
 class Host:
-    """What this machine's own tools are told, replaced."""
+    """Replaces the settings of this machine's pip and apt."""
 
     def __init__(self, store: Store) -> None:
         self.store, self.pip, self.apt = store, PipSettings(), AptSettings()
@@ -174,7 +173,7 @@ def test_an_index_that_fails_is_left_for_this_run_and_named(
     assert [path for _, path, _, _ in upstream.requests].count("/broken/p/") == 3
     upstream.answers["/good/p/"] = (404, {}, b"")
     with pytest.raises(FetchFailed) as error:
-        fetch_all([WHEEL], store, host())
+        fetch_all([WHEEL], host())
     assert (error.value.message, error.value.where) == (f"{WHEEL.name}: HTTP 500", f"{root}/broken")
 
 

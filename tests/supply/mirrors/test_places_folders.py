@@ -1,4 +1,4 @@
-"""Folders and bare repositories of this machine are mirrors of every kind: with them nothing is asked of a network."""
+"""Local folders and bare repositories as mirrors of every kind: no network is used."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.fetch import fetch_git
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch):
-    """No way out: every proxy refuses."""
+    """Block the network: every proxy refuses."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         for name in ("http_proxy", "https_proxy", "all_proxy"):
@@ -69,7 +69,7 @@ def test_files_of_every_kind(cut: None, store: Store, tmp_path: Path):
         conda=f"{root}/{{channel}}",
         files=f"{root}/by-hash/{{sha256}}",
     )
-    fetched = fetch_all(wants, store, places, settings=places.settings)
+    fetched = fetch_all(wants, places)
     assert fetched.files == 4
     assert all(store.path(want.sha256).is_file() for want in wants)
 
@@ -83,5 +83,5 @@ def test_a_bare_repository(cut: None, store: Store, tmp_path: Path):
     git(work, "clone", "-q", "--bare", str(work), str(tmp_path / "git" / "team" / "tool.git"))
     locked = GitCommit(url="https://forge.invalid/team/tool", commit=commit, tree=tree)
     places = mirrors(store, git=f"file://{tmp_path}/git/{{owner}}/{{repo}}.git")
-    assert fetch_git([locked], store, places) == 1
+    assert fetch_git([locked], places) == 1
     assert folder_of(Commit(locked.url, commit), store).is_dir()

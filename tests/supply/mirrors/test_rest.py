@@ -1,4 +1,4 @@
-"""The user's order stands, except that hosts which failed twice are asked last for an hour."""
+"""Mirrors keep the user's order, but hosts that failed twice come last for an hour."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock import file as lock_file
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import PARTIAL_S, YOUNG_S, Plan, free, plan
 from reprokit.supply.upkeep.verify import verify

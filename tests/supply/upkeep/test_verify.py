@@ -3,9 +3,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import faults, folder_of
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.verify import faults, repair, verify
+from reprokit.supply.upkeep.verify import repair, verify
 from tests.support.repositories import Repositories
 from tests.support.stores import fetch, overwrite, put
 

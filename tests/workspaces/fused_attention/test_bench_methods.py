@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import types
 
 import pytest
 import torch
@@ -16,6 +16,21 @@ SETTINGS = measure.Settings("cpu", repeats=3, budget_s=0.1, flex_from=10**9)
 
 def timed(function, context=methods.no_context):
     return timing.Timed(function, context)
+
+
+def a_clock(monkeypatch):
+    """A clock for `timing` that moves by the returned `sleep(seconds)`, and by a millisecond when it is read."""
+    now = [0.0]
+
+    def read():
+        now[0] += 1e-3
+        return now[0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr(timing, "time", types.SimpleNamespace(perf_counter=read))
+    return sleep
 
 
 def test_samples_are_taken_in_turns():
@@ -43,7 +58,7 @@ def test_the_context_is_entered_around_a_sample_and_not_timed():
         inside.pop()
 
     samples = timing.interleaved({"a": timed(lambda: inside[0], slow)}, "thread", 3, 1.0)
-    assert len(entered) == 4 and max(samples["a"]) < 0.1
+    assert len(entered) == 4 and max(samples["a"]) < 1  # a call takes microseconds, the context ten milliseconds
 
 
 def test_a_thread_is_timed_by_its_own_work(monkeypatch):
@@ -61,9 +76,8 @@ def test_a_thread_is_timed_by_its_own_work(monkeypatch):
 
 def test_what_is_no_rival_is_timed_once(monkeypatch):
     monkeypatch.setattr(timing, "SLOW_MS", 1.0)
-    import time
-
-    functions = {name: timed(lambda s=s: time.sleep(s)) for name, s in (("a", 0.002), ("b", 0.003), ("c", 0.05))}
+    sleep = a_clock(monkeypatch)
+    functions = {name: timed(lambda s=s: sleep(s)) for name, s in (("a", 0.002), ("b", 0.003), ("c", 0.05))}
     samples = timing.interleaved(functions, "wall", 3, 10.0)
     assert [len(samples[name]) for name in "abc"] == [3, 3, 1]
 
@@ -105,17 +119,17 @@ def test_scores_that_do_not_fit_are_not_tried(monkeypatch):
 
 
 def test_minutes_for_what_is_no_rival_are_not_spent(monkeypatch):
-    import time
+    sleep = a_clock(monkeypatch)
 
     def slow(inputs):
-        return lambda: time.sleep(0.3) or methods.ours(inputs)
+        return lambda: sleep(0.3) or methods.ours(inputs)
 
     with_methods(monkeypatch, methods.Method("naive", slow))
     monkeypatch.setattr(timing, "clock_of", lambda device: "wall")
     grid = measure.Grid(SETTINGS, None)
     grid.cell(a_case(seq=16))
     grid.cell(a_case(seq=160))
-    assert re.fullmatch(r"naive \(it would take 3. s a call\)", "; ".join(grid.left_out))
+    assert grid.left_out == ["naive (it would take 30 s a call)"]
     grid.cell(a_case(seq=160, mask="none"))
     assert grid.left_out == []
 
@@ -157,7 +171,8 @@ def test_a_peak_of_each_thread():
         torch.set_num_threads(1)
         machine.load()
         one = torch.ops.fused_attention_bench.peak(False)
-        torch.set_num_threads(2)
-        assert 1.4 * one < torch.ops.fused_attention_bench.peak(False) < 2.8 * one
+        torch.set_num_threads(8)
+        # Two threads of one core may have half of its rate each, so two threads would show too little.
+        assert 2.6 * one < torch.ops.fused_attention_bench.peak(False) < 24 * one
     finally:
         torch.set_num_threads(before)

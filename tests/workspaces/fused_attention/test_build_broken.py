@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.compiler
 
@@ -28,7 +29,8 @@ echo start >> "$HERE/calls"
 if [ -e "$HERE/slow" ]; then
     for last; do :; done
     echo half > "$last"
-    sleep 1
+    touch "$HERE/waits"
+    while [ -e "$HERE/slow" ]; do sleep 0.1; done
 fi
 c++ "$@" || exit
 echo end >> "$HERE/calls"
@@ -56,22 +58,29 @@ def command(project: Path) -> list[str]:
 
 
 def start(project: Path, environment) -> subprocess.Popen[str]:
-    """A build that has got as far as its first compiler."""
+    """A build that has got as far as half of its first object."""
     (project / "slow").touch()
     build = subprocess.Popen(command(project), env=environment, start_new_session=True, text=True)
-    deadline = time.monotonic() + 60
-    while not (project / "calls").exists():
-        assert build.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: (project / "waits").exists() or build.poll() is not None)
+    assert build.poll() is None
     return build
+
+
+def waits_for_a_lock(process: int) -> bool:
+    """Whether it is in the kernel's list of locks as one that waits."""
+    return any(f" {process} " in line for line in Path("/proc/locks").read_text().splitlines() if "->" in line)
 
 
 def test_compilers_that_outlive_their_builder_are_waited_for(project, environment):
     build = start(project, environment)
     build.kill()
     build.wait()
-    done = subprocess.run(command(project), env=environment, capture_output=True, text=True)
-    assert done.stdout == "built\n", done.stderr
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command(project), env=environment, stdout=pipe, stderr=pipe, text=True) as again:
+        wait_for(lambda: waits_for_a_lock(again.pid) or again.poll() is not None)
+        (project / "slow").unlink()
+        out, err = again.communicate()
+    assert out == "built\n", err
     # Never two at once in the same folder.
     assert re.fullmatch(r"(start\nend\n){2,3}", (project / "calls").read_text())
 
@@ -103,7 +112,7 @@ def test_a_full_disk_is_the_first_line_and_room_repairs_it(project, environment)
     script = """
     mount -t tmpfs -o size=128k tmpfs "$CACHE" || exit 77
     "$@" 2>"$HERE/error" && exit 1
-    mount -o remount,size=16m "$CACHE" && "$@"
+    mount -o remount,size=16m tmpfs "$CACHE" && "$@"
     """
     done = in_namespace(script, project, environment)
     if done.returncode == 77:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=150)
+many = settings(max_examples=150)
 
 BATCH, HEADS, Q_LEN, K_LEN = 2, 3, 130, 150
 SHAPES = [

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=120)
+many = settings(max_examples=120)
 lengths = st.integers(1, 200)
 UNBOUNDED = 2**40
 
@@ -109,7 +109,7 @@ DEFINED = {
 
 
 @pytest.mark.parametrize("name", DEFINED)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data(), q_len=lengths, k_len=lengths)
 def test_elements(name, data, q_len, k_len):
     draw, make, definition = DEFINED[name]

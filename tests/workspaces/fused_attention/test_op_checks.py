@@ -117,6 +117,7 @@ def test_options_are_named_only():
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this build of torch has CUDA, and so may the kernels")
 def test_build_without_cuda_says_so():
     """CUDA tensors cannot be made here: the registered kernel is asked for by its key."""
+    fused_attention(GOOD, GOOD, GOOD)  # loads the library
     with pytest.raises(RuntimeError, match="this build of fused_attention has no CUDA kernel"):
         torch.ops.fused_attention.forward.default.redispatch(
             torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), GOOD, GOOD, GOOD

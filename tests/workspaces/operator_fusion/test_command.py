@@ -107,15 +107,32 @@ def test_a_search_measures_stores_and_ends_in_records(tmp_path: Path, capsys: py
         assert command.main(tune) == 0
     first = capsys.readouterr()
     assert "best plan: " in first.out and "| random | 1 | 1 |" in first.out
-    assert "time / that of random: 1.000 [1.000, 1.000]" in first.out
+    assert "best plan of reward: 41115, time / that of random: " in first.out
     assert "random, seed 0: 1/1, plan " in first.err
     stored = results.read_text()
     with runtime.eager():
         assert command.main([*tune, "--json"]) == 0
-    assert results.read_text() == stored
+    assert results.read_text() == stored, "the second search measured again"
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert set(lines[0]) == {"environment"}
-    assert lines[1:] == [json.loads(line) for line in stored.splitlines()]
+    progress, [environment, *records, summary] = lines[:2], lines[2:]
+    assert [each["progress"]["strategy"] for each in progress] == ["random", "reward"]
+    assert progress[1]["progress"]["best"]["plan"] == 41115
+    assert set(environment) == {"environment"}
+    assert records == [json.loads(line) for line in stored.splitlines()]
+    assert [each["params"]["job"] for each in records] == ["plan", "plan", "confirmed", "confirmed", "versus"]
+    assert [row["strategy"] for row in summary["summary"]["rows"]] == ["random", "reward"]
+    assert [row["own_share"] for row in summary["summary"]["rows"]] == [None, None]
+    (versus,) = summary["summary"]["versus"]
+    assert (versus["strategy"], versus["plan"]) == ("reward", 41115) and versus["low"] <= versus["median"]
+
+
+def test_a_comparison_goes_seed_by_seed(capsys: pytest.CaptureFixture[str]):
+    searches = ["--strategy", "random", "anneal", "--budget", "1", "--seeds", "2", "--mask", "none"]
+    with runtime.eager():
+        assert command.main(["tune", *TINY, *searches, "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    order = [(each["progress"]["strategy"], each["progress"]["seed"]) for each in lines if "progress" in each]
+    assert order == [("random", 0), ("anneal", 0), ("random", 1), ("anneal", 1)]
 
 
 def test_a_dtype_that_the_processor_lacks_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch):

@@ -27,6 +27,8 @@ def test_a_search_counts_from_where_it_stays_within_two_percent_of_the_best_conf
     assert [rows[name].needed for name in RESULTS] == [3, 3, None]
     assert rows["random"].best == 1.015
     assert rows["random"].own_share == 0.1
+    half = result(GOOD, GOOD)._replace(measured=1)
+    assert half.own_share == 1 / (1 + 9 * 2) and half._replace(measured=0).own_share is None
     assert "not reached" in compare.markdown(list(rows.values()))
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import struct
+from pathlib import Path
+
 import pytest
 import torch
 from operator_fusion import runtime
@@ -26,3 +30,20 @@ def test_the_packed_product_is_that_of_torch(dtype: torch.dtype):
         runtime.pack(weight, 15)
         torch.testing.assert_close(runtime.linear(x, weight, with_bias), expected)
         runtime.unpack(weight)
+
+
+def test_what_a_killed_linker_left_is_removed(tmp_path: Path):
+    # A header whose table of sections begins at 100 and has two entries of 64 bytes.
+    complete = b"\x7fELF".ljust(40, b"\0") + struct.pack("<Q", 100) + bytes(10) + struct.pack("<HH", 64, 2)
+    complete = complete.ljust(228, b"\0")
+    for name, content in {
+        "whole.so": complete, "cut.so": complete[:-1], "empty.so": b"", "zeros.so": bytes(4096), "text.cpp": b"",
+        "fresh.so": b"",
+    }.items():  # fmt: skip
+        file = tmp_path / "xy" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+        if name != "fresh.so":  # another process may be linking it
+            os.utime(file, (1, 1))
+    runtime.remove_torn(str(tmp_path))
+    assert {path.name for path in (tmp_path / "xy").iterdir()} == {"whole.so", "text.cpp", "fresh.so"}

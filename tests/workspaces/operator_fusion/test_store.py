@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from operator_fusion import plans
-from operator_fusion.measure import Measurement, PartAlone
+from operator_fusion.measure import Confirmed, Measurement, PartAlone, Versus
 from operator_fusion.store import Store
 
 from reprokit.bench.parse import parse
@@ -14,7 +14,7 @@ from reprokit.recipe.model import Parse
 
 PARAMS = {"batch": 8, "seq": 256, "torch": "2.13.0"}
 PLAN = plans.from_value(41115)
-JOBS = [PLAN, PartAlone((3, 7)), PartAlone((3, 7), True), PartAlone((5, 5))]
+JOBS = [PLAN, PartAlone((3, 7)), Versus(PLAN, plans.ALL_FUSED), Confirmed(PLAN), PartAlone((3, 7), True)]
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def file(tmp_path: Path) -> Path:
 
 def test_measurements_are_read_back(file: Path):
     store = Store(str(file), PARAMS)
-    assert [store.get(job) for job in JOBS] == [Measurement([1.0 + n, 1.5 + n, 9.0], 12.5) for n in range(4)]
+    assert [store.get(job) for job in JOBS] == [Measurement([1.0 + n, 1.5 + n, 9.0], 12.5) for n in range(5)]
     assert store.get(JOBS[1]).value == 2.5
     assert store.best() == PLAN
 
 
 def test_records_are_read_as_those_of_every_benchmark(file: Path):
     figures = parse(Parse(format="records"), file.read_text()).measurements
-    assert [figure.samples for figure in figures] == [(1.0 + n, 1.5 + n, 9.0) for n in range(4)]
+    assert [figure.samples for figure in figures] == [(1.0 + n, 1.5 + n, 9.0) for n in range(5)]
     assert figures[0].params == {**PARAMS, "job": "plan", "id": "41115"}
     assert {figure.metric for figure in figures} == {"operator_fusion.relative_time"}
 
@@ -49,7 +49,7 @@ def test_a_value_is_the_same_before_and_after_it_is_read(tmp_path: Path):
 
 def test_another_machine_or_shape_shares_nothing(file: Path):
     store = Store(str(file), {**PARAMS, "torch": "2.12.0"})
-    assert [store.get(job) for job in JOBS] == [None] * 4
+    assert [store.get(job) for job in JOBS] == [None] * 5
     with pytest.raises(ValueError, match="no plan was measured"):
         store.best()
 
@@ -65,15 +65,15 @@ def test_a_line_that_was_cut_off_is_dropped_and_the_next_is_whole(file: Path):
     text = file.read_text()
     file.write_text(text[:-20])
     store = Store(str(file), PARAMS)
-    assert [store.get(job) is None for job in JOBS] == [False, False, False, True]
-    store.put(JOBS[3], Measurement([2.0], 1.0))
-    assert Store(str(file), PARAMS).get(JOBS[3]) == Measurement([2.0], 1.0)
+    assert [store.get(job) is None for job in JOBS] == [False] * 4 + [True]
+    store.put(JOBS[4], Measurement([2.0], 1.0))
+    assert Store(str(file), PARAMS).get(JOBS[4]) == Measurement([2.0], 1.0)
 
 
 @pytest.mark.parametrize("line", ["no json", "[]", '{"metric": "operator_fusion.relative_time"}'])
 def test_a_line_that_is_no_record_is_named(file: Path, line: str):
     file.write_text(f"{file.read_text()}{line}\n")
-    with pytest.raises(ValueError, match=r"results\.jsonl:5: no record"):
+    with pytest.raises(ValueError, match=r"results\.jsonl:6: no record"):
         Store(str(file), PARAMS)
 
 

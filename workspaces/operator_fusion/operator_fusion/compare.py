@@ -17,7 +17,7 @@ class Row(NamedTuple):
     """Medians over the seeds.
 
     `needed`: measurements from which on a search's best plan is within 2 % of the best of all searches; None where half
-    of the searches never get there.
+    of the searches never get there. `own_share`: None where all measurements were stored before.
     """
 
     strategy: str
@@ -25,7 +25,7 @@ class Row(NamedTuple):
     measurements: int
     best: float
     needed: Optional[int]
-    own_share: float
+    own_share: Optional[float]
 
 
 def rows(results: Dict[str, List[Result]], confirmed: Dict[Plan, float]) -> List[Row]:
@@ -38,7 +38,7 @@ def rows(results: Dict[str, List[Result]], confirmed: Dict[Plan, float]) -> List
             max(len(result.chosen) for result in found),
             statistics.median(confirmed[result.best] for result in found),
             _median_needed([needed(curve(result, confirmed), best) for result in found]),
-            statistics.median(result.own_s / result.total_s for result in found),
+            _median([result.own_share for result in found if result.own_share is not None]),
         )
         for name, found in results.items()
     ]
@@ -63,6 +63,10 @@ def _median_needed(counts: List[Optional[int]]) -> Optional[int]:
     return None if middle == float("inf") else int(middle)
 
 
+def _median(values: List[float]) -> Optional[float]:
+    return statistics.median(values) if values else None
+
+
 def markdown(found: List[Row]) -> str:
     lines = [
         "| strategy | seeds | measurements | best time / compiled layer | within 2 % after | time outside measuring |",
@@ -70,7 +74,8 @@ def markdown(found: List[Row]) -> str:
     ]
     for row in found:
         count = "not reached" if row.needed is None else str(row.needed)
-        figures = f"{row.seeds} | {row.measurements} | {row.best:.3f} | {count} | {100 * row.own_share:.0f} %"
+        share = "-" if row.own_share is None else f"{100 * row.own_share:.0f} %"
+        figures = f"{row.seeds} | {row.measurements} | {row.best:.3f} | {count} | {share}"
         lines.append(f"| {row.strategy} | {figures} |")
     return "\n".join(lines)
 
@@ -81,8 +86,8 @@ def plot(
     path: str,
     title: str,
     report: Callable[[str], None],
-) -> None:
-    """Median curves, with the range of the seeds. Without matplotlib, says so."""
+) -> bool:
+    """Median curves, with the range of the seeds; whether they were drawn. Without matplotlib, says so."""
     try:
         import matplotlib
 
@@ -90,7 +95,7 @@ def plot(
         from matplotlib import pyplot
     except ImportError:
         report("no plot: it needs matplotlib: python -m pip install matplotlib")
-        return
+        return False
     figure, axes = pyplot.subplots(figsize=(7, 4))
     for name, found in results.items():
         columns = [sorted(values) for values in zip(*(curve(result, confirmed) for result in found))]
@@ -103,3 +108,4 @@ def plot(
     axes.legend()
     figure.savefig(path, dpi=120, bbox_inches="tight")
     pyplot.close(figure)
+    return True

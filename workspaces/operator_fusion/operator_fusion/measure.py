@@ -18,12 +18,29 @@ class PartAlone(NamedTuple):
     hand_written: bool = False
 
 
+class Confirmed(NamedTuple):
+    """A plan that a search chose, measured once more.
+
+    The value by which it was chosen is the smallest of many noisy ones, so it is too small.
+    """
+
+    plan: Plan
+
+
+class Versus(NamedTuple):
+    """A plan beside another one in the same rounds; a pair is its time over the other's."""
+
+    plan: Plan
+    other: Plan
+
+
 PARTS_BETWEEN = 4
-Job = Union[Plan, PartAlone]
+Job = Union[Plan, PartAlone]  # what a strategy proposes
+Stored = Union[Job, Confirmed, Versus]
 
 
 class Measurement(NamedTuple):
-    """`pairs`: time over that of the whole compiled layer, in the same rounds. `milliseconds`: the job's own median."""
+    """`pairs`: times over that of the whole compiled layer, in the same rounds. `milliseconds`: the job's median."""
 
     pairs: List[float]
     milliseconds: float
@@ -87,12 +104,15 @@ class Bench:
             found.append(Measurement(pairs, statistics.median(samples[job])))
         return found
 
-    def head_to_head(self, plans: Sequence[Plan], rounds: int) -> Dict[Plan, timing.Ratio]:
+    def head_to_head(self, plans: Sequence[Plan], rounds: int) -> Dict[Plan, Measurement]:
         """The time of each plan over that of the first, in the same rounds."""
         functions = {plan: self.forward(plan) for plan in plans}
         with torch.no_grad():
             samples = timing.interleaved(functions, self.shape.device, rounds)
-        return {plan: timing.ratio(values, samples[plans[0]]) for plan, values in samples.items()}
+        return {
+            plan: Measurement([own / first for own, first in zip(values, samples[plans[0]])], statistics.median(values))
+            for plan, values in samples.items()
+        }
 
     def _function(self, job: Job) -> Callable[[], Any]:
         if isinstance(job, Plan):

@@ -1,6 +1,9 @@
 """What generated modules import: the compiler of segments with its cache, and the matrix product."""
 
 import contextlib
+import os
+import struct
+import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -27,6 +30,7 @@ check_torch()
 
 _regions: Dict[Tuple[Any, ...], Function] = {}
 _eager = False
+_LINKED_S = 5.0  # a linker writes for less long
 
 
 @contextlib.contextmanager
@@ -56,7 +60,7 @@ def compiled(first: int, last: int, shape: Shape) -> Callable[[Function], Functi
         if _eager:
             return function
         if key not in _regions:
-            _raise_limits()
+            _prepare()
             _regions[key] = torch.compile(function, dynamic=False, fullgraph=True)
         return _regions[key]
 
@@ -76,9 +80,32 @@ def load(source: str, compiling: bool = True) -> Dict[str, Any]:
     return names
 
 
-def _raise_limits() -> None:
+def remove_torn(folder: str) -> None:
+    """Removes shared objects that a linker which was killed left incomplete; torch would load them and fail."""
+    for parent, _, names in os.walk(folder):
+        for path in [os.path.join(parent, name) for name in names if name.endswith(".so")]:
+            with contextlib.suppress(OSError):  # another process may be at work here, too
+                if time.time() - os.path.getmtime(path) > _LINKED_S and not _is_whole(path):
+                    os.unlink(path)
+
+
+def _is_whole(path: str) -> bool:
+    """Whether an ELF file reaches to the end of its table of sections, which comes last."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+    if len(head) < 64 or head[:4] != b"\x7fELF":
+        return False
+    (start,), (size, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
+    return start > 0 and start + size * count <= os.path.getsize(path)
+
+
+def _prepare() -> None:
     """Above dynamo's limits, a region would silently run without having been compiled."""
     import torch._dynamo
+    from torch._inductor.codecache import cache_dir
+
+    if not _regions:
+        remove_torn(cache_dir())
 
     for name in ("accumulated_cache_size_limit", "accumulated_recompile_limit"):
         if getattr(torch._dynamo.config, name, 1 << 12) < 1 << 12:

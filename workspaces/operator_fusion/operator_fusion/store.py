@@ -2,10 +2,10 @@
 
 import json
 import os
-from typing import Any, Dict, ItemsView, Optional
+from typing import Any, Dict, ItemsView, List, Optional
 
 from . import plans
-from .measure import Job, Measurement, PartAlone
+from .measure import Confirmed, Measurement, PartAlone, Stored, Versus
 
 METRIC = "operator_fusion.relative_time"
 
@@ -20,14 +20,21 @@ class Store:
     def __init__(self, path: Optional[str], params: Dict[str, Any]) -> None:
         self.path = path
         self.params = params
-        self._known: Dict[Job, Measurement] = {}
+        self._known: Dict[Stored, Measurement] = {}
         if path and os.path.exists(path):
             self._read(path)
 
-    def get(self, job: Job) -> Optional[Measurement]:
+    def get(self, job: Stored) -> Optional[Measurement]:
         return self._known.get(_key(job))
 
-    def items(self) -> ItemsView[Job, Measurement]:
+    def pairs(self, job: Stored) -> List[float]:
+        """Of a job that was measured."""
+        return self._known[_key(job)].pairs
+
+    def value(self, job: Stored) -> float:
+        return self._known[_key(job)].value
+
+    def items(self) -> ItemsView[Stored, Measurement]:
         return self._known.items()
 
     def best(self) -> plans.Plan:
@@ -39,7 +46,7 @@ class Store:
             )
         return min(found, key=lambda plan: found[plan])
 
-    def put(self, job: Job, found: Measurement) -> None:
+    def put(self, job: Stored, found: Measurement) -> None:
         """Remembers and appends at once, so that a killed search loses nothing finished."""
         # As it will be read back, so that a search that goes on decides as it would have.
         found = Measurement([float(f"{pair:.6g}") for pair in found.pairs], float(f"{found.milliseconds:.6g}"))
@@ -48,8 +55,8 @@ class Store:
             with open(self.path, "a") as file:
                 file.write(self.record(job, found) + "\n")
 
-    def record(self, job: Job, found: Measurement) -> str:
-        """One line. `samples` are pairwise ratios to the whole layer under torch.compile."""
+    def record(self, job: Stored, found: Measurement) -> str:
+        """One line. `samples` are pairwise ratios to the whole layer under torch.compile; of a Versus, to its other."""
         record = {
             "metric": METRIC,
             "unit": "1",
@@ -76,18 +83,29 @@ class Store:
                 raise ValueError(f"{path}:{number}: no record of this search: {error!r}") from None
 
 
-def _key(job: Job) -> Job:
+def _key(job: Stored) -> Stored:
+    if isinstance(job, Confirmed):
+        return Confirmed(job.plan.as_run())
+    if isinstance(job, Versus):
+        return Versus(job.plan.as_run(), job.other.as_run())
     return job if isinstance(job, PartAlone) else job.as_run()
 
 
-def _params(job: Job) -> Dict[str, str]:
+def _params(job: Stored) -> Dict[str, str]:
+    job = _key(job)
     if isinstance(job, PartAlone):
         return {"job": "part", "id": f"{job.part[0]} {job.part[1]} {int(job.hand_written)}"}
-    return {"job": "plan", "id": str(job.as_run().value)}
+    if isinstance(job, Confirmed):
+        return {"job": "confirmed", "id": str(job.plan.value)}
+    if isinstance(job, Versus):
+        return {"job": "versus", "id": f"{job.plan.value} {job.other.value}"}
+    return {"job": "plan", "id": str(job.value)}
 
 
-def _job(kind: str, text: str) -> Job:
-    if kind == "plan":
-        return plans.from_value(int(text))
-    first, last, hand_written = map(int, text.split())
-    return PartAlone((first, last), bool(hand_written))
+def _job(kind: str, text: str) -> Stored:
+    numbers = [int(word) for word in text.split()]
+    if kind == "part":
+        first, last, hand_written = numbers
+        return PartAlone((first, last), bool(hand_written))
+    found = [plans.from_value(number) for number in numbers]
+    return {"plan": lambda plan: plan, "confirmed": Confirmed, "versus": Versus}[kind](*found)

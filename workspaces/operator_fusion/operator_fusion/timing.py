@@ -59,7 +59,10 @@ def interleaved(
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> Ratio:
     """Of samples taken in the same rounds: the median of above / below."""
-    pairs = [a / b for a, b in zip(above, below)]
+    return interval([a / b for a, b in zip(above, below)])
+
+
+def interval(pairs: Sequence[float]) -> Ratio:
     rng = random.Random(0)
     medians = sorted(statistics.median(rng.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
     return Ratio(statistics.median(pairs), medians[RESAMPLES // 40], medians[-RESAMPLES // 40 - 1])

@@ -7,8 +7,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import torch
 
-from . import compare, grid, machine, plans
-from .measure import Bench
+from . import compare, grid, machine, plans, timing
+from .measure import Bench, Confirmed, Versus
 from .search.exact import Exact
 from .search.loop import STRATEGIES, Progress, Result, search
 from .shapes import Shape
@@ -19,34 +19,40 @@ BATCH = 8  # plans measured together
 
 
 def tune(options: argparse.Namespace, shape: Shape) -> None:
-    """Prints the best plan and the table of strategies. Raises ValueError, OSError, and RuntimeError of torch."""
+    """Prints the best plan and the table of strategies. Raises ValueError, OSError, and RuntimeError of torch.
+
+    With --json prints a line of progress after each batch, then every measurement as a record, then a summary.
+    """
     bench, store = _opened(options, shape)
-    results: Dict[str, List[Result]] = {}
-    for name in options.strategy:
-        for seed in range(1 if STRATEGIES[name] is Exact else options.seeds):
-            show = _live(f"{name}, seed {seed}")
-            strategy = STRATEGIES[name](seed)
-            results.setdefault(name, []).append(search(strategy, bench.measure, store, options.budget, show, BATCH))
-    confirmed = _confirmed(bench, results)
-    # Plans within the noise of each other are told apart in turns.
-    winners = {name: min(found, key=lambda result: result.value).best for name, found in results.items()}
-    ratios = bench.head_to_head(list(dict.fromkeys(winners.values())), 3 * options.rounds) if len(winners) > 1 else {}
+    results: Dict[str, List[Result]] = {name: [] for name in options.strategy}
+    # A comparison that is stopped has about as many seeds of each strategy.
+    for seed in range(options.seeds):
+        for name, found in results.items():
+            if not seed or STRATEGIES[name] is not Exact:
+                show = _json_progress(name, seed) if options.json else _live(f"{name}, seed {seed}")
+                found.append(search(STRATEGIES[name](seed), bench.measure, store, options.budget, show, BATCH))
+    confirmed = _confirmed(bench, store, results)
+    winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
+    ratios = _ratios(bench, store, winners, 3 * options.rounds)
     bench.close()
     best = min(confirmed, key=lambda plan: confirmed[plan])
+    rows = compare.rows(results, confirmed)
+    title = f"batch {shape.batch}, seq {shape.seq}, {shape.mask}, {shape.dtype}"
+    plotted = options.plot and compare.plot(results, confirmed, options.plot, title, _report)
     if options.json:
-        about = {"environment": machine.describe(shape.device)}
-        print(json.dumps(about))
-        for job, found in store.items():
-            print(store.record(job, found))
-    else:
-        print(f"best plan: {best.value} {best}")
-        print(f"time / compiled layer: {confirmed[best]:.3f}\n")
-        print(compare.markdown(compare.rows(results, confirmed)))
-        for name, plan in winners.items() if ratios else ():
-            print(f"best plan of {name}: {plan.value}, time / that of {options.strategy[0]}: {ratios[plan]}")
-    if options.plot:
-        title = f"batch {shape.batch}, seq {shape.seq}, {shape.mask}, {shape.dtype}"
-        compare.plot(results, confirmed, options.plot, title, _report)
+        _print({"environment": machine.describe(shape.device)})
+        for job, measurement in store.items():
+            print(store.record(job, measurement))
+        versus = [{"strategy": name, "plan": winners[name].value, **r._asdict()} for name, r in ratios.items()]
+        about = {"plan": best.value, "segments": str(best), "time": confirmed[best], "against": options.strategy[0]}
+        about["plotted"] = bool(plotted)
+        _print({"summary": {**about, "rows": [row._asdict() for row in rows], "versus": versus}})
+        return
+    print(f"best plan: {best.value} {best}")
+    print(f"time / compiled layer: {confirmed[best]:.3f}\n")
+    print(compare.markdown(rows))
+    for name, ratio in ratios.items():
+        print(f"best plan of {name}: {winners[name].value}, time / that of {options.strategy[0]}: {ratio}")
 
 
 def baselines(options: argparse.Namespace, shape: Shape) -> None:
@@ -85,15 +91,31 @@ def _opened(options: argparse.Namespace, shape: Shape) -> Tuple[Bench, Store]:
     return Bench(shape, layers, options.rounds), store
 
 
-def _confirmed(bench: Bench, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
+def _confirmed(bench: Bench, store: Store, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
     """The time of every plan that some search thought best for a while, measured once more."""
     chosen = [plan for found in results.values() for result in found for plan in result.chosen if plan is not None]
     wanted = list(dict.fromkeys(chosen))
-    values: Dict[plans.Plan, float] = {}
-    for start in range(0, len(wanted), BATCH):
-        batch = wanted[start : start + BATCH]
-        values.update(zip(batch, [found.value for found in bench.measure(batch)]))
-    return values
+    missing = [plan for plan in wanted if store.get(Confirmed(plan)) is None]
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        for plan, found in zip(batch, bench.measure(batch)):
+            store.put(Confirmed(plan), found)
+    return {plan: store.value(Confirmed(plan)) for plan in wanted}
+
+
+def _ratios(bench: Bench, store: Store, winners: Dict[str, plans.Plan], rounds: int) -> Dict[str, timing.Ratio]:
+    """The time of each strategy's best plan over that of the first strategy, where it is another plan.
+
+    Plans whose times differ by less than the noise are measured again, in turns.
+    """
+    first = next(iter(winners.values()))
+    others = {name: plan for name, plan in winners.items() if plan != first}
+    missing = [plan for plan in dict.fromkeys(others.values()) if store.get(Versus(plan, first)) is None]
+    if missing:
+        found = bench.head_to_head([first, *missing], rounds)
+        for plan in missing:
+            store.put(Versus(plan, first), found[plan])
+    return {name: timing.interval(store.pairs(Versus(plan, first))) for name, plan in others.items()}
 
 
 def _peak(shape: Shape) -> float:
@@ -123,6 +145,19 @@ def _live(title: str) -> Callable[[Progress], None]:
             _report(line)
 
     return show
+
+
+def _json_progress(name: str, seed: int) -> Callable[[Progress], None]:
+    def show(progress: Progress) -> None:
+        best = None if progress.best is None else {"plan": progress.best.value, "time": progress.value}
+        about = {"strategy": name, "seed": seed, "used": progress.used, "budget": progress.budget, "best": best}
+        _print({"progress": about})
+
+    return show
+
+
+def _print(data: Dict[str, Any]) -> None:
+    print(json.dumps(data), flush=True)
 
 
 def _report(text: str) -> None:

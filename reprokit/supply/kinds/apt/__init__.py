@@ -21,6 +21,9 @@ class Apt(Kind):
         installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
         return [request.variant.base, request.machine, installs]
 
+    def asking(self, request: InputRequest) -> list[str]:
+        return [install.block for install in request.installs]
+
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {package.name for package in lock.apt} if lock else ()
 
@@ -30,15 +33,13 @@ class Apt(Kind):
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.apt.resolve import lock_apt
 
-        packages, as_of = lock_apt(tools.engine, tools.base(), request.installs, tools.store, tools.say)
+        packages, as_of = lock_apt(request.installs, tools)
         return {"apt": packages, "apt_as_of": as_of}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.apt.resolve import moved_apt
 
-        if not lock.apt:
-            return ()
-        return moved_apt(tools.engine, tools.base(), request.installs, lock.apt, tools.store, tools.say)
+        return moved_apt(request.installs, lock.apt, tools)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """The user's mirrors, the host's own, the lock's address, those seen by `lock`, the public ones."""
@@ -52,9 +53,9 @@ class Apt(Kind):
         yield from filled(archives.public_places(archive), locked.fields)
 
     def server(self, entries: Sequence[AptPackage]) -> InputServer:
-        from reprokit.supply.kinds.apt.serve import Archive
+        from reprokit.supply.kinds.apt.serve import archive
 
-        return Archive(tuple(entries))
+        return archive(entries)
 
 
 KIND = Apt("apt", "packages")

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.helper.sidecar import closed_network
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.install import is_vendors
-from reprokit.supply.kinds.kind import PreparedBase
+from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.served_set import ServedSet
-from reprokit.supply.store import Store
 
 # Any failed part fails the update. No retries: apt 2.6 can hang when it retries one of two archives of a host.
 # Packages that the image has downloaded are listed too. apt keeps its cache even if the image forbids that: else every
@@ -31,7 +29,10 @@ Dir::Cache::pkgcache "pkgcache.bin";
 Dir::Cache::srcpkgcache "srcpkgcache.bin";
 """
 # As in the block `base`: the vendor's lists are signed with a key that was replaced in April 2022.
-WITHOUT_VENDOR = "rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list"
+WITHOUT_VENDOR = (
+    "for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do "
+    '[ ! -e "$list" ] || : > "$list"; done'
+)
 # The container of a killed process ends by itself.
 _LONGEST_S = 3600
 _TRIES = 3
@@ -53,8 +54,8 @@ class BaseApt:
     downloaded, EngineError.
     """
 
-    def __init__(self, engine: Engine, base: PreparedBase, store: Store, say: Callable[[str], None]) -> None:
-        self.engine, self.base, self.store, self.say = engine, base, store, say
+    def __init__(self, tools: Tools) -> None:
+        self.engine, self.base, self.store, self.say = tools.engine, tools.base(), tools.store, tools.say
         self._stack = ExitStack()
 
     def __enter__(self) -> BaseApt:

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from reprokit.errors import SourceError
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import AptPackage
 
 
-@dataclass(frozen=True, order=True)
-class Drift:
-    """A package that differs from the locked one.
-
-    `locked` is empty for an added package, `taken` for a removed one.
-    """
-
-    name: str
-    locked: str
-    taken: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.locked or 'new'} -> {self.taken or 'gone'}"
-
-
-def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[Drift, ...]:
-    """Differences of two sets of packages in content, by name."""
+def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[str, ...]:
+    """Packages whose content differs, by name: `curl 7.88.1-10 -> 7.88.1-11`."""
     before = {(p.name, p.architecture): p for p in locked}
     after = {(p.name, p.architecture): p for p in taken}
     found = []
     for key in {*before, *after}:
         old, new = before.get(key), after.get(key)
         if (old and old.sha256) != (new and new.sha256):
-            found.append(Drift(key[0], old.version if old else "", new.version if new else ""))
+            found.append(f"{key[0]} {old.version if old else 'new'} -> {new.version if new else 'gone'}")
     return tuple(sorted(found))
 
 

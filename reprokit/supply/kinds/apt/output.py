@@ -35,13 +35,18 @@ class Listed:
     suite: str
 
 
-def packages_of(text: str) -> tuple[AptPackage, ...]:
-    """The packages of `apt-get --print-uris` with Acquire::ForceHash=SHA256, each once, by name."""
+def packages_of(text: str, store: Store) -> tuple[AptPackage, ...]:
+    """The packages of `apt-get --print-uris` with Acquire::ForceHash=SHA256, each once, by name.
+
+    Their archives are remembered in the store, for fetches on this machine.
+    """
     found = {}
     for address, name, version, architecture, size, sha256 in _URI.findall(text):
         with understood("apt's output", name):
             address = unquote(address)
             archive, path = archive_of(address) or (_UNNAMED, urlsplit(address).path.lstrip("/"))
+            if archive != _UNNAMED:
+                remember_archive(store, archive, redact(address).removesuffix(path))
             found[sha256] = AptPackage(
                 name=name,
                 version=unquote(version),
@@ -58,15 +63,6 @@ def packages_of(text: str) -> tuple[AptPackage, ...]:
 def in_order(packages: Iterable[AptPackage]) -> tuple[AptPackage, ...]:
     """Packages as a lock lists them."""
     return tuple(sorted(packages, key=lambda p: (p.name, p.version, p.architecture, p.sha256)))
-
-
-def remember_archives(text: str, store: Store) -> None:
-    """Remember the archives in the output of `apt-get --print-uris`, for fetches on this machine."""
-    for address in map(unquote, (match[0] for match in _URI.findall(text))):
-        with understood("apt's output", address[:200]):
-            found = archive_of(address)
-        if found:
-            remember_archive(store, found[0], redact(address).removesuffix(found[1]))
 
 
 def listed(text: str) -> tuple[Listed, ...]:

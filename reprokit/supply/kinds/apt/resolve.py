@@ -3,75 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds.apt.container import BaseApt, CommandResult
-from reprokit.supply.kinds.apt.drift import Drift, drifts, moved_packages
+from reprokit.supply.kinds.apt.drift import moved_packages
 from reprokit.supply.kinds.apt.install import AptInstall, enable
-from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of, remember_archives
-from reprokit.supply.kinds.kind import Moved, PreparedBase
+from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of
+from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.store import Store
-
-Say = Callable[[str], None]
 
 
-def lock_apt(
-    engine: Engine, base: PreparedBase, installs: Sequence[AptInstall], store: Store, say: Say
-) -> tuple[tuple[AptPackage, ...], str]:
+def lock_apt(installs: Sequence[AptInstall], tools: Tools) -> tuple[tuple[AptPackage, ...], str]:
     """The packages that these installs download on the base, with dependencies and upgrades of the base's own.
 
-    Also the date of their package lists, as `20261121T101500Z`. Only the lists are downloaded. Raises UsageError or
-    SourceError naming the package and its block, EngineError.
+    The set of a block is what it downloads besides the packages of earlier blocks. Also the date of their package
+    lists, as `20261121T101500Z`. Only the lists are downloaded. Raises UsageError or SourceError naming the package and
+    its block, EngineError.
     """
     if not installs:
         return (), ""
-    found: set[AptPackage] = set()
+    # What apt downloads for a list of requests, and the blocks that take in each package.
+    downloads: dict[tuple[str, ...], tuple[AptPackage, ...]] = {}
+    takers: dict[AptPackage, set[str]] = {}
     enabled: set[str] = set()
-    with BaseApt(engine, base, store, say) as apt:
+    with BaseApt(tools) as apt:
         for install in installs:
             _enable(apt, install.components, enabled)
             command = ["apt-get", "install", "-q", "--yes", "--no-install-recommends", "--print-uris"]
-            answer = apt.ask([*command, *dict.fromkeys((*install.before, *install.packages))])
+            requested = (*install.before, *install.packages)
+            answer = apt.ask([*command, *dict.fromkeys(requested)])
             if answer.code:
                 raise _explained(apt, install, answer)
-            remember_archives(answer.output, store)
-            found |= set(packages_of(answer.output))
-        packages = in_order(found)
+            downloads[requested] = packages_of(answer.output, tools.store)
+            for package in set(downloads[requested]).difference(downloads.get(install.before, ())):
+                takers.setdefault(package, set()).add(install.block)
+        packages = in_order(p.model_copy(update={"blocks": tuple(sorted(of))}) for p, of in takers.items())
         return packages, as_of(packages, _lists(apt, packages))
 
 
-def successors(
-    engine: Engine,
-    base: PreparedBase,
-    installs: Sequence[AptInstall],
-    locked: Sequence[AptPackage],
-    store: Store,
-    say: Say,
-) -> tuple[tuple[AptPackage, ...], str, tuple[Drift, ...]]:
-    """Today's replacement for locked packages that no mirror has: packages, date and differences.
-
-    All packages are resolved again, as a newer one may need newer dependencies.
-    """
-    packages, date = lock_apt(engine, base, installs, store, say)
-    return packages, date, drifts(locked, packages)
-
-
-def moved_apt(
-    engine: Engine,
-    base: PreparedBase,
-    installs: Sequence[AptInstall],
-    locked: Sequence[AptPackage],
-    store: Store,
-    say: Say,
-) -> list[Moved]:
+def moved_apt(installs: Sequence[AptInstall], locked: Sequence[AptPackage], tools: Tools) -> list[Moved]:
     """The locked packages that the base's archives list in another newest version, or not at all."""
     if not locked:
         return []
-    with BaseApt(engine, base, store, say) as apt:
+    with BaseApt(tools) as apt:
         enabled: set[str] = set()
         for install in installs:
             _enable(apt, install.components, enabled)

@@ -7,59 +7,33 @@ Format: https://wiki.debian.org/DebianRepository/Format.
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 from reprokit.errors import SourceError
 from reprokit.supply.kinds.apt import deb
 from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.serve.content import send_file, send_page
+from reprokit.supply.serve.site import Content, Site
 from reprokit.supply.store import Store
-
-if TYPE_CHECKING:
-    from reprokit.supply.gateway import Handler
 
 # apt asks for these first even with `trusted`, and continues without them.
 _SIGNED = ("InRelease", "Release.gpg")
 
 
-class Archive:
-    """The packages of one build, at `/KEY/./Release`, `/KEY/./Packages` and `/KEY/./SHA256/FILE`."""
+def archive(packages: Sequence[AptPackage]) -> Site:
+    """`/KEY/./Release`, `/KEY/./Packages` and `/KEY/./SHA256/FILE`."""
 
-    host = "apt.reprokit.invalid"
-
-    def __init__(self, packages: tuple[AptPackage, ...]) -> None:
-        self.packages, self.key = packages, content_key(packages)
-
-    def arguments(self) -> dict[str, str]:
-        return {"REPROKIT_APT": f"http://{self.host}/{self.key}/"}
-
-    def prepare(self, store: Store, scratch: Path) -> None:
-        """Write the package list. Raises SourceError naming a package that is not in the store."""
-        self.store = store
-        self.files = {_path(package): package.sha256 for package in self.packages}
-        index = "\n".join(_stanza(package, store) for package in sorted(self.packages, key=_path)).encode()
+    def contents(store: Store) -> Mapping[str, Content]:
+        """Raises SourceError naming a package that is not in the store."""
+        index = "\n".join(_stanza(package, store) for package in sorted(packages, key=_path)).encode()
         listed = f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages"
         # A fixed date keeps the list reproducible.
         head = ("Origin: reprokit", "Label: reprokit", "Date: Sat, 01 Jan 2000 00:00:00 UTC", "SHA256:")
-        self.pages = {"Release": "\n".join([*head, listed, ""]).encode(), "Packages": index}
+        files = {_path(package): store.path(package.sha256) for package in packages}
+        return {"Release": "\n".join([*head, listed, ""]).encode(), "Packages": index, **files}
 
-    def answer(self, handler: Handler, address: SplitResult) -> None:
-        handler.discard_body()
-        key, *parts = [unquote(part) for part in address.path.split("/") if part not in ("", ".")] or [""]
-        name = "/".join(parts)
-        if key != self.key:
-            handler.refuse(404, "another build's packages")
-        elif name in self.pages:
-            send_page(handler, self.pages[name], "text/plain; charset=utf-8")
-        elif name in self.files:
-            send_file(handler, self.store.path(self.files[name]))
-        else:
-            if name not in _SIGNED:
-                handler.gateway.not_there(name)
-            handler.refuse(404, f"{name} is not in the lock")
+    return Site("apt", content_key(packages), contents, optional=_SIGNED)
 
 
 def _path(package: AptPackage) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reprokit.config.templates import filled
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Tools, content_key
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.serve.site import Content, Site
+from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
@@ -26,17 +30,14 @@ class Conda(Kind):
         return [variant.conda, variant.conda_channels, request.machine] if variant.conda else []
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
-        return {spec.partition("=")[0] for spec in variant.conda}
+        return {re.split("[=<>!~]", spec, maxsplit=1)[0] for spec in variant.conda if isinstance(spec, str)}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.conda.solve import lock_conda
 
-        variant = request.variant
-        if not variant.conda or request.platform is None:
+        if not request.variant.conda or request.platform is None:
             return {}
-        cuda = variant.pins.get("cuda", "")
-        found = lock_conda(variant.conda, variant.conda_channels, tools.mirrors, request.platform, tools.say, cuda)
-        return {"conda": found}
+        return {"conda": lock_conda(request.variant, request.platform, tools.mirrors, tools.say)}
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])
@@ -48,9 +49,13 @@ class Conda(Kind):
         require_rattler()
 
     def server(self, entries: Sequence[CondaPackage]) -> InputServer:
-        from reprokit.supply.kinds.conda.environment import Environment
+        """The environment as one tar, made when a build asks for it."""
+        from reprokit.supply.kinds.conda.environment import environment
 
-        return Environment(tuple(entries))
+        def contents(store: Store) -> Mapping[str, Content]:
+            return {"environment.tar": partial(environment, entries, store)} if entries else {}
+
+        return Site("conda", content_key(entries), contents, declared=bool(entries))
 
 
 def channel_urls(mirrors: Iterable[str], channel: str) -> list[str]:

@@ -11,47 +11,14 @@ import json
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import SplitResult
 
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import SourceError
 from reprokit.supply.kinds.conda.solve import require_rattler
 from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.serve.content import send_file
 from reprokit.supply.store import Store
 
-if TYPE_CHECKING:
-    from reprokit.supply.gateway import Handler
-
 PLACE = "/opt/conda"
-
-
-class Environment:
-    """The environment of one build as one tar, at `/KEY/environment.tar`."""
-
-    host = "conda.reprokit.invalid"
-
-    def __init__(self, packages: tuple[CondaPackage, ...]) -> None:
-        self.packages, self.key = packages, content_key(packages)
-
-    def arguments(self) -> dict[str, str]:
-        return {"REPROKIT_CONDA": f"http://{self.host}/{self.key}/"} if self.packages else {}
-
-    def prepare(self, store: Store, scratch: Path) -> None:
-        self.store = store
-
-    def answer(self, handler: Handler, address: SplitResult) -> None:
-        handler.discard_body()
-        if not self.packages or address.path != f"/{self.key}/environment.tar":
-            handler.refuse(404, f"nothing here: {address.path}")
-            return
-        try:
-            tar = environment(self.packages, self.store)
-        except ReprokitError as error:
-            handler.refuse(500, error.message)
-            return
-        send_file(handler, tar)
 
 
 def environment(packages: Sequence[CondaPackage], store: Store) -> Path:

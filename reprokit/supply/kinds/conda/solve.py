@@ -6,15 +6,17 @@ Only the extra `conda` brings the solver.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from reprokit.errors import SourceError, UsageError
+from reprokit.recipe.model import Variant
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
+from reprokit.supply.store import Say
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -28,17 +30,10 @@ _SUBDIRS: dict[str, Subdir] = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _LINUX = "5.10"
 
 
-def lock_conda(
-    specs: Sequence[str],
-    channels: Sequence[str],
-    places: Mirrors,
-    platform: Platform,
-    say: Callable[[str], None],
-    cuda: str = "",
-) -> tuple[CondaPackage, ...]:
-    """The packages that meet `specs` together, with their dependencies, by name.
+def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, say: Say) -> tuple[CondaPackage, ...]:
+    """The packages that meet the variant's specs together, with their dependencies, by name.
 
-    A package comes from the first of `channels` that has it. `cuda` is the version of `__cuda`, if any. Raises
+    A package comes from the first channel that has it. The pin `cuda`, if any, is the version of `__cuda`. Raises
     UsageError without the solver or if specs contradict each other, SourceError where no address serves a channel or
     a package has no checksum.
     """
@@ -46,8 +41,8 @@ def lock_conda(
     if subdir is None:
         raise UsageError(f"conda packages are not locked for {platform.machine}", hint=f"known: {', '.join(_SUBDIRS)}")
     require_rattler()
-    say(f"conda: solving {len(specs)} specs for {subdir}, glibc {platform.glibc}")
-    return asyncio.run(_solve(specs, channels, places, subdir, platform.glibc, cuda))
+    say(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
+    return asyncio.run(_solve(variant, mirrors, subdir, platform.glibc))
 
 
 def require_rattler() -> None:
@@ -60,15 +55,14 @@ def require_rattler() -> None:
         ) from None
 
 
-async def _solve(
-    specs: Sequence[str], channels: Sequence[str], places: Mirrors, subdir: Subdir, glibc: str, cuda: str
-) -> tuple[CondaPackage, ...]:
+async def _solve(variant: Variant, mirrors: Mirrors, subdir: Subdir, glibc: str) -> tuple[CondaPackage, ...]:
     from rattler import Gateway, solve
     from rattler.exceptions import InvalidMatchSpecError, InvalidVersionError, SolverError
 
+    specs, channels, cuda = [str(spec) for spec in variant.conda], variant.conda_channels, variant.pins.get("cuda", "")
     with TemporaryDirectory(prefix="reprokit-conda-") as cache:
         gateway = Gateway(Path(cache))
-        found = {await _reachable(gateway, name, places.channels(name), subdir): name for name in channels}
+        found = {await _reachable(gateway, name, mirrors.channels(name), subdir): name for name in channels}
         try:
             records = await solve(
                 list(found), specs, gateway, [subdir, "noarch"], virtual_packages=_virtual(glibc, cuda)

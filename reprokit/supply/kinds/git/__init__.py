@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reprokit.recipe.fields import git_requirement
+from reprokit.recipe.model import Source
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 
 if TYPE_CHECKING:
@@ -14,33 +16,43 @@ if TYPE_CHECKING:
 
 class Git(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        return [[source.git, source.commit, source.submodules] for source in request.variant.sources]
+        sources = [[source.git, source.commit, source.submodules] for source in request.variant.sources]
+        projects = filter(None, map(git_requirement, request.requirements))
+        return [*sources, *([project.git, project.ref] for project in projects)]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {source.name for source in variant.sources}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        from reprokit.supply.kinds.git.resolve import lock_git
+        from reprokit.supply.kinds.git.resolve import lock_commits
 
-        found: set[GitCommit] = set()
-        for source in request.variant.sources:
-            found |= set(lock_git(source, tools.store, tools.say, tools.mirrors))
-        return {"git": tuple(sorted(found, key=lambda c: (c.url, c.commit)))}
+        sources, requirements = request.variant.sources, request.requirements
+        return {"git": lock_commits(sources, requirements, request.refs, tools.mirrors, tools.say)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.git.resolve import moved_git
 
-        return moved_git(request.variant.sources, lock.git, tools.mirrors, tools.say)
+        projects = [
+            Source(name="requirement", git=entry.url, commit=entry.commit, ref=entry.ref, path="/")
+            for entry in lock.git
+            if entry.ref
+        ]
+        return moved_git([*request.variant.sources, *projects], lock.git, tools.mirrors)
 
     def fetch(self, entries: Sequence[GitCommit], tools: Any, offline: bool) -> int:
         from reprokit.supply.kinds.git.fetch import fetch_git
 
-        return fetch_git(entries, tools.store, tools.mirrors, tools.say, offline)
+        return fetch_git(entries, tools.mirrors, tools.say, offline)
 
     def server(self, entries: Sequence[GitCommit]) -> InputServer:
         from reprokit.supply.kinds.git.serve import Repositories
 
         return Repositories(entries)
+
+    def other_servers(self, entries: Sequence[GitCommit]) -> Mapping[str, InputServer]:
+        from reprokit.supply.kinds.git.archive import archives
+
+        return {"REPROKIT_ARCHIVES": archives(entries)}
 
 
 KIND = Git("git", "git commits", always=True)

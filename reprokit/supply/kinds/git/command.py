@@ -7,24 +7,21 @@ import os
 import re
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from reprokit.errors import SourceError
 from reprokit.redact import redact
+from reprokit.supply.store import Say
+
+if TYPE_CHECKING:
+    from reprokit.supply.fetch.stop import Stop
 
 # Applied after the user's url.insteadOf. Others, such as `ext::`, would run commands. `file` is for local mirrors.
-_SAFE = [
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
-    "-c",
-    "protocol.allow=never",
-]
+_SAFE = []
+for _setting in ("core.hooksPath=/dev/null", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never"):
+    _SAFE += ["-c", _setting]
 for _protocol in ("https", "http", "ssh", "git", "file"):
     _SAFE += ["-c", f"protocol.{_protocol}.allow=always"]
 
@@ -60,26 +57,21 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
-def git(*arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """Run git and return its standard output. `environ` is as `guard.git_environment` gives it.
+def git(
+    *arguments: str,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> str:
+    """Run git and return its standard output. `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
 
     Raises GitFailed, OSError where the disk is full, SourceError where git is not installed.
     """
-    command = ["git", *_SAFE, *(["-C", str(folder)] if folder else []), *arguments]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment(environ),
-        )
-    except FileNotFoundError:
-        raise _no_git() from None
-    if done.returncode:
-        raise _failure(done.stderr.splitlines())
-    return done.stdout
+    arguments = (*(["-C", str(folder)] if folder else []), *arguments)
+    code, output, errors = _run(*arguments, environ=environ, timeout=timeout)
+    if code:
+        raise _failure(errors)
+    return output
 
 
 def git_says(
@@ -90,35 +82,47 @@ def git_says(
     `source` is its standard input, `target` takes its standard output. Raises OSError where the disk is full,
     SourceError where git is not installed.
     """
-    command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
-    both = subprocess.STDOUT if target is None else subprocess.PIPE
+    code, output, errors = _run(f"--git-dir={folder}", *arguments, source=source, target=target)
+    lines = [*errors, *output.splitlines()]
+    if code and _disk_is_full(lines):
+        raise _failure(lines)
+    return code, [redact(line) for line in lines]
+
+
+def _run(
+    *arguments: str,
+    source: IO[bytes] | None = None,
+    target: IO[bytes] | None = None,
+    environ: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+) -> tuple[int, str, list[str]]:
+    """Exit code, standard output unless `target` takes it, and the lines of standard error."""
     try:
         done = subprocess.run(
-            command,
+            ["git", *_SAFE, *arguments],
             stdin=source or subprocess.DEVNULL,
             stdout=target or subprocess.PIPE,
-            stderr=both,
-            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment(environ),
+            timeout=timeout,
         )
     except FileNotFoundError:
-        raise _no_git() from None
-    said = (done.stdout if target is None else done.stderr).decode(errors="replace").splitlines()
-    if done.returncode and _disk_is_full(said):
-        raise _failure(said)
-    return done.returncode, [redact(line) for line in said]
+        raise SourceError("git is not installed here", hint="install the package git") from None
+    except subprocess.TimeoutExpired:
+        raise GitFailed(f"git did not answer within {timeout:g} s") from None
+    return done.returncode, done.stdout or "", done.stderr.splitlines()
 
 
 def git_with_progress(
     folder: Path,
     arguments: list[str],
-    say: Callable[[str], None],
-    begun: Callable[[subprocess.Popen[str]], None] = lambda process: None,
+    say: Say,
+    stop: Stop,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Run git and report its progress in steps of 10 %. Raises GitFailed, and OSError where the disk is full.
-
-    `begun` gets the process, so that another thread can end it.
-    """
+    """Run git and report its progress in steps of 10 %. Raises GitFailed, Stopped, OSError where the disk is full."""
     command = ["git", *_SAFE, "-C", str(folder), *arguments]
     tail: deque[str] = deque(maxlen=50)
     last = ""
@@ -133,14 +137,14 @@ def git_with_progress(
         start_new_session=True,  # reprokit handles Ctrl-C: git's helpers would each print an error
     ) as process:
         try:
-            begun(process)
             assert process.stderr is not None
-            for line in process.stderr:  # universal newlines: progress ends in \r
-                tail.append(redact(line.rstrip()))
-                if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
-                    step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"
-                    if step != last:
-                        say(last := step)
+            with stop.ends(process.terminate):
+                for line in process.stderr:  # universal newlines: progress ends in \r
+                    tail.append(redact(line.rstrip()))
+                    if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
+                        step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"
+                        if step != last:
+                            say(last := step)
         except BaseException:
             process.terminate()
             raise
@@ -157,10 +161,6 @@ def _failure(lines: list[str]) -> Exception:
 def _disk_is_full(lines: list[str]) -> bool:
     full = os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)
     return any(words in line for words in full for line in lines if not line.startswith("remote: "))
-
-
-def _no_git() -> SourceError:
-    return SourceError("git is not installed here", hint="install the package git")
 
 
 def first_cause(lines: list[str]) -> str:

@@ -7,11 +7,10 @@ batches. Each batch is kept, also for the next process. A server without filters
 from __future__ import annotations
 
 import shutil
-import subprocess
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +18,17 @@ from filelock import FileLock
 
 from reprokit.errors import SourceError
 from reprokit.redact import redact
+from reprokit.supply.fetch.stop import Stop, Stopped
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
-from reprokit.supply.kinds.git.store import Commit, folder_of, has_commit, tree_of
+from reprokit.supply.kinds.git.store import folder_of, has_commit, tree_of
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.store import Store, key_of, unwritable
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.store import Say, key_of, unwritable
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
 
-Say = Callable[[str], None]
 _ATTEMPTS = 4
 _AT_ONCE = 4
 _BATCH = 256  # files; an interruption loses one batch, and each batch takes a round trip
@@ -48,83 +48,53 @@ _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
 def fetch_git(
-    commits: Sequence[GitCommit],
-    store: Store,
-    places: Mirrors,
-    say: Say = lambda line: None,
-    offline: bool = False,
+    commits: Sequence[GitCommit], mirrors: Mirrors, say: Say = lambda line: None, offline: bool = False
 ) -> int:
     """Fetch locked commits into the store; returns how many were missing.
 
     Raises SourceError where a fetch fails, where a commit's tree differs from the lock, or where one is missing while
     `offline`.
     """
-    missing = [locked for locked in commits if not folder_of(_address(locked), store).is_dir()]
+    store = mirrors.store
+    missing = [locked for locked in commits if not folder_of(locked.address, store).is_dir()]
     if missing and offline:
         raise SourceError(
             f"{len(missing)} git commits are not in the store, such as {missing[0].commit[:12]}",
             missing[0].url,
             "`reprokit fetch` downloads them; it needs a network",
         )
-    ensure([_address(locked) for locked in missing], store, places, say)
+    ensure([locked.address for locked in missing], mirrors, say)
     for locked in missing:
-        tree = tree_of(_address(locked), store)
+        tree = tree_of(locked.address, store)
         if tree != locked.tree:
             raise SourceError(f"commit {locked.commit} has the tree {tree}, expected {locked.tree}", locked.url)
     return len(missing)
 
 
-def _address(locked: GitCommit) -> Commit:
-    return Commit(locked.url, locked.commit)
-
-
-def ensure(commits: Iterable[Commit], store: Store, places: Mirrors, say: Say = lambda line: None) -> None:
+def ensure(commits: Iterable[Commit], mirrors: Mirrors, say: Say = lambda line: None) -> None:
     """Fetch the missing ones of these commits.
 
     Raises SourceError where a fetch fails, EngineError where the store is not writable.
     """
+    store = mirrors.store
     missing = [c for c in dict.fromkeys(commits) if not folder_of(c, store).is_dir()]
     if not missing:
         return
-    running = _Running()
+    stop = Stop()  # git would continue long after another error, or Ctrl-C
     with ThreadPoolExecutor(min(_AT_ONCE, len(missing))) as pool:
         try:
-            for task in as_completed([pool.submit(_ensure, c, store, places, say, running) for c in missing]):
+            for task in as_completed([pool.submit(_ensure, c, mirrors, say, stop) for c in missing]):
                 task.result()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            running.stop()
+            stop.call()
             if isinstance(error, OSError):
                 raise unwritable(error, store) from None
             raise
 
 
-class _Running:
-    """The running fetches. They are stopped together: git would continue long after another error, or Ctrl-C."""
-
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
-        self._processes: list[subprocess.Popen[str]] = []
-        self._lock = threading.Lock()
-
-    def begun(self, process: subprocess.Popen[str]) -> None:
-        with self._lock:
-            self._processes.append(process)
-        if self.stopped.is_set():
-            process.terminate()
-
-    def wait(self, seconds: float) -> None:
-        """Returns early if the fetches are stopped."""
-        self.stopped.wait(seconds)
-
-    def stop(self) -> None:
-        self.stopped.set()
-        with self._lock:
-            for process in self._processes:
-                process.terminate()
-
-
-def _ensure(commit: Commit, store: Store, places: Mirrors, say: Say, running: _Running) -> None:
+def _ensure(commit: Commit, mirrors: Mirrors, say: Say, stop: Stop) -> None:
+    store = mirrors.store
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(published.with_suffix(".lock")):
@@ -132,10 +102,10 @@ def _ensure(commit: Commit, store: Store, places: Mirrors, say: Say, running: _R
             return
         pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
         with store.scratch() as scratch:
-            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, running.begun)
+            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, stop)
             try:
-                _try(fetch, list(dict.fromkeys([*places.git(commit.url), commit.url])), places, running)
-            except (SourceError, OSError):
+                _try(fetch, list(dict.fromkeys([*mirrors.git(commit.url), commit.url])), mirrors)
+            except (SourceError, OSError, Stopped):
                 if not any(pieces.glob("objects/pack/*.pack")):
                     shutil.rmtree(pieces, ignore_errors=True)
                 raise
@@ -143,42 +113,43 @@ def _ensure(commit: Commit, store: Store, places: Mirrors, say: Say, running: _R
         shutil.rmtree(pieces, ignore_errors=True)
 
 
-def _try(fetch: _Fetch, addresses: list[str], places: Mirrors, running: _Running) -> None:
+def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
     """Try every address in turn, repeatedly unless its error is final."""
     commit, say = fetch.commit, fetch.say
+    answers: dict[str, GitFailed] = {}
     say(f"{commit.name}: fetching {commit.commit[:12]}")
     for attempt in range(_ATTEMPTS):
         for address in tuple(addresses):
             try:
-                with git_environment(address, places) as fetch.environ:
+                with git_environment(address, mirrors) as fetch.environ:
                     fetch.fetch(address)
             except GitFailed as error:
-                places.report(address, str(error))
+                mirrors.report(address, str(error))
                 if any(words in str(error) for words in _FOR_GOOD):
                     addresses.remove(address)
-                last, failed = address, error
+                answers[address], failed = error, error
             else:
-                places.report(address, None)
+                mirrors.report(address, None)
                 return
-            if running.stopped.is_set():
-                raise explained(failed, commit)
             if addresses and address != commit.url:
                 say(f"{commit.name}: {redact(address)}: {failed}")
         if not addresses or attempt == _ATTEMPTS - 1:
             break
         say(f"{commit.name}: {failed}; trying again in {2**attempt} s")
-        running.wait(2**attempt)
-    raise explained(failed, commit, last)
+        fetch.stop.wait(2**attempt)
+    raise explained(answers, commit)
 
 
+@dataclass
 class _Fetch:
     """One commit on its way into `folder`; after an interrupted fetch through the repository `pieces`."""
 
-    def __init__(
-        self, commit: Commit, folder: Path, pieces: Path, say: Say, begun: Callable[[subprocess.Popen[str]], None]
-    ) -> None:
-        self.commit, self.folder, self.pieces, self.say, self.begun = commit, folder, pieces, say, begun
-        self.environ: Mapping[str, str] | None = None
+    commit: Commit
+    folder: Path
+    pieces: Path
+    say: Say
+    stop: Stop
+    environ: Mapping[str, str] | None = None
 
     def fetch(self, address: str) -> None:
         """Raises GitFailed, and OSError where the disk is full."""
@@ -257,21 +228,23 @@ class _Fetch:
         def say(step: str) -> None:
             self.say(f"{self.commit.name}: {step}")
 
-        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.begun, self.environ)
+        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.stop, self.environ)
 
 
 def _trusting(address: str) -> list[str]:
-    """A mirror in a folder may belong to another user, whose repositories git refuses by default."""
+    """Allow a mirror in a folder of another user, which git refuses by default."""
     return ["--upload-pack=git -c safe.directory=* upload-pack"] if address.startswith("file://") else []
 
 
-def explained(error: GitFailed, commit: Commit, address: str = "") -> SourceError:
-    """git's error as one of the commit."""
-    text = str(error)
-    if "refused" in text or "resolve host" in text or "unable to access" in text:
+def explained(answers: dict[str, GitFailed], commit: Commit) -> SourceError:
+    """git's errors as one of the commit: that of its own address first, then those of its mirrors."""
+    address = commit.url if commit.url in answers else next(reversed(answers))
+    text = str(answers[address])
+    if any(words in text for words in ("refused", "resolve host", "unable to access")):
         hint = "check the network and git's own settings (proxies, url.insteadOf)"
     elif any(words in text for words in _FOR_GOOD):
         hint = "check the source's `git` and `commit` in the recipe"
     else:
         hint = "`git fetch` of that commit by hand shows details"
-    return SourceError(f"git could not fetch {commit.commit[:12]}: {text}", redact(address) or commit.url, hint)
+    others = "".join(f"\n  {redact(other)}: {error}" for other, error in answers.items() if other != address)
+    return SourceError(f"git could not fetch {commit.commit[:12]}: {text}{others}", redact(address), hint)

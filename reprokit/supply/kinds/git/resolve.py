@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from reprokit.errors import SourceError, UsageError
+from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.model import Source
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure
-from reprokit.supply.kinds.git.store import Commit, submodules_of, tree_of
+from reprokit.supply.kinds.git.store import submodules_of, tree_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.store import Store, key_of
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.store import Say, Store, key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -24,31 +27,110 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 
-def lock_git(source: Source, store: Store, say: Callable[[str], None], places: Mirrors) -> tuple[GitCommit, ...]:
+def lock_git(source: Source, mirrors: Mirrors, say: Say) -> tuple[GitCommit, ...]:
     """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
-    where a submodule's address is not https://.
+    where a submodule's address is not https://, or where there is none at a path that the source lists.
     """
     key = key_of([source.git, source.commit, source.submodules])
-    known = store.remembered("git", key)
+    known = mirrors.store.remembered("git", key)
     if known is None:
-        known = [locked.model_dump() for locked in _resolved(source, store, say, places)]
-        store.remember("git", key, known)
+        known = [locked.model_dump() for locked in _resolved(source, mirrors, say)]
+        mirrors.store.remember("git", key, known)
     found = tuple(GitCommit.model_validate(entry) for entry in known)
-    ensure([Commit(locked.url, locked.commit) for locked in found], store, places, say)
+    ensure([locked.address for locked in found], mirrors, say)
     return found
 
 
-def _resolved(source: Source, store: Store, say: Callable[[str], None], places: Mirrors) -> list[GitCommit]:
-    top = Commit(source.git, source.commit)
-    seen: set[Commit] = set()
-    level = {top}
-    while level:
-        ensure(sorted(level), store, places, say)
-        seen |= level
-        level = {s for commit in level for s in submodules_of(commit, store)} - seen if source.submodules else set()
+def lock_commits(
+    sources: Sequence[Source],
+    requirements: Sequence[str],
+    refs: Mapping[tuple[str, str], str],
+    mirrors: Mirrors,
+    say: Say,
+) -> tuple[GitCommit, ...]:
+    """The commits of sources and of requirements at git addresses, sorted. `refs` are as for `commit_of`.
+
+    Raises SourceError and UsageError as `lock_git`.
+    """
+    found: set[GitCommit] = set()
+    for source in sources:
+        found |= set(lock_git(source, mirrors, say))
+    for project in filter(None, map(git_requirement, requirements)):
+        commit = commit_of(project, refs, mirrors)
+        source = Source(name="requirement", git=project.git, commit=commit, path="/", submodules=True)
+        top, *inner = lock_git(source, mirrors, say)
+        found |= {top.model_copy(update={"ref": "" if project.commit else project.ref}), *inner}
+    return tuple(sorted(found, key=lambda c: (c.url, c.commit, c.ref)))
+
+
+def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors) -> str:
+    """The commit of a requirement: its own, the known one in `refs` by address and name, or where its ref is now.
+
+    Raises SourceError where the repository does not answer or has no such tag or branch.
+    """
+    known = project.commit or refs.get((project.git, project.ref))
+    if known:
+        return known
+    failed = ""
+    for address in mirrors.git(project.git):
+        try:
+            found = _refs_of(address, project.ref, mirrors)
+        except GitFailed as error:
+            failed = failed or str(error)
+            continue
+        if commit := _commit_in(found, project.ref):
+            return commit
+    why = failed or f"it has no tag or branch {project.ref!r}"
+    raise SourceError(why, project.git, "write all 40 digits of a commit, or a tag")
+
+
+def _refs_of(address: str, ref: str, mirrors: Mirrors) -> dict[str, str]:
+    with git_environment(address, mirrors) as environ:
+        asked = (f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}")
+        lines = git("ls-remote", "--", address, *asked, environ=environ).splitlines()
+    return {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+
+
+def _commit_in(refs: Mapping[str, str], ref: str) -> str:
+    """The commit of an annotated tag, a tag or a branch; empty if there is none."""
+    names = (f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}")
+    return next((refs[name] for name in names if name in refs), "")
+
+
+def _resolved(source: Source, mirrors: Mirrors, say: Say) -> list[GitCommit]:
+    top, store = Commit(source.git, source.commit), mirrors.store
+    if isinstance(source.submodules, list):
+        seen = _at_paths(source, top, mirrors, say)
+    else:
+        seen = set()
+        level = {top}
+        while level:
+            ensure(sorted(level), mirrors, say)
+            seen |= level
+            inner = {s for commit in level for s in submodules_of(commit, store).values()}
+            level = inner - seen if source.submodules else set()
     return [_locked(commit, store) for commit in (top, *sorted(seen - {top}))]
+
+
+def _at_paths(source: Source, top: Commit, mirrors: Mirrors, say: Say) -> set[Commit]:
+    """The source's commit, and the submodules that it lists. One inside another is listed after it."""
+    found = {"": top}
+    for path in sorted(source.submodules if isinstance(source.submodules, list) else ()):
+        around = max((p for p in found if not p or path.startswith(f"{p}/")), key=len)
+        inside = path.removeprefix(f"{around}/")
+        ensure([found[around]], mirrors, say)
+        submodules = submodules_of(found[around], mirrors.store, inside)
+        if inside not in submodules:
+            raise UsageError(
+                f"{found[around].name} has no submodule at {inside!r} in commit {found[around].commit[:12]}",
+                f"source {source.name}",
+                "its file .gitmodules lists them; a submodule inside another one needs that one listed too",
+            )
+        found[path] = submodules[inside]
+    ensure(sorted(set(found.values())), mirrors, say)
+    return set(found.values())
 
 
 def _locked(commit: Commit, store: Store) -> GitCommit:
@@ -56,57 +138,43 @@ def _locked(commit: Commit, store: Store) -> GitCommit:
         return GitCommit(url=commit.url, commit=commit.commit, tree=tree_of(commit, store))
 
 
-def moved_git(
-    sources: Sequence[Source],
-    locked: Sequence[GitCommit],
-    places: Mirrors,
-    say: Callable[[str], None] = lambda line: None,
-) -> list[Moved]:
+def moved_git(sources: Sequence[Source], locked: Sequence[GitCommit], mirrors: Mirrors) -> list[Moved]:
     """Commits that their repositories no longer have, and refs of the recipe that point elsewhere now, sorted.
 
-    The repositories themselves are asked, not their mirrors. `say` gets a line for each that does not answer.
+    The repositories themselves are asked, not their mirrors.
     """
 
-    def asked(question: Callable[[], Moved | None]) -> Moved | None:
-        try:
-            return question()
-        except GitFailed as error:
-            say(f"git: {error}")
-            return None
-
-    questions = [lambda source=source: _moved_ref(source, places) for source in sources if source.ref.strip()]
-    questions += [lambda commit=commit: _vanished(commit, places) for commit in _each(locked)]
+    named = [source for source in sources if source.ref.strip()]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sorted(moved for moved in pool.map(asked, questions) if moved)
+        refs = pool.map(lambda source: _moved_ref(source, mirrors), named)
+        commits = pool.map(lambda commit: _vanished(commit, mirrors), dict.fromkeys(locked))
+        return sorted(moved for moved in (*refs, *commits) if moved)
 
 
-def _each(locked: Iterable[GitCommit]) -> list[GitCommit]:
-    return list({(commit.url, commit.commit): commit for commit in locked}.values())
-
-
-def _moved_ref(source: Source, places: Mirrors) -> Moved | None:
+def _moved_ref(source: Source, mirrors: Mirrors) -> Moved | None:
     """How the branch or tag of the recipe's commit has changed."""
-    branch, tag = f"refs/heads/{source.ref}", f"refs/tags/{source.ref}"
-    with git_environment(source.git, places) as environ:
-        lines = git("ls-remote", source.git, branch, tag, f"{tag}^{{}}", environ=environ).splitlines()
-    refs = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
-    now = refs.get(f"{tag}^{{}}", refs.get(tag, refs.get(branch, "")))
+    name = f"{source.name} {source.ref}"
+    try:
+        refs = _refs_of(source.git, source.ref, mirrors)
+    except GitFailed as error:
+        return Moved("git", name, source.commit, str(error), "unknown")
+    now = _commit_in(refs, source.ref)
     if now == source.commit:
         return None
     if not now:
-        return Moved("git", f"{source.name} {source.ref}", source.commit, "", "vanished")
-    return Moved("git", f"{source.name} {source.ref}", source.commit, now, "changed" if tag in refs else "newer")
+        return Moved("git", name, source.commit, "", "vanished")
+    return Moved("git", name, source.commit, now, "changed" if f"refs/tags/{source.ref}" in refs else "newer")
 
 
-def _vanished(locked: GitCommit, places: Mirrors) -> Moved | None:
+def _vanished(locked: GitCommit, mirrors: Mirrors) -> Moved | None:
     """Check that the repository still has the commit, without fetching its files."""
-    with TemporaryDirectory(prefix="reprokit-git-") as folder, git_environment(locked.url, places) as environ:
+    with TemporaryDirectory(prefix="reprokit-git-") as folder, git_environment(locked.url, mirrors) as environ:
         git("init", "--quiet", "--bare", folder)
         try:
             options = ("--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=tree:0")
             git("fetch", "--quiet", *options, locked.url, locked.commit, folder=Path(folder), environ=environ)
         except GitFailed as error:
-            if "not our ref" not in str(error):
-                raise GitFailed(f"{locked.url}: {error}") from None
-            return Moved("git", Commit(locked.url, locked.commit).name, locked.commit, "", "vanished")
+            if "not our ref" in str(error):
+                return Moved("git", locked.address.name, locked.commit, "", "vanished")
+            return Moved("git", locked.address.name, locked.commit, str(error), "unknown")
     return None

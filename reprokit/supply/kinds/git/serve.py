@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qs, unquote
 
 from reprokit.supply.kinds.git.command import environment
-from reprokit.supply.kinds.git.store import Commit, serving_repository
+from reprokit.supply.kinds.git.store import serving_repository
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store
 
@@ -23,16 +23,17 @@ _BLOCK = 1 << 16
 
 
 class Repositories:
-    """Bare repositories `/HOST/OWNER/REPOSITORY[.git]`, each with exactly this build's commits of it."""
+    """Bare repositories `/HOST/OWNER/REPOSITORY[.git]`, each with exactly this build's commits of it.
 
-    host = "git.reprokit.invalid"
+    The address needs no key: a commit names its content.
+    """
+
+    host, key = "git.reprokit.invalid", ""
+    address = f"http://{host}/"
 
     def __init__(self, commits: Sequence[GitCommit]) -> None:
-        self.commits = sorted({Commit(locked.url, locked.commit) for locked in commits})
+        self.commits = sorted({locked.address for locked in commits})
         self.folders: dict[str, Path] = {}
-
-    def arguments(self) -> dict[str, str]:
-        return {"REPROKIT_GIT": f"http://{self.host}/"}
 
     def prepare(self, store: Store, scratch: Path) -> None:
         for name, commits in groupby(self.commits, key=lambda commit: commit.name):
@@ -50,7 +51,7 @@ class Repositories:
         repository = self.folders.get(name)
         if repository is None:
             handler.discard_body()
-            handler.gateway.not_there(name)
+            handler.gateway.note(handler.gateway.missing, name)
             handler.refuse(404, f"{name} is no source of this recipe")
         elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
             _advertise(handler, repository)
@@ -119,7 +120,7 @@ def _send(handler: Handler, stdout: IO[bytes]) -> None:
 
 
 def _body(handler: Handler) -> Iterator[bytes]:
-    blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else _sized(handler)
+    blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else handler.body()
     if handler.headers.get("Content-Encoding") not in ("gzip", "x-gzip"):
         yield from blocks
         return
@@ -129,17 +130,6 @@ def _body(handler: Handler) -> Iterator[bytes]:
             yield unzip.decompress(block, _BLOCK)
             block = unzip.unconsumed_tail
     yield unzip.flush()
-
-
-def _sized(handler: Handler) -> Iterator[bytes]:
-    left = int(handler.headers.get("Content-Length") or 0)
-    while left > 0:
-        block = handler.rfile.read(min(left, _BLOCK))
-        if not block:
-            handler.close_connection = True
-            return
-        left -= len(block)
-        yield block
 
 
 def _chunks(handler: Handler) -> Iterator[bytes]:

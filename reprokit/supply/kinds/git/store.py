@@ -1,4 +1,4 @@
-"""Git commits in the store, and repositories that serve them.
+"""Git commits in the store, repositories that serve them, and packs of their objects.
 
 Every commit has its own bare repository in the store. It is written elsewhere and renamed, so that a killed fetch
 leaves nothing that looks complete, and readers need no lock.
@@ -7,28 +7,19 @@ leaves nothing that looks complete, and readers need no lock.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+import shutil
+import tempfile
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
-from reprokit.errors import UsageError
-from reprokit.supply.kinds.git.command import GitFailed, git
+from reprokit.errors import SourceError, UsageError
+from reprokit.supply.kinds.git.command import GitFailed, git, git_says
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 
 REPOSITORIES = "repositories"
-
-
-@dataclass(frozen=True, order=True)
-class Commit:
-    """A commit of the repository at an https:// address without `.git`."""
-
-    url: str
-    commit: str
-
-    @property
-    def name(self) -> str:
-        """`host/owner/repository`."""
-        return self.url.partition("://")[2]
+# Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
+_HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
 
 
 def folder_of(commit: Commit, store: Store) -> Path:
@@ -49,25 +40,28 @@ def tree_of(commit: Commit, store: Store) -> str:
     return git("rev-parse", f"{commit.commit}^{{tree}}", folder=folder_of(commit, store)).strip()
 
 
-def submodules_of(commit: Commit, store: Store) -> list[Commit]:
-    """The submodules of a commit in the store. Raises UsageError, see `submodule_url`."""
+def submodules_of(commit: Commit, store: Store, only: str = "") -> dict[str, Commit]:
+    """The submodules of a commit in the store by path, or the one at `only`. Raises UsageError, see `submodule_url`."""
     folder = folder_of(commit, store)
     try:
         git("cat-file", "-e", f"{commit.commit}:.gitmodules", folder=folder)
     except GitFailed:
-        return []
+        return {}
     blob = f"--blob={commit.commit}:.gitmodules"
-    entries = git("config", blob, "-z", "--get-regexp", r"^submodule\..*\.(path|url)$", folder=folder)
+    # The file may name none: repositories keep it empty after their last submodule went.
+    entries = git("config", blob, "-z", "--list", folder=folder)
     fields: dict[str, dict[str, str]] = {}
     for line in filter(None, entries.split("\0")):
         key, _, value = line.partition("\n")
-        name, _, field = key.removeprefix("submodule.").rpartition(".")
-        fields.setdefault(name, {})[field] = value
-    found = []
+        section, _, rest = key.partition(".")
+        name, _, field = rest.rpartition(".")
+        if section == "submodule":
+            fields.setdefault(name, {})[field] = value
+    found = {}
     for name, entry in sorted(fields.items()):
-        pinned = _gitlink(folder, commit.commit, entry.get("path", ""))
-        if pinned and "url" in entry:
-            found.append(Commit(submodule_url(commit.url, name, entry["url"]), pinned))
+        path = entry.get("path", "")
+        if only in ("", path) and "url" in entry and (pinned := _gitlink(folder, commit.commit, path)):
+            found[path] = Commit(submodule_url(commit.url, name, entry["url"]), pinned)
     return found
 
 
@@ -84,7 +78,11 @@ def _gitlink(folder: Path, commit: str, path: str) -> str | None:
 
 
 def submodule_url(parent: str, name: str, url: str) -> str:
-    """A submodule's absolute address; `../x` is relative to the parent's. Raises UsageError for other schemes."""
+    """A submodule's absolute address; `../x` is relative to the parent's.
+
+    Raises UsageError for other schemes than https, and for ssh unless the parent is on the same host over ssh: a
+    stranger's repository must not name one that the user's keys open.
+    """
     if url.startswith(("./", "../")):
         scheme, _, rest = parent.partition("://")
         host, _, path = rest.partition("/")
@@ -95,12 +93,16 @@ def submodule_url(parent: str, name: str, url: str) -> str:
     from reprokit.recipe.fields import GitUrl
 
     try:
-        return TypeAdapter(GitUrl).validate_python(url)
+        found = str(TypeAdapter(GitUrl).validate_python(url))
     except ValueError:
-        raise UsageError(
-            f"the submodule {name!r} of {parent} is at {url!r}, which is not an https:// address",
-            hint="only https:// submodules are fetched; `submodules: false` skips them",
-        ) from None
+        found = ""
+    if found.startswith("https://") or (found and urlsplit(found)[:2] == urlsplit(parent)[:2]):
+        return found
+    raise UsageError(
+        f"the submodule {name!r} of {parent} is at {url!r}, which is not an https:// address",
+        hint="only https:// submodules, and those on the host of an ssh:// source, are fetched; "
+        "`submodules: [PATH, ...]` names those that are needed",
+    )
 
 
 def serving_repository(commits: list[Commit], store: Store, folder: Path) -> None:
@@ -117,5 +119,59 @@ def serving_repository(commits: list[Commit], store: Store, folder: Path) -> Non
     (folder / "HEAD").write_text("ref: refs/heads/reprokit-0\n")
 
 
+def borrowing_repository(folder: Path, objects: Path) -> None:
+    """Make a bare repository that reads the objects of another one, and nothing of its settings."""
+    git("init", "--quiet", "--bare", str(folder))
+    (folder / "objects" / "info" / "alternates").write_text(f"{objects}\n")
+
+
 def _lines(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
+
+
+def faults(folder: Path, commit: str) -> str:
+    """What is wrong with the repository of a commit; empty if it is complete."""
+    code, lines = git_says(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
+    wrong = [line for line in lines if not line.startswith(_HARMLESS)]
+    if code and wrong:
+        return wrong[0].removeprefix("error: ").removeprefix("fatal: ")
+    return "" if has_commit(folder, commit) else "the commit is not in it"
+
+
+def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
+    """Write all objects of a commit to `target`; returns the commits whose parents are not among them.
+
+    The same repository gives the same bytes. Raises SourceError where an object is missing.
+    """
+    shallow = folder / "shallow"
+    with tempfile.TemporaryFile() as wanted, target.open("wb") as out:
+        wanted.write(f"{commit.commit}\n".encode())
+        wanted.seek(0)
+        # One thread, because several find other deltas each time.
+        options = ("--revs", "--stdout", "-q", "--threads=1", "--delta-base-offset")
+        code, said = git_says(folder, "pack-objects", *options, source=wanted, target=out)
+    if code:
+        raise SourceError(
+            f"the repository of {commit.commit[:12]} is damaged in the store: {said[0] if said else 'git failed'}",
+            commit.url,
+            "`reprokit store verify --repair` removes it, `reprokit fetch` brings it again",
+        )
+    return tuple(shallow.read_text().split()) if shallow.exists() else ()
+
+
+def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path) -> str:
+    """Make a bare repository of the commit in `folder`; returns what is wrong with the pack, or nothing.
+
+    A pack holds objects only: the configuration of a repository is never copied.
+    """
+    git("init", "--quiet", "--bare", str(folder))
+    if shallow:
+        (folder / "shallow").write_text("".join(f"{line}\n" for line in shallow))
+    with packed.open("rb") as source:
+        code, said = git_says(folder, "index-pack", "--stdin", source=source)
+    if code:
+        return said[0] if said else "git could not read it"
+    (folder / "refs" / "heads" / "reprokit").write_text(f"{commit.commit}\n")
+    (folder / "HEAD").write_text("ref: refs/heads/reprokit\n")
+    shutil.rmtree(folder / "hooks", ignore_errors=True)
+    return faults(folder, commit.commit)

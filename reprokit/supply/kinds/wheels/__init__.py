@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 from reprokit.supply.locked_input import LockedInput
@@ -20,37 +24,45 @@ class Wheels(Kind):
             return []
         sdists = [sdist.model_dump() for sdist in variant.sdists]
         where = [platform.python, platform.glibc, platform.machine]
-        return [list(request.requirements), sdists, variant.wheel_indexes, where]
+        checksums = [dict(request.checksums)] if request.checksums else []
+        return [list(request.requirements), sdists, variant.wheel_indexes, where, *checksums]
+
+    def asking(self, request: InputRequest) -> list[str]:
+        return [*request.alone]
 
     def singles(self, lock: VariantLock | None) -> Collection[str]:
         return {wheel.name for wheel in lock.wheels} if lock else ()
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        from reprokit.supply.kinds.wheels.resolve import lock_wheels
+        from reprokit.supply.kinds.wheels.resolve import lock_wheels, merged
 
-        variant, platform = request.variant, request.platform
-        if platform is None:
-            return {}
-        asked = (request.requirements, variant.sdists, platform, variant.wheel_indexes)
-        keep = request.old.wheels if request.old else ()
-        return {"wheels": lock_wheels(*asked, tools.mirrors, tools.store, tools.say, keep, request.freed)}
+        old = request.old.wheels if request.old else ()
+        pinned = {canonicalize_name(Requirement(text).name) for text in request.requirements}
+        found: dict[str, tuple[Distribution, ...]] = {}
+        for block, required in request.wheels.items():
+            # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
+            earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
+            keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
+            found[block] = lock_wheels(required, tools.mirrors, tools.say, keep, request.freed)
+        return {"wheels": merged(found)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.wheels.resolve import moved_wheels
 
-        variant, platform = request.variant, request.platform
-        if not lock.wheels or platform is None:
-            return ()
-        asked = (request.requirements, variant.sdists, platform, variant.wheel_indexes)
-        return moved_wheels(lock.wheels, *asked, tools.mirrors, tools.say)
+        found: set[Moved] = set()
+        for block, required in request.wheels.items():
+            locked = [w for w in lock.wheels if block in (w.blocks or ("wheels",))]
+            if locked:
+                found |= set(moved_wheels(locked, required, tools.mirrors, tools.say))
+        return sorted(found)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         return mirrors.wheel_index.urls(locked)
 
     def server(self, entries: Sequence[Distribution]) -> InputServer:
-        from reprokit.supply.kinds.wheels.serve import Index
+        from reprokit.supply.kinds.wheels.serve import index
 
-        return Index(tuple(entries))
+        return index(entries)
 
 
 KIND = Wheels("wheels", "wheels", always=True)

@@ -1,11 +1,17 @@
-"""The platform that wheels must fit."""
+"""What wheels are resolved for: the platform that they must fit, and the requirements that they must meet."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from reprokit.errors import UsageError
+from reprokit.recipe.fields import exact_version
+from reprokit.recipe.packages import Sdist
 
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}([.a-z0-9+]{0,20})")
 _GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")
@@ -36,3 +42,58 @@ class Platform:
             *(f"{tag}_{self.machine}" for tag in legacy.get(self.machine, ())),
             f"linux_{self.machine}",
         ]
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """Only files that were uploaded by `time` (ISO 8601), or by another time for the projects of `later`.
+
+    Files of indexes without upload times count as newer. Without a time, all files count.
+    """
+
+    time: str = ""
+    later: Mapping[str, str] = field(default_factory=dict)
+
+    def options(self) -> list[str]:
+        if not self.time:
+            return []
+        return [f"--exclude-newer={self.time}", *(f"--exclude-newer-package={n}={t}" for n, t in self.later.items())]
+
+
+NOW = AsOf()
+
+
+@dataclass(frozen=True)
+class WheelRequest:
+    """`sdists` need no wheel. `indexes` are the recipe's, used only if the user's own lack a version.
+
+    `checksums` are the allowed sha256 by project, `refs` known commits of git requirements by address and tag.
+    `constraints` hold for projects that something requires.
+    """
+
+    requirements: Sequence[str]
+    platform: Platform
+    sdists: Sequence[Sdist] = ()
+    indexes: Sequence[str] = ()
+    as_of: AsOf = NOW
+    checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    constraints: Sequence[str] = ()
+
+    @property
+    def builds(self) -> bool:
+        """Whether releases without a wheel are built: where not every requirement is an exact release of an index."""
+        return any(exact_version(Requirement(text)) is None for text in self.requirements)
+
+
+def supported(platform: Platform) -> dict[Tag, int]:
+    """The wheel tags of the image's pip with their rank: lower is better."""
+    version = tuple(int(part) for part in platform.python.split(".")[:2])
+    interpreter = f"cp{version[0]}{version[1]}"
+    # Before 3.8, the ABI tag ends in `m` for builds with pymalloc, as of every distribution.
+    abi = interpreter + ("m" if version < (3, 8) else "")
+    tags = [
+        *cpython_tags(version, [abi], platform.tags()),
+        *compatible_tags(version, interpreter, platform.tags()),
+    ]
+    return {tag: place for place, tag in enumerate(tags)}

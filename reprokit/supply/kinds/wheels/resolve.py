@@ -2,122 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Sdist
+from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
 from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.guard import guarded
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.kinds.wheels import uv
+from reprokit.supply.kinds.wheels.listing import ListedFile, Listing, index_requirements, sdist_for
 from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, versions
-from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
+from reprokit.supply.kinds.wheels.projects import with_stubs
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.store import Store, key_of
+from reprokit.supply.store import Say, key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
 
 _AT_ONCE = 8
+_MOST_SDISTS = 50
 
 
 def lock_wheels(
-    requirements: Sequence[str],
-    sdists: Sequence[Sdist],
-    platform: Platform,
-    indexes: Sequence[str],
+    request: WheelRequest,
     mirrors: Mirrors,
-    store: Store,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
     keep: Sequence[Distribution] = (),
     update: Collection[str] = (),
+    as_of: str = "",
 ) -> tuple[Distribution, ...]:
     """One file of every package that the requirements need, sorted by name.
 
-    The user's own indexes come first; the recipe's `indexes` are used only if those lack a version. Entries of `keep`
-    stay where they fit, except for the packages of `update`. A file is downloaded if no index states its checksum.
-    Raises SourceError naming the requirement and the nearest versions, or the index that failed.
+    Entries of `keep` stay where they fit, except for the packages of `update`. A file is downloaded if no index states
+    its checksum. Raises SourceError naming the requirement and the nearest versions, or the index that failed.
     """
-    if not requirements and not sdists:
+    if not request.requirements and not request.sdists:
         return ()
     freed = {canonicalize_name(name) for name in update}
-    kept = {wheel.name: wheel for wheel in keep if wheel.name not in freed}
-    resolution = _Resolution(requirements, sdists, platform, {name: wheel.version for name, wheel in kept.items()}, say)
-    packages = resolution.packages(mirrors, indexes)
-    tags = supported(platform)
-    with Measure(store, mirrors.settings, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
+    kept = {(wheel.name, wheel.build_only): wheel for wheel in keep if wheel.name not in freed}
+    tags = supported(request.platform)
 
+    def lock(packages: Sequence[uv.Package], build_only: bool) -> Iterator[Distribution]:
         def locked(package: uv.Package) -> Distribution:
+            name = canonicalize_name(package.name)
             with understood("an index's answer", package.name):
-                return chosen(package)
+                # What builds a release is not in the requirements files, as for pip.
+                allowed = None if build_only else request.checksums.get(name)
+                earlier = kept.get((name, build_only))
+                fits = earlier and Version(earlier.version) == Version(package.version) and _rank(earlier.file, tags)
+                if earlier and fits and (allowed is None or earlier.sha256 in allowed):
+                    return earlier
+                found = _measured(package, best(_allowed(package, allowed), tags, request.platform), measure)
+                if allowed is not None and found.sha256 not in allowed:
+                    raise SourceError(f"{found.file} has another sha256 than its requirements file allows", name)
+                return found.model_copy(update={"build_only": build_only})
 
-        def chosen(package: uv.Package) -> Distribution:
-            earlier = kept.get(canonicalize_name(package.name))
-            if earlier and Version(earlier.version) == Version(package.version) and _rank(earlier.file, tags):
-                return earlier
-            return _measured(package, best(package, tags, platform), measure)
+        return pool.map(locked, packages)
 
-        return tuple(sorted(pool.map(locked, packages), key=lambda found: found.name))
+    def preferred(build_only: bool) -> dict[str, str]:
+        return {name: wheel.version for (name, only), wheel in kept.items() if only is build_only}
+
+    with Measure(mirrors, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
+        with with_stubs(request, mirrors, say) as (ready, builds):
+            packages, built = _with_sdists(ready, mirrors, say, preferred(False))
+            found = {wheel.file: wheel for wheel in lock(packages, False)}
+        for needed in [*builds, *built]:
+            tools = replace(request, requirements=needed, sdists=())
+            more = resolve_versions(tools, mirrors, say, preferred(True))
+            found = {**{wheel.file: wheel for wheel in lock(more, True)}, **found}
+    return tuple(sorted(found.values(), key=lambda wheel: (wheel.name, wheel.file)))
 
 
-def resolve_wheels(
-    requirements: Sequence[str],
-    sdists: Sequence[Sdist],
-    platform: Platform,
-    indexes: Sequence[str],
-    mirrors: Mirrors,
-    store: Store,
-    say: Callable[[str], None] = lambda line: None,
-) -> tuple[Distribution, ...]:
-    """The wheels for requirements that have no lock; a repeated call asks no index.
+def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package:
+    """The package with only the files whose checksum a requirements file allows, or that have none yet."""
+    if allowed is None:
+        return package
+    files = tuple(file for file in package.files if not file.sha256 or file.sha256 in allowed)
+    if not files:
+        where = f"{package.name}=={package.version}"
+        raise SourceError(f"no file of {where} has a sha256 that its requirements file allows", package.name)
+    return replace(package, files=files)
 
-    Raises SourceError, see `lock_wheels`.
+
+def _with_sdists(
+    request: WheelRequest, mirrors: Mirrors, say: Say, preferred: Mapping[str, str]
+) -> tuple[list[uv.Package], list[list[str]]]:
+    """The packages, with an sdist where a project has no wheel; and what each of these needs to be built."""
+    listing = Listing(mirrors)
+    taken: dict[str, ListedFile] = {}
+    sdists = list(request.sdists)
+    while True:
+        try:
+            found = resolve_versions(replace(request, sdists=sdists), mirrors, say, preferred)
+        except uv.Unsatisfied as error:
+            file = sdist_for([error.where, *error.projects], request, listing, taken) if request.builds else None
+            if file is None or len(taken) == _MOST_SDISTS:
+                raise
+            version = str(file.version)
+            name = parse_sdist_filename(file.filename)[0]
+            requires = listing.requires(file)
+            if requires is None:
+                say(f"the sdist {name} {version} does not state what it needs: write that under `wheels` too")
+            taken[name] = file
+            sdists.append(Sdist(package=f"{name}=={version}", requires=index_requirements(requires or (), name)))
+        else:
+            return found, [listing.build_requires(file) for file in taken.values()]
+
+
+def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ...]:
+    """The sets of blocks as one list: each file once, with the blocks that take it in.
+
+    Twice if one block installs what another only builds with.
     """
-    key = key_of([sorted(set(requirements)), [s.model_dump() for s in sdists], asdict(platform), list(indexes)])
-    known = store.remembered("wheels", key)
+    found: dict[tuple[str, str, str, bool], Distribution] = {}
+    for block, wheels in sets.items():
+        for wheel in wheels:
+            key = (wheel.name, wheel.file, wheel.sha256, wheel.build_only)
+            blocks = found[key].blocks if key in found else ()
+            found[key] = wheel.model_copy(update={"blocks": (*blocks, block)})
+    return tuple(found[key] for key in sorted(found))
+
+
+def resolve_wheels(request: WheelRequest, mirrors: Mirrors, say: Say = lambda line: None) -> tuple[Distribution, ...]:
+    """The wheels for requirements that have no lock; a repeated call asks no index. Raises as `lock_wheels`."""
+    sdists = [sdist.model_dump() for sdist in request.sdists]
+    where = [asdict(request.platform), list(request.indexes), asdict(request.as_of)]
+    checksums = [request.checksums] if request.checksums else []
+    key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums])
+    known = mirrors.store.remembered("wheels", key)
     if known is None:
-        found = lock_wheels(requirements, sdists, platform, indexes, mirrors, store, say)
-        known = [wheel.model_dump() for wheel in found]
-        store.remember("wheels", key, known)
+        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors, say)]
+        mirrors.store.remember("wheels", key, known)
     return tuple(Distribution.model_validate(wheel) for wheel in known)
 
 
-def fetch_wheels(
-    wheels: Sequence[Distribution], mirrors: Mirrors, store: Store, say: Callable[[str], None] = lambda line: None
-) -> None:
-    """Fetch these wheels into the store. Raises SourceError."""
-    from reprokit.supply.fetch.pool import fetch_all
-
-    fetch_all([w.locked_input() for w in wheels], store, mirrors, say=say, settings=lambda: mirrors.settings)
-
-
 def moved_wheels(
-    locked: Sequence[Distribution],
-    requirements: Sequence[str],
-    sdists: Sequence[Sdist],
-    platform: Platform,
-    indexes: Sequence[str],
-    mirrors: Mirrors,
-    say: Callable[[str], None] = lambda line: None,
+    locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors, say: Say = lambda line: None
 ) -> list[Moved]:
     """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
     Newer versions that the recipe's pins forbid are ignored. Raises SourceError where an index fails.
     """
     found: set[Moved] = set()
+    locked = [wheel for wheel in locked if not wheel.build_only]
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
-        same = _Resolution(requirements, sdists, platform, kept, say).packages(mirrors, indexes)
-        fresh = _Resolution(requirements, sdists, platform, {}, say).packages(mirrors, indexes)
+        with with_stubs(request, mirrors, say) as (ready, _):
+            same, fresh = (_with_sdists(ready, mirrors, say, preferred)[0] for preferred in (kept, {}))
     except uv.Unsatisfied as error:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
@@ -141,59 +182,52 @@ def moved_wheels(
     return sorted(found)
 
 
-class _Resolution:
-    """One resolution: with the user's indexes, then with the recipe's too."""
+def resolve_versions(
+    request: WheelRequest, mirrors: Mirrors, say: Say, preferred: Mapping[str, str]
+) -> list[uv.Package]:
+    """The packages from the user's indexes, or if these do not suffice from the recipe's too.
 
-    def __init__(
-        self,
-        requirements: Sequence[str],
-        sdists: Sequence[Sdist],
-        platform: Platform,
-        preferred: Mapping[str, str],
-        say: Callable[[str], None],
-    ) -> None:
-        self.requirements = sorted(set(requirements))
-        self.sdists = {sdist.package: sdist.requires for sdist in sdists}
-        self.platform, self.preferred, self.say = platform, preferred, say
-
-    def packages(self, mirrors: Mirrors, indexes: Sequence[str]) -> list[uv.Package]:
+    Versions of `preferred` (by name) win where they fit. Raises SourceError, see `lock_wheels`.
+    """
+    own = replace(request, indexes=())
+    try:
+        return _asked(own, mirrors.pip, preferred, {}, say)
+    except uv.Unsatisfied as error:
+        if not request.indexes:
+            raise _with_neighbours(error, own, {}) from None
+        say(f"{error.message}; trying the recipe's indexes too")
+        missing = error.message
+    with guarded(mirrors.store, mirrors.own) as variables:
         try:
-            return self._asked(mirrors.pip, (), {})
+            return _asked(request, mirrors.pip, preferred, variables, say)
         except uv.Unsatisfied as error:
-            if not indexes:
-                raise _with_neighbours(error, self.platform, indexes, {}) from None
-            self.say(f"{error.message}; trying the recipe's indexes too")
-            missing = error.message
-        with guarded(mirrors.store, mirrors.own) as variables:
-            try:
-                return self._asked(mirrors.pip, indexes, variables)
-            except uv.Unsatisfied as error:
-                raise _with_neighbours(error, self.platform, indexes, variables) from None
-            except uv.Unreachable as error:
-                for index in indexes:
-                    if _belongs(error.where, index):
-                        why = error.message.removeprefix("a package index ")
-                        raise SourceError(f"{missing}, and the recipe's own index {why}", index) from None
-                raise
+            raise _with_neighbours(error, request, variables) from None
+        except uv.Unreachable as error:
+            for index in request.indexes:
+                if _belongs(error.where, index):
+                    why = error.message.removeprefix("a package index ")
+                    raise SourceError(f"{missing}, and the recipe's own index {why}", index) from None
+            raise
 
-    def _asked(self, settings: PipSettings, indexes: Sequence[str], variables: Mapping[str, str]) -> list[uv.Package]:
-        """Resolve, without unreachable indexes of the user if that is possible."""
-        skipped: uv.Unreachable | None = None
-        while True:
-            try:
-                return uv.resolve(
-                    self.requirements, self.platform, settings, indexes, self.sdists, self.preferred, variables
-                )
-            except uv.Unsatisfied:
-                if skipped:
-                    raise skipped from None
+
+def _asked(
+    request: WheelRequest, settings: PipSettings, preferred: Mapping[str, str], variables: Mapping[str, str], say: Say
+) -> list[uv.Package]:
+    """Resolve, without unreachable indexes of the user if that is possible."""
+    skipped: uv.Unreachable | None = None
+    while True:
+        try:
+            return uv.resolve(request, settings, preferred, variables)
+        except uv.Unsatisfied:
+            if skipped:
+                raise skipped from None
+            raise
+        except uv.Unreachable as error:
+            rest = _without(settings, error.where)
+            if rest == settings or not (rest.indexes or rest.find_links):
                 raise
-            except uv.Unreachable as error:
-                rest = _without(settings, error.where)
-                if rest == settings or not (rest.indexes or rest.find_links):
-                    raise
-                skipped, settings = skipped or error, rest
-                self.say(f"{error.message} ({error.where}); continuing without it")
+            skipped, settings = skipped or error, rest
+            say(f"{error.message} ({error.where}); continuing without it")
 
 
 def _without(settings: PipSettings, address: str) -> PipSettings:
@@ -207,28 +241,13 @@ def _belongs(address: str, index: str) -> bool:
     return f"{address.rstrip('/')}/".startswith(f"{redact(index).rstrip('/')}/")
 
 
-def _with_neighbours(
-    error: uv.Unsatisfied, platform: Platform, indexes: Sequence[str], variables: Mapping[str, str]
-) -> uv.Unsatisfied:
+def _with_neighbours(error: uv.Unsatisfied, request: WheelRequest, variables: Mapping[str, str]) -> uv.Unsatisfied:
     """The error with the nearest versions that exist."""
     if error.where and not error.hint:
-        near = nearest_versions(error.where, versions(error.where, platform, indexes, variables))
+        near = nearest_versions(error.where, versions(error.where, request.platform, request.indexes, variables))
         if near:
             error.hint = f"nearest versions that exist: {', '.join(near)}"
     return error
-
-
-def supported(platform: Platform) -> dict[Tag, int]:
-    """The wheel tags of the image's pip with their rank: lower is better."""
-    version = tuple(int(part) for part in platform.python.split(".")[:2])
-    interpreter = f"cp{version[0]}{version[1]}"
-    # Before 3.8, the ABI tag ends in `m` for builds with pymalloc, as of every distribution.
-    abi = interpreter + ("m" if version < (3, 8) else "")
-    tags = [
-        *cpython_tags(version, [abi], platform.tags()),
-        *compatible_tags(version, interpreter, platform.tags()),
-    ]
-    return {tag: place for place, tag in enumerate(tags)}
 
 
 def best(package: uv.Package, tags: dict[Tag, int], platform: Platform) -> uv.IndexFile:

@@ -6,6 +6,7 @@ the target's Python, which `pip download` does not.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,16 +18,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-import tomli
-
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
+from reprokit.untrusted import toml
 from reprokit.untrusted.documents import understood
 
 # glibc minors that `uv --python-platform` knows; for others the next lower one is used.
 _GLIBC = (17, 28, *range(31, 41))
+# A project with a comparison of its versions, or in a sentence on what it lacks.
+_PROJECT = re.compile(
+    r"(?<![\w.=])([A-Za-z][\w.-]*)(?:\[[^\]]*\])?(?:(==[^\s,]+)|(?=[<>!~]=?| has no | have no | was not found))"
+)
+_MISSING = re.compile(r"no versions? of ([A-Za-z][\w.-]*(?:==[^\s,]+)?)")
 _HARMLESS = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
@@ -54,7 +59,9 @@ class Package:
 
 
 class Unsatisfied(SourceError):
-    """No choice of versions meets the requirements."""
+    """No choice of versions meets the requirements. `projects` are those that uv names: NAME or NAME==VERSION."""
+
+    projects: tuple[str, ...] = ()
 
 
 class Unreachable(SourceError):
@@ -62,24 +69,22 @@ class Unreachable(SourceError):
 
 
 def resolve(
-    requirements: Sequence[str],
-    platform: Platform,
+    request: WheelRequest,
     settings: PipSettings,
-    indexes: Sequence[str] = (),
-    sdists: Mapping[str, Sequence[str]] = {},
     preferred: Mapping[str, str] = {},
     variables: Mapping[str, str] = {},
 ) -> list[Package]:
     """The newest versions that meet all requirements; `preferred` versions (by name) win where they fit.
 
-    `sdists` maps exact requirements (`NAME==VERSION`) to their dependencies: an sdist of these packages is used,
-    unread. The best version of all indexes wins, as in pip. `variables` are added to uv's environment. Raises
-    Unsatisfied, or Unreachable for the first index that fails.
+    Sdists are used unread. The best version of all indexes wins, as in pip. `variables` are added to uv's environment.
+    Raises Unsatisfied, or Unreachable for the first index that fails.
     """
+    platform, sdists = request.platform, {sdist.package: sdist.requires for sdist in request.sdists}
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
         required, config, output = (Path(folder) / name for name in ("requirements.in", "uv.toml", "pylock.toml"))
-        required.write_text("".join(f"{line}\n" for line in [*requirements, *sdists]))
-        config.write_text("".join(_static_metadata(*entry) for entry in sdists.items()))
+        required.write_text("".join(f"{line}\n" for line in [*sorted(set(request.requirements)), *sdists]))
+        limits = f"constraint-dependencies = {json.dumps(list(request.constraints))}\n"
+        config.write_text(limits + "".join(_static_metadata(*entry) for entry in sdists.items()))
         if preferred:
             output.write_text(_as_pylock(preferred))
         command = [_uv(), "pip", "compile", str(required), f"--output-file={output}", "--format=pylock.toml"]
@@ -87,7 +92,7 @@ def resolve(
         command += [f"--no-binary={_name(text)}" for text in sdists]
         command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]
         command += [f"--python-platform={python_platform(platform)}"]
-        command += places(settings, indexes)
+        command += [*places(settings, request.indexes), *request.as_of.options()]
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -101,7 +106,7 @@ def resolve(
             raise explain(redact(done.stderr), platform)
         yanked = set(re.findall(r"^warning: `(\S+)` is yanked", done.stderr, re.MULTILINE))
         with understood("what an index lists"):
-            pylock = tomli.loads(output.read_text(encoding="utf-8"))
+            pylock = toml.loads(output.read_text(encoding="utf-8"))
             return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
 
 
@@ -157,28 +162,26 @@ def _name(requirement: str) -> str:
 
 
 def _static_metadata(requirement: str, requires: Sequence[str]) -> str:
-    """An entry of uv.toml with a package's dependencies, so that uv does not build it."""
+    """An entry of uv.toml with a package's dependencies, so that uv does not build it. TOML has JSON's strings."""
     name, _, version = requirement.partition("==")
-    lines = ["[[dependency-metadata]]", f"name = {_text(name)}", f"version = {_text(version)}"]
-    return "\n".join([*lines, f"requires-dist = [{', '.join(map(_text, requires))}]"]) + "\n"
+    lines = ["[[dependency-metadata]]", f"name = {json.dumps(name)}", f"version = {json.dumps(version)}"]
+    return "\n".join([*lines, f"requires-dist = [{', '.join(map(json.dumps, requires))}]"]) + "\n"
 
 
 def _as_pylock(versions: Mapping[str, str]) -> str:
     """Versions as an earlier output, which uv prefers to newer versions."""
-    entries = (f"[[packages]]\nname = {_text(n)}\nversion = {_text(v)}\n" for n, v in sorted(versions.items()))
+    entries = (
+        f"[[packages]]\nname = {json.dumps(n)}\nversion = {json.dumps(v)}\n" for n, v in sorted(versions.items())
+    )
     return 'lock-version = "1.0"\ncreated-by = "reprokit"\n' + "".join(entries)
-
-
-def _text(value: str) -> str:
-    """A TOML string. Names, versions and requirements hold no control characters."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) -> list[Package]:
     """The packages of a pylock.toml (PEP 751)."""
     found = []
     for entry in pylock.get("packages", []):
+        if "archive" in entry:
+            continue  # stands for a project of git
         name, version = entry["name"], entry["version"]
         files = tuple(_file(file, indexes) for file in entry.get("wheels") or [entry["sdist"]])
         found.append(Package(name, version, files, f"{name}=={version}" in yanked))
@@ -211,7 +214,10 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
     if "No space left on device" in words:
         return EngineError("the disk is full", hint="free space below the home folder, where uv keeps its cache")
     if "No solution found" in words:
-        return _unsatisfied(words, hints, platform)
+        unsatisfied = _unsatisfied(words, hints, platform)
+        named = [*_MISSING.findall(words), *("".join(found) for found in _PROJECT.findall(words))]
+        unsatisfied.projects = tuple(dict.fromkeys(named))
+        return unsatisfied
     if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
         causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
         return Unreachable(

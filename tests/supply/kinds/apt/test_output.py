@@ -1,10 +1,10 @@
-"""What apt prints, read."""
+"""Parse apt's output."""
 
 from __future__ import annotations
 
 import pytest
 
-from reprokit.supply.kinds.apt.output import as_of, listed, packages_of, remember_archives
+from reprokit.supply.kinds.apt.output import as_of, listed, packages_of
 from reprokit.supply.kinds.apt.settings import remembered
 from reprokit.supply.store import Store
 
@@ -32,8 +32,8 @@ DATES = """\
 """
 
 
-def test_packages_with_epochs_quoted_names_and_archives():
-    curl, dbus, tool = packages_of(URIS)
+def test_packages_with_epochs_quoted_names_and_archives(store: Store):
+    curl, dbus, tool = packages_of(URIS, store)
     assert (curl.archive, curl.path) == ("debian", "pool/main/c/curl/curl_7.88.1-10+deb12u15_amd64.deb")
     assert (curl.version, curl.size, curl.sha256, curl.url) == ("7.88.1-10+deb12u15", 315800, SHA(1), None)
     assert (dbus.name, dbus.version, dbus.archive) == ("libdbus-1-3", "2:1.14-1", "debian-security")
@@ -44,18 +44,17 @@ def test_packages_with_epochs_quoted_names_and_archives():
     )
 
 
-def test_the_order_is_not_that_of_apt():
+def test_the_order_is_not_that_of_apt(store: Store):
     lines = URIS.splitlines()
-    assert packages_of("\n".join([*lines[::-1], *lines])) == packages_of(URIS)
+    assert packages_of("\n".join([*lines[::-1], *lines]), store) == packages_of(URIS, store)
 
 
-def test_a_package_without_a_sha256_is_none():
-    assert packages_of(URIS.replace("SHA256:", "MD5Sum:")) == ()
+def test_a_package_without_a_sha256_is_none(store: Store):
+    assert packages_of(URIS.replace("SHA256:", "MD5Sum:"), store) == ()
 
 
-def test_archives_are_remembered_without_credentials(tmp_path):
-    store = Store(tmp_path)
-    remember_archives(URIS, store)
+def test_archives_are_remembered_without_credentials(store: Store):
+    packages_of(URIS, store)
     assert remembered(store, "debian") == ("http://mirror.test/debian",)
     assert remembered(store, "debian-security") == ("http://mirror.test/pub/debian-security",)
 
@@ -80,5 +79,5 @@ def test_a_list_is_called_as_apt_calls_it():
         (set(), ""),
     ],
 )
-def test_the_date_is_that_of_suites_that_gave_packages(names: set[str], expected: str):
-    assert as_of([p for p in packages_of(URIS) if p.name in names], LISTED + DATES) == expected
+def test_the_date_is_that_of_suites_that_gave_packages(names: set[str], expected: str, store: Store):
+    assert as_of([p for p in packages_of(URIS, store) if p.name in names], LISTED + DATES) == expected

@@ -1,9 +1,10 @@
-"""apt packages resolved by a base's own apt, of a local archive and of Debian's own."""
+"""Resolve packages of a local archive and of Debian with the base's own apt."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,15 +15,18 @@ from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt import resolve
 from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt
-from reprokit.supply.kinds.apt.drift import Drift
+from reprokit.supply.kinds.apt.drift import drifts
 from reprokit.supply.kinds.apt.install import AptInstall
-from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt, successors
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt
+from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import locked as refusing
 from reprokit.supply.served_set import ServedSet
+from reprokit.supply.store import Store
 from tests.support.apt_archive import Archive
+from tests.support.fetching import local_mirrors
 from tests.support.names import unique
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("apt-lock")]
@@ -38,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 @pytest.fixture(scope="module")
 def base(engine: Engine, bookworm, served: Archive) -> Iterator[BaseImage]:
-    """Debian 12 whose apt knows the local archive alone, and a vendor's that is not there."""
+    """Debian 12 whose apt has the local archive, and a vendor's that does not answer."""
     script = (
         f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
         "echo 'deb [trusted=yes] http://127.0.0.1:9/cuda ./' >/etc/apt/sources.list.d/cuda-ubuntu.list"
@@ -64,8 +68,29 @@ def archive(served: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
     return served
 
 
-def quiet(line: str) -> None:
-    pass
+def tools(engine: Engine, base: BaseImage, store: Store) -> Tools:
+    return Tools(local_mirrors(store), lambda line: None, engine, lambda: base)
+
+
+@pytest.fixture(scope="module")
+def started(engine: Engine, base: BaseImage, served: Archive, tmp_path_factory: pytest.TempPathFactory):
+    """A container of the base. Starting and stopping one takes longer than a resolution."""
+    served.publish(EARLY)
+    with BaseApt(tools(engine, base, Store(tmp_path_factory.mktemp("started")))) as apt:
+        yield apt
+
+
+@pytest.fixture
+def reused(started: BaseApt, archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolutions use one container, without its lists: apt compares dates in seconds and might keep them."""
+
+    @contextmanager
+    def again(*_: object) -> Iterator[BaseApt]:
+        started.ask(["sh", "-c", "rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin"])
+        started.update()
+        yield started
+
+    monkeypatch.setattr(resolve, "BaseApt", again)
 
 
 def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, archive, store):
@@ -82,9 +107,20 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
         )
     }
     archive.publish(EARLY)
-    installs = [AptInstall("apt", ("app",)), AptInstall("llvm", ("more",), before=("app",))]
-    packages, as_of = lock_apt(engine, base, installs, store, quiet)
-    assert [p.name for p in packages] == ["app", "either", "lib", "more", "tzdata"]
+    installs = [
+        AptInstall("apt", ("app",)),
+        AptInstall("llvm", ("more",), before=("app",)),
+        AptInstall("git", ("more",)),  # of a stage that starts at the base
+        AptInstall("tvm", ("lib",), before=("app", "more")),
+    ]
+    packages, as_of = lock_apt(installs, tools(engine, base, store))
+    assert {p.name: p.blocks for p in packages} == {
+        "app": ("apt",),
+        "either": ("apt",),
+        "lib": ("apt", "git"),
+        "more": ("git", "llvm"),
+        "tzdata": ("apt",),
+    }
     assert as_of == "20260905T093136Z"
     for package in packages:
         content = files[package.name].read_bytes()
@@ -92,11 +128,9 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
         assert package.url == f"{archive.url}/pool/main/{files[package.name].name}"
     assert next(p.version for p in packages if p.name == "lib") == "1:1.5+b1"
     archive.publish(LATE)
-    assert lock_apt(engine, base, installs, store, quiet) == (packages, "20261120T021241Z")
-    mirrors = Mirrors(store)
-    assert fetch_all([p.locked_input() for p in packages], store, mirrors, settings=mirrors.settings).files == len(
-        packages
-    )
+    assert lock_apt(installs, tools(engine, base, store)) == (packages, "20261120T021241Z")
+    mirrors = local_mirrors(store)
+    assert fetch_all([p.locked_input() for p in packages], mirrors).files == len(packages)
 
 
 def test_components_are_asked_for_from_their_block_on(engine, base, archive, store):
@@ -105,7 +139,7 @@ def test_components_are_asked_for_from_their_block_on(engine, base, archive, sto
     archive.deb("more", component="contrib")
     archive.publish(EARLY)
     installs = [AptInstall("apt", ("free",)), AptInstall("cuda", ("more",), ("free",), ("contrib",))]
-    packages, _ = lock_apt(engine, base, installs, store, quiet)
+    packages, _ = lock_apt(installs, tools(engine, base, store))
     assert [(p.name, p.path.split("/")[2]) for p in packages] == [
         ("free", "main"),
         ("more", "contrib"),
@@ -122,13 +156,15 @@ def test_components_are_asked_for_from_their_block_on(engine, base, archive, sto
         ("broken", SourceError, "broken cannot be installed: broken : Depends: nowhere but it is not installable", ""),
     ],
 )
-def test_what_cannot_be_installed_is_named_with_its_block(engine, base, archive, store, asked, kind, message, hint):
+def test_what_cannot_be_installed_is_named_with_its_block(
+    reused, engine, base, archive, store, asked, kind, message, hint
+):
     for version in ("1.0", "2.0"):
         archive.deb("tool", version)
     archive.deb("broken", Depends="nowhere, virtual")
     archive.publish(EARLY)
     with pytest.raises(kind) as error:
-        lock_apt(engine, base, [AptInstall("base", ("tool=1.0",)), AptInstall("apt", (asked,))], store, quiet)
+        lock_apt([AptInstall("base", ("tool=1.0",)), AptInstall("apt", (asked,))], tools(engine, base, store))
     assert error.value.message.startswith(message)
     assert (error.value.where, error.value.hint) == ("block apt", hint)
 
@@ -137,56 +173,61 @@ def test_a_vendors_lists_are_left_out_as_the_image_leaves_them_out(engine, base,
     assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
     archive.publish(EARLY)
     with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.1:9"):
-        lock_apt(engine, replace(base, reference="me/cuda:1"), [AptInstall("apt", ("app",))], store, quiet)
+        lock_apt([AptInstall("apt", ("app",))], tools(engine, replace(base, reference="me/cuda:1"), store))
 
 
 def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store):
     archive.publish(EARLY)
-    with BaseApt(engine, base, store, quiet) as apt:
+    with BaseApt(tools(engine, base, store)) as apt:
         assert "proxy" not in str(engine.container(apt.name)["Config"]).lower()
         assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
     assert engine.container(apt.name) is None
 
 
+@pytest.mark.usefixtures("reused")
 def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, archive, store):
     archive.deb("app", Depends="lib, gone")
     old = archive.deb("lib", "1.0")
     gone = archive.deb("gone")
     archive.publish(EARLY)
     installs = [AptInstall("apt", ("app",))]
-    locked, _ = lock_apt(engine, base, installs, store, quiet)
-    assert moved_apt(engine, base, installs, locked, store, quiet) == []
-    assert successors(engine, base, installs, locked, store, quiet)[2] == ()
+    locked, _ = lock_apt(installs, tools(engine, base, store))
+    assert moved_apt(installs, locked, tools(engine, base, store)) == []
     for file in (old, gone, archive.folder / "pool/main/app_1.0_all.deb"):
         file.unlink()
     archive.deb("app", "1.1", Depends="lib")
     archive.deb("lib", "1.0+deb12u1")
     archive.publish(LATE)
-    assert moved_apt(engine, base, installs, locked, store, quiet) == [
+    assert moved_apt(installs, locked, tools(engine, base, store)) == [
         Moved("apt", "app", "1.0", "1.1", "newer"),
         Moved("apt", "gone", "1.0", "", "vanished"),
         Moved("apt", "lib", "1.0", "1.0+deb12u1", "newer"),
     ]
-    packages, as_of, drifts = successors(engine, base, installs, locked, store, quiet)
+    packages, as_of = lock_apt(installs, tools(engine, base, store))
     assert [(p.name, p.version) for p in packages] == [("app", "1.1"), ("lib", "1.0+deb12u1")]
     assert as_of == "20261120T021241Z"
-    assert drifts == (Drift("app", "1.0", "1.1"), Drift("gone", "1.0", ""), Drift("lib", "1.0", "1.0+deb12u1"))
+    assert drifts(locked, packages) == (
+        "app 1.0 -> 1.1",
+        "gone 1.0 -> gone",
+        "lib 1.0 -> 1.0+deb12u1",
+    )
 
 
 def test_nothing_is_resolved_for_nothing(store):
-    assert lock_apt(None, None, [], store, pytest.fail) == ((), "")
-    assert moved_apt(None, None, [], (), store, pytest.fail) == []
+    unused = Tools(local_mirrors(store), pytest.fail, None, pytest.fail)
+    assert lock_apt([], unused) == ((), "")
+    assert moved_apt([], (), unused) == []
 
 
 def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monkeypatch):
-    """Resolved, fetched, and installed by the lines of a block, while the gateway lets nothing through."""
+    """Resolve, fetch, and install with the lines of a block; the gateway passes nothing on."""
     install = AptInstall("base", ("ca-certificates",))
-    packages, as_of = lock_apt(engine, bookworm.base, [install], bookworm.store, quiet)
+    packages, as_of = lock_apt([install], tools(engine, bookworm.base, bookworm.store))
     assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
     mirrors = Mirrors(bookworm.store)
-    fetch_all([p.locked_input(as_of) for p in packages], bookworm.store, mirrors, settings=mirrors.settings)
+    fetch_all([p.locked_input(as_of) for p in packages], mirrors)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    locked = ServedSet(apt=packages)
+    locked = ServedSet({"apt": ("base",)}, apt=packages)
     with Gateway(bookworm.store, locked, refusing("debian:12")) as gateway:
         environment = {**gateway.build_arguments(), **locked.arguments()}
         script = "set -e\n" + block_lines("ca-certificates") + "\ndpkg-query -W ca-certificates openssl"
@@ -208,8 +249,8 @@ def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monk
 
 
 def block_lines(package: str) -> str:
-    """What a block's filter writes, without the marks of a Dockerfile."""
+    """The commands that a block's filter writes, as a shell script."""
     from reprokit.image.render import template_environment
 
     template = template_environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
-    return template.render(installs=[]).replace("; \\\n", ";\n")
+    return template.render(installs=[], block="base").replace("; \\\n", ";\n")

@@ -1,4 +1,4 @@
-"""The host's own apt, with folders of its own, asks the archive; containers ask it in test_locked."""
+"""The host's apt, with separate folders, downloads from the archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt import deb
-from reprokit.supply.kinds.apt.serve import Archive
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
@@ -102,12 +101,12 @@ def test_what_is_not_locked_is_not_there(apt: Apt, gateway: Gateway):
     assert (answer.status, body) == (404, b"reprokit gateway: pool/stranger_1.0_all.deb is not in the lock\n")
     assert gateway.missing == {"pool/stranger_1.0_all.deb": 1}
     answer, body = ask(gateway, archive.replace(archive.split("/")[3], "0" * 16) + "./Packages")
-    assert (answer.status, body) == (404, b"reprokit gateway: another build's packages\n")
+    assert (answer.status, body) == (404, b"reprokit gateway: another build's apt\n")
 
 
 def pages(gateway: Gateway) -> dict[str, bytes]:
-    (archive,) = (server for server in gateway.inputs.servers if isinstance(server, Archive))
-    return archive.pages
+    (archive,) = (server for server in gateway.inputs.servers.values() if server.host == "apt.reprokit.invalid")
+    return {path: content for path, content in archive.files.items() if isinstance(content, bytes)}
 
 
 def test_the_same_packages_are_the_same_archive(store: Store, served: ServedSet):

@@ -1,4 +1,4 @@
-"""Addresses of archives that this machine has seen."""
+"""Remembered addresses of archives."""
 
 from __future__ import annotations
 

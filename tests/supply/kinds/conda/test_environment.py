@@ -11,8 +11,7 @@ import yaml
 
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.events import Built
-from reprokit.image.plan import BuildPlan
+from reprokit.image.events import BuildPlan, Built
 from reprokit.image.render import render
 from reprokit.image.run import BUILDERS
 from reprokit.recipe.find import Target

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import SourceError, UsageError
+from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.conda.solve import lock_conda
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
@@ -33,8 +34,9 @@ def channel(tmp_path: Path) -> Path:
     return folder
 
 
-def lock(places: Places, *specs: str, channels: tuple[str, ...] = ("main",), cuda: str = "") -> list[CondaPackage]:
-    return list(lock_conda(specs, channels, places, PLATFORM, lambda line: None, cuda))
+def lock(places: Places, *specs: str, channels: tuple[str, ...] = ("main",), **pins: str) -> list[CondaPackage]:
+    variant = Variant(base="debian:12", conda=list(specs), conda_channels=list(channels), pins=pins)
+    return list(lock_conda(variant, PLATFORM, places, lambda line: None))
 
 
 def test_packages_with_what_they_need_for_the_images_c_library(channel: Path):

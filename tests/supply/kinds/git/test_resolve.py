@@ -1,29 +1,31 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from reprokit.config import Configuration
+from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Source
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from tests.support.fetching import HOSTS
+from tests.support.fetching import local_mirrors
 from tests.support.repositories import Repositories
 
 
 def places(store: Store) -> Mirrors:
-    return Mirrors(store, Configuration(hosts=HOSTS))
+    return local_mirrors(store)
 
 
-def source(name: str, commit: str, submodules: bool = True, ref: str = "") -> Source:
+def source(name: str, commit: str, submodules: bool | list[str] = True, ref: str = "") -> Source:
     return Source(name="s", git=f"https://forge.test/{name}", commit=commit, ref=ref, path="/s", submodules=submodules)
 
 
 def lock(wanted: Source, store: Store) -> tuple[GitCommit, ...]:
-    return lock_git(wanted, store, lambda line: None, places(store))
+    return lock_git(wanted, places(store), lambda line: None)
 
 
 def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, store: Store):
@@ -40,6 +42,35 @@ def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, s
     )
     assert lock(source("team/top", top), store) == expected
     assert lock(source("team/top", top, submodules=False), store) == expected[:1]
+
+
+def test_a_file_of_submodules_that_names_none(repositories: Repositories, store: Store):
+    top = repositories.make("team/top", {".gitmodules": "", "t": "1"})
+    assert [commit.commit for commit in lock(source("team/top", top), store)] == [top]
+
+
+def test_only_the_submodules_at_listed_paths(repositories: Repositories, store: Store):
+    leaf = repositories.make("lib/leaf", {"l": "1"})
+    gone, ssh = ("lib/leaf", "https://forge.test/lib/gone.git"), ("lib/leaf", "git@forge.test:lib/leaf.git")
+    middle = repositories.make("lib/middle", {"m": "1"}, {"deep/leaf": ("lib/leaf", "../leaf.git"), "clang": gone})
+    modules = {"a": ("lib/middle", "../../lib/middle.git"), "test/bats": gone, "private": ssh}
+    top = repositories.make("team/top", {"t": "1"}, modules)
+    found = lock(source("team/top", top, submodules=["a", "a/deep/leaf"]), store)
+    assert [commit.commit for commit in found] == [top, leaf, middle]
+    assert [commit.commit for commit in lock(source("team/top", top, submodules=["a"]), store)] == [top, middle]
+    for wrong, where in (("a/leaf", "lib/middle"), ("b", "team/top"), ("test", "team/top")):
+        with pytest.raises(UsageError, match=f"{where} has no submodule at '{wrong.removeprefix('a/')}'"):
+            lock(source("team/top", top, submodules=["a", wrong]), store)
+    with pytest.raises(SourceError, match="gone"):
+        lock(source("team/top", top, submodules=["test/bats"]), store)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc", "a//b", "a/../b", "-C", "a/-b", ".git/modules", "", "a b", "a;b", "$(id)"]
+)
+def test_paths_of_submodules_stay_inside(path: str):
+    with pytest.raises(ValidationError):
+        source("team/top", "1" * 40, submodules=[path])
 
 
 def test_locked_once_needs_no_git(repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch):
@@ -86,10 +117,10 @@ def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, st
     assert moved_git([], locked, places(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
 
 
-def test_a_repository_that_does_not_answer_is_told_of(repositories: Repositories, store: Store):
+def test_a_repository_that_does_not_answer_is_unknown(repositories: Repositories, store: Store):
     head = repositories.make("team/tool", {"a": "1"})
     locked = lock(source("team/tool", head), store)
     (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
-    said: list[str] = []
-    assert moved_git([source("team/tool", head, ref="main")], locked, places(store), said.append) == []
-    assert len(said) == 2 and all("tool" in line for line in said)
+    found = moved_git([source("team/tool", head, ref="main")], locked, places(store))
+    assert [(m.name, m.what) for m in found] == [("forge.test/team/tool", "unknown"), ("s main", "unknown")]
+    assert all("tool" in m.upstream for m in found)

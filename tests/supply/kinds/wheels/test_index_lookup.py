@@ -1,4 +1,4 @@
-"""Wheels looked up by file name: HTML, JSON, folders, pages of links."""
+"""Look up wheels by file name in HTML, JSON, folders and pages of links."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
 
 
 def pages(**texts: str):
-    """A client that knows some pages and counts what it is asked."""
+    """A client that has some pages, and the list of requested addresses."""
     asked: list[str] = []
 
     def get(url: str) -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""pip as reprokit runs it: nothing of the folder where the user stands is imported."""
+"""reprokit runs pip without importing modules of the current folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from reprokit.errors import SourceError
 from reprokit.supply.kinds.wheels import pip
 from reprokit.supply.kinds.wheels.platform import Platform
 from tests.support.paths import ROOT
+from tests.support.wheels import make_wheel
 
-# What an untrusted checkout may hold that Python would import from the current folder.
+# Files of an untrusted checkout that Python would import from the current folder.
 PLANTED = ("pip.py", "pip/__init__.py", "pip/__main__.py", "runpy.py", "sitecustomize.py", "json.py")
 
 
@@ -48,16 +49,40 @@ def test_a_planted_pip_is_not_run(checkout: Path, tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "ran").exists()
 
 
-OUTDATED = pytest.param(["outdated", "fused-attention"], marks=pytest.mark.network)
+# uv finds no such version, so pip is asked for its neighbours.
+LOCK = """
+from pathlib import Path
+from reprokit.errors import SourceError
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
+from reprokit.supply.kinds.wheels.resolve import lock_wheels
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+
+store = Store(Path(sys.argv[1]))
+try:
+    lock_wheels(WheelRequest(["top==9"], Platform("3.11", "2.36")), Mirrors(store))
+except SourceError as error:
+    print(error.hint)
+"""
 
 
-@pytest.mark.parametrize("command", [["config"], OUTDATED])
-def test_no_verb_runs_a_planted_pip(checkout: Path, tmp_path: Path, command: list[str]):
-    """By the script's own start: `python -m reprokit` itself imports from the current folder."""
-    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from reprokit.cli import main; main()"
-    run = [sys.executable, "-I", "-c", start, *command]
-    environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), "PIP_NO_INDEX": "1"}
-    subprocess.run(run, env=environment, capture_output=True, timeout=120, check=False)
+@pytest.mark.parametrize(
+    ("code", "argument", "shown"),
+    [
+        ("from reprokit.cli import main; main()", "config", "file:///"),
+        (LOCK, "home", "nearest versions that exist: 1.0"),
+    ],
+)
+def test_no_planted_pip_runs_in_a_process_of_reprokit(
+    checkout: Path, tmp_path: Path, code: str, argument: str, shown: str
+):
+    """Start as the installed script does: `python -m reprokit` itself imports from the current folder."""
+    make_wheel(tmp_path / "wheels", "top", "1.0")
+    run = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}", argument]
+    places = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels")}
+    environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **places}
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert shown in done.stdout, done.stderr
     assert not (tmp_path / "ran").exists()
 
 

@@ -1,4 +1,4 @@
-"""pip's configuration as pip itself reads it: files and variables, in its order."""
+"""pip's configuration from files and variables, in pip's order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ index-url = https://not-asked.test/simple
 
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pip configuration file that is the only one."""
+    """The only pip configuration file."""
     for name in [n for n in os.environ if n.startswith("PIP_")]:
         monkeypatch.delenv(name)
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS"):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from reprokit.supply.kinds.kind import content_key
-from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.platform import NOW, AsOf, Platform
 from reprokit.supply.lock.model import Distribution
 
 
@@ -19,3 +19,12 @@ def test_platform_tags_run_from_the_c_library_down():
     assert "manylinux_2_17_x86_64" in tags and "manylinux2014_x86_64" in tags
     assert "manylinux_2_32_x86_64" not in tags
     assert "manylinux1_aarch64" not in Platform("3.11", "2.31", "aarch64").tags()
+
+
+def test_a_day_becomes_options_of_uv():
+    assert NOW.options() == []
+    day = AsOf("2021-06-01T23:59:59Z", {"numpy": "2021-07-01T00:00:00Z"})
+    assert day.options() == [
+        "--exclude-newer=2021-06-01T23:59:59Z",
+        "--exclude-newer-package=numpy=2021-07-01T00:00:00Z",
+    ]

@@ -1,4 +1,4 @@
-"""What becomes of uv's own words; the lines are uv's."""
+"""Errors made from uv's output. The lines are uv's own."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_platforms_that_uv_does_not_know_become_the_next_older_one(glibc: str, e
 @pytest.mark.parametrize(
     ("settings", "indexes", "expected"),
     [
-        # uv's default index is pip's: it is not named where no setting names it.
+        # uv has the same default index as pip, so it is passed only if a setting names one.
         (PipSettings(index="https://default.test/", own_index=True), (), []),
         (PipSettings(index="https://own.test/"), (), ["--default-index=https://own.test/"]),
         (
@@ -122,3 +122,9 @@ def test_what_uv_sees_of_the_environment():
     assert found["SSL_CERT_FILE"] == "/ca.pem" and found["SSL_CLIENT_CERT"] == "/me.pem"
     assert found["https_proxy"] == found["HTTP_PROXY"] == "http://proxy.test:1"
     assert environment({"REQUESTS_CA_BUNDLE": "/requests.pem"}, PipSettings())["SSL_CERT_FILE"] == "/requests.pem"
+
+
+def test_what_uv_names_is_kept_for_repairs():
+    words = "because all versions of bokeh have no usable wheels, a-b<=3.7 is available and c[x]==1.0 depends on d>=2"
+    error = explain(f"{NONE}there is no version of six==1.99 and you require six==1.99, {words}, {END}", HERE)
+    assert isinstance(error, Unsatisfied) and error.projects == ("six==1.99", "bokeh", "a-b", "c==1.0", "d")

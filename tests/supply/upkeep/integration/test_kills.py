@@ -1,4 +1,4 @@
-"""What works on the store is killed at random moments."""
+"""Processes that use the store are killed at random moments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from subprocess import PIPE
 
 import pytest
 
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import free, plan
 from reprokit.supply.upkeep.verify import verify
 from tests.support.stores import a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
 
 CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
-# Forks a process for each line that it reads, which does its work over and over.
+# For each line that it reads, forks a process that repeats its work.
 SERVER = """
 import os, shutil, sys
 from pathlib import Path
@@ -48,7 +49,7 @@ for line in sys.stdin:
 
 
 def killed(work: str, folder: Path, count: int) -> Iterator[None]:
-    """Yields as often as the work, the body of a function, was killed at a random moment."""
+    """Yield after each kill of the work (the body of a function) at a random moment."""
     program = SERVER.replace("{work}", "def work():" + textwrap.indent(textwrap.dedent(work), "    "))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(

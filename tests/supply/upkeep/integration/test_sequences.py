@@ -1,4 +1,4 @@
-"""Whatever is done to a store in whatever order, what locks name stays, and what is there is what it says."""
+"""After any sequence of operations the store has what locks name, and every file matches its name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTENT = st.sampled_from([b"a", b"bb", b"ccc", b"dddd", b"eeeee"])
 
 
 class Killed(BaseException):
-    """Takes the place of SIGKILL: nothing that follows is done."""
+    """Stands for SIGKILL: no later step runs."""
 
 
 class Sequences(RuleBasedStateMachine):
@@ -121,4 +121,4 @@ class Sequences(RuleBasedStateMachine):
 
 
 TestSequences = Sequences.TestCase
-TestSequences.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestSequences.settings = settings(max_examples=25, stateful_step_count=20)

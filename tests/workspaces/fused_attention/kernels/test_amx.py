@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=120)
+many = settings(max_examples=120)
 
 SMALLEST_NORMAL = 2.0**-126
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=60)
+many = settings(max_examples=60)
 
 MASK_KINDS = {torch.bool: 1, torch.float32: 2, torch.bfloat16: 3}
 

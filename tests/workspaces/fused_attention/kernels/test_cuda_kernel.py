@@ -205,7 +205,7 @@ def test_packed_sequences(emulate, assert_close, kernel, causal):
             assert_close(out[:, :, cu_q[i] : cu_q[i + 1]], expected, v, SLACK[dtype] + 5e-6)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     kernel=st.sampled_from(KERNELS),
     pick=st.integers(0, 2),

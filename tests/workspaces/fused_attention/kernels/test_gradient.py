@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=60)
+many = settings(max_examples=60)
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 

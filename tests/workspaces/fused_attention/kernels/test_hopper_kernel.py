@@ -244,7 +244,7 @@ def test_nan_and_infinity_stay_in_their_rows(emulate):
     check(out[:, :, others], q[:, :, others], k, v)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     dtype=st.sampled_from(list(ROUNDING)),
     batch=st.integers(1, 2),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=150)
+many = settings(max_examples=150)
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 127, 200]

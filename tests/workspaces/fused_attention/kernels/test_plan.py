@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.compiler
 
-many = settings(deadline=None, max_examples=150)
+many = settings(max_examples=150)
 
 AVX512, AVX2 = (8, 4, 2), (2, 0, 0)
 

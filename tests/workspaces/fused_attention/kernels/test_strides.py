@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=150)
+many = settings(max_examples=150)
 
 B, H, S, D = 2, 3, 37, 20
 

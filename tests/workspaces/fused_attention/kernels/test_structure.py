@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.compiler
 
 # The first example may wait for a compile.
-many = settings(deadline=None, max_examples=400)
+many = settings(max_examples=400)
 
 ALL, BAND, RESIDUE, KEY_RESIDUE, SAME_BLOCK, KEY_RANGE, ROW_RANGE, KEY_SET, ROW_SET = range(9)
 KEY_BELOW, ROW_BELOW, ROW_INTERVAL, BLOCK_TABLE, AND, OR, NOT = range(9, 16)
@@ -131,7 +131,7 @@ def test_evaluation_is_the_definition(library, data, row, rows, k_len):
     np.testing.assert_array_equal(found, expected)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data(), row=st.integers(0, 40000), rows=st.integers(1, 4), k_len=st.integers(32000, 40000))
 def test_rows_longer_than_a_panel(library, data, row, rows, k_len):
     program = data.draw(programs(row + rows, k_len))

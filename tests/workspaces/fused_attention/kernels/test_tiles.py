@@ -72,7 +72,7 @@ def programs(draw):
     return program(instructions, draw(st.lists(st.integers(0, 200), min_size=3, max_size=3)))
 
 
-@settings(deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(
     words=programs(),
     q_len=st.integers(1, 200),

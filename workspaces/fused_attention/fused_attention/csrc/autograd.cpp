@@ -151,8 +151,8 @@ class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
   }
 
   static variable_list backward(AutogradContext*, variable_list) {
-    TORCH_CHECK(false, "fused_attention has first derivatives only, and a second one is asked for; compute it with "
-                "torch.nn.functional.scaled_dot_product_attention, or without create_graph=True");
+    TORCH_CHECK(false, "fused_attention has no second derivatives; omit create_graph=True, or use "
+                "torch.nn.functional.scaled_dot_product_attention");
   }
 };
 

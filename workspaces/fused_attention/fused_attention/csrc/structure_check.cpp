@@ -106,8 +106,8 @@ std::string check_operand(const MaskInstruction& in, int64_t size, const Lengths
 std::string check_structure(const int64_t* words, int64_t size, int64_t batch, int64_t q_len, int64_t k_len) {
   std::ostringstream error;
   if (size < kStructureHeader || words[0] != kStructureVersion) {
-    error << "structure is no mask program of version " << kStructureVersion
-          << "; it must be what fused_attention.masks.Mask.lower returns";
+    error << "structure is not a mask program of version " << kStructureVersion
+          << "; pass what fused_attention.masks.Mask.lower returns";
     return error.str();
   }
   const Structure s{words, size};

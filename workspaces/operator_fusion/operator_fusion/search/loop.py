@@ -40,6 +40,14 @@ class Result(NamedTuple):
     own_s: float
     total_s: float
 
+    @property
+    def own_share(self) -> Optional[float]:
+        """The share of time outside of measuring and compiling, as if nothing had been stored; None if all was."""
+        if not self.measured:
+            return None
+        measuring = (self.total_s - self.own_s) * len(self.chosen) / self.measured
+        return self.own_s / (self.own_s + measuring)
+
 
 def search(
     strategy: Strategy,
@@ -71,16 +79,10 @@ def search(
             for job, measurement in zip(missing, found):
                 store.put(job, measurement)
         for job in jobs:
-            strategy.observe(job, _value(store, job))
+            strategy.observe(job, store.value(job))
             chosen.append(strategy.best()[0] if strategy.seen else None)
         best, value = strategy.best() if strategy.seen else (None, float("inf"))
         progress(Progress(len(chosen), budget, best, value, time.perf_counter() - begin))
     best_plan, best_value = strategy.best()
     total = time.perf_counter() - begin
     return Result(best_plan, best_value, chosen, measured, total - measuring, total)
-
-
-def _value(store: Store, job: Job) -> float:
-    found = store.get(job)
-    assert found is not None
-    return found.value

@@ -1,0 +1,92 @@
+"""The state of the machine before and after a benchmark, probed in its container, and reasons to doubt the samples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from reprokit.bench.hardware import Execute
+from reprokit.results.record import MachineState
+
+# Two readings of /proc/stat half a second apart give the processors that are busy now. The load average would still
+# count the build that came before. nvidia-smi hangs for minutes when a card fell off the bus; drivers before 530 call
+# the reasons for a slow-down by the older name.
+_SCRIPT = """
+head -n 1 /proc/stat | sed 's/^/stat=/'; sleep 0.5; head -n 1 /proc/stat | sed 's/^/stat=/'
+cpu=/sys/devices/system/cpu/cpu0
+[ -r $cpu/cpufreq/scaling_cur_freq ] && echo "khz=$(cat $cpu/cpufreq/scaling_cur_freq)"
+for zone in /sys/class/thermal/thermal_zone*; do
+  case $(cat "$zone/type" 2>/dev/null) in x86_pkg_temp | cpu*) echo "heat=$(cat "$zone/temp" 2>/dev/null)" ;; esac
+done
+cat $cpu/thermal_throttle/*_throttle_count 2>/dev/null | sed 's/^/throttle=/'
+grep -c ^processor /proc/cpuinfo | sed 's/^/processors=/'
+if command -v nvidia-smi >/dev/null; then
+  for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
+    query="clocks.sm,temperature.gpu,$reasons"
+    rows=$(timeout 30 nvidia-smi --query-gpu="$query" --format=csv,noheader,nounits) || continue
+    echo "$rows" | sed 's/^/gpu=/'
+    break
+  done
+fi
+exit 0
+"""
+# Bits of NVML's nvmlClocksEventReasons that slow a GPU below what its load would allow.
+_SLOWDOWNS = {0x4: "power limit", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
+# Others may use this share of the processors, or half of one, unremarked.
+_BUSY_SHARE, _BUSY_LEAST = 0.1, 0.5
+
+
+def probe_state(execute: Execute) -> MachineState:
+    """The machine's state now; takes half a second."""
+    return state_of(execute(["sh", "-c", _SCRIPT], logged=False).stdout)
+
+
+def state_of(text: str) -> MachineState:
+    """The state from the probe's `key=value` lines; missing values stay unknown."""
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        values.setdefault(key, []).append(value.strip())
+
+    def numbers(key: str) -> list[int]:
+        return [int(value) for value in values.get(key, []) if re.fullmatch("-?[0-9]{1,15}", value)]
+
+    heat, clock, throttles = numbers("heat"), numbers("khz"), numbers("throttle")
+    gpus = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
+    rows = [row for row in gpus if len(row) == 3 and re.fullmatch("0x[0-9a-fA-F]{1,16}", row[2])]
+    return MachineState(
+        load=_busy(values.get("stat", []), (numbers("processors") or [0])[0]),
+        cpu_clock=clock[0] // 1000 if clock else None,
+        cpu_temperature=max(heat) / 1000 if heat else None,
+        throttles=sum(throttles) if throttles else None,
+        gpu_clock=tuple(int(row[0]) if row[0].isdecimal() else 0 for row in rows),
+        gpu_temperature=tuple(int(row[1]) if row[1].isdecimal() else 0 for row in rows),
+        gpu_slowdown=tuple(_slowdown(int(row[2], 16)) for row in rows),
+    )
+
+
+def doubts(threads: int, before: MachineState, after: MachineState) -> Iterator[str]:
+    """Reasons to doubt what was measured between two states, in words."""
+    most = max(_BUSY_LEAST, _BUSY_SHARE * threads)
+    for when, state in (("before", before), ("after", after)):
+        if state.load is not None and state.load > most:
+            yield f"other programs kept {state.load:.1f} processors busy {when} the benchmark"
+    if before.throttles is not None and after.throttles is not None and after.throttles > before.throttles:
+        yield "the CPU was slowed down by heat during the benchmark"
+    for number, reason in enumerate(after.gpu_slowdown):
+        if reason:
+            yield f"GPU {number} was slowed down: {reason}"
+
+
+def _busy(lines: Sequence[str], processors: int) -> float | None:
+    """Busy processors between two first lines of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
+    counts = [[int(cell) for cell in line.split()[1:9] if cell.isdecimal()] for line in lines]
+    if len(counts) != 2 or any(len(count) < 5 for count in counts) or not processors:
+        return None
+    passed = [later - earlier for earlier, later in zip(*counts, strict=False)]
+    total = sum(passed)
+    return round(processors * (1 - (passed[3] + passed[4]) / total), 2) if total > 0 else None
+
+
+def _slowdown(bits: int) -> str:
+    return ", ".join(dict.fromkeys(name for bit, name in _SLOWDOWNS.items() if bits & bit))

@@ -1,0 +1,218 @@
+"""The search for the fastest fusion plan in a container: its command, and what it prints.
+
+The program is workspaces/operator_fusion. Everything that it prints is untrusted.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, Field, FiniteFloat
+
+from reprokit.errors import UsageError
+from reprokit.recipe.model import Benchmark, Parse
+from reprokit.recipe.spelling import nearest
+from reprokit.results.record import Record
+from reprokit.untrusted.documents import validated
+
+RECIPE = "operator-fusion"
+Strategy = Literal["exact", "xgboost", "random", "anneal", "reward"]
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+Mask = Literal["none", "causal", "strided", "fixed", "window", "dilated", "longformer", "bigbird"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+PROGRAM = "python3 -m operator_fusion tune"
+# In the workspace, so that a search that was stopped goes on in another container.
+_JOURNALS = "/workspace/searches"
+_LONGEST = 1 << 16  # characters of a line of progress, or of the summary
+
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Plan = Annotated[int, Field(ge=0, le=65535)]
+_Ratio = Annotated[FiniteFloat, Field(gt=0, le=1e6)]
+
+
+def strategy(name: str) -> str:
+    """The strategy of this name. Raises UsageError."""
+    if name not in STRATEGIES:
+        raise UsageError(
+            f"unknown strategy {name!r}{nearest(name, STRATEGIES)}", hint=f"one of {', '.join(STRATEGIES)}"
+        )
+    return name
+
+
+class BestPlan(BaseModel):
+    """`time` is a multiple of that of the whole compiled layer."""
+
+    plan: _Plan
+    time: _Ratio
+
+
+class SearchProgress(BaseModel):
+    """A search after some of its measurements; `best` is None until a whole plan was measured."""
+
+    strategy: Strategy
+    seed: _Count
+    used: _Count
+    budget: _Count
+    best: BestPlan | None
+
+
+class SearchRow(BaseModel):
+    """One strategy, medians over its seeds.
+
+    `needed`: measurements until it stays within 2 % of the best; None where it does not. `own_share`: the share of time
+    outside of measuring and compiling; None where nothing was measured anew.
+    """
+
+    strategy: Strategy
+    seeds: _Count
+    measurements: _Count
+    best: _Ratio
+    needed: _Count | None
+    own_share: Annotated[FiniteFloat, Field(ge=0, le=1)] | None
+
+
+class VersusRow(BaseModel):
+    """The time of a strategy's best plan over that of the first strategy, with the 95 % interval."""
+
+    strategy: Strategy
+    plan: _Plan
+    median: _Ratio
+    low: _Ratio
+    high: _Ratio
+
+
+class SearchSummary(BaseModel):
+    """The result of all searches. `segments` is the best plan as text; `time` as in `BestPlan`."""
+
+    plan: _Plan
+    segments: Annotated[str, Field(pattern=r"^[0-9 ]{1,64}$")]
+    time: _Ratio
+    against: Strategy
+    plotted: bool
+    rows: Annotated[list[SearchRow], Field(min_length=1, max_length=5)]
+    versus: Annotated[list[VersusRow], Field(max_length=5)]
+
+
+class _Line(BaseModel):
+    progress: SearchProgress | None = None
+    summary: SearchSummary | None = None
+
+
+@dataclass(frozen=True)
+class PlanSearch:
+    """`shape` is what a measurement depends on, `strategies` to `seeds` which measurements are made.
+
+    `image` and `sources` are digests: other images and programs share no measurement.
+    """
+
+    shape: Mapping[str, str | int | None]
+    strategies: Sequence[str]
+    budget: int
+    seeds: int
+    image: str
+    sources: str
+
+    @property
+    def journal(self) -> str:
+        """Where the container keeps the measurements, below its workspace."""
+        return f"{_JOURNALS}/{self.image.removeprefix('sha256:')[:12]}-{self.sources[:12]}.jsonl"
+
+    @property
+    def plot(self) -> str:
+        return self.journal.removesuffix(".jsonl") + ".png"
+
+    def benchmark(self) -> Benchmark:
+        search = ["--strategy", *dict.fromkeys(self.strategies), "--budget", str(self.budget)]
+        files = ["--results", self.journal, "--plot", self.plot]
+        command = f"mkdir -p {_JOURNALS} && exec {self._measuring} "
+        command += shlex.join([*search, "--seeds", str(self.seeds), "--json", *files])
+        return Benchmark(command=command, parse=Parse(format="records"))
+
+    @property
+    def _measuring(self) -> str:
+        options = [f"--{name}={value}" for name, value in self.shape.items() if value is not None]
+        return f"{PROGRAM} {shlex.join(options)}"
+
+    def new(self, records: Iterable[Record], known: Iterable[Record]) -> list[Record]:
+        """The records that are not among `known`, each with the part of the command on which its samples depend.
+
+        A search that goes on reports its earlier measurements again. Equal samples of the same job are the same
+        measurement.
+        """
+        before = {_key(record) for record in known}
+        return [replace(record, command=self._measuring) for record in records if _key(record) not in before]
+
+
+def _key(record: Record) -> str:
+    return json.dumps([record.metric, record.params, record.samples], sort_keys=True)
+
+
+class SearchReader:
+    """Reads progress and the summary from the program's output, which arrives in pieces."""
+
+    def __init__(self, progress: Callable[[SearchProgress], None]) -> None:
+        self.summary: SearchSummary | None = None
+        self._progress = progress
+        self._rest = ""
+        self._too_long = False
+
+    def add(self, text: str) -> None:
+        for line in self._lines(text):
+            if not line.startswith(('{"progress"', '{"summary"')):
+                continue
+            try:
+                found = validated(_Line, line)
+            except ValueError:
+                continue
+            if found.progress:
+                self._progress(found.progress)
+            self.summary = found.summary or self.summary
+
+    def _lines(self, text: str) -> Iterator[str]:
+        """The lines that `text` completes. One that is too long is dropped."""
+        *complete, rest = text.split("\n")
+        if complete:
+            complete[0] = "" if self._too_long else self._rest + complete[0]
+            self._rest, self._too_long = "", False
+        self._rest += rest
+        if len(self._rest) > _LONGEST:
+            self._rest, self._too_long = "", True
+        yield from (line for line in complete if len(line) <= _LONGEST)
+
+
+def shown_progress(found: SearchProgress) -> str:
+    best = f"plan {found.best.plan}, {found.best.time:.3f}" if found.best else "measuring parts"
+    return f"{found.strategy}, seed {found.seed}: {found.used} of {found.budget} measurements, {best}"
+
+
+def table(found: SearchSummary) -> list[tuple[str, ...]]:
+    """Rows of strategy, seeds, measurements, best time, measurements needed, share of time outside measuring."""
+    return [
+        (
+            row.strategy,
+            str(row.seeds),
+            str(row.measurements),
+            f"{row.best:.3f}",
+            "not reached" if row.needed is None else str(row.needed),
+            "" if row.own_share is None else f"{100 * row.own_share:.0f} %",
+        )
+        for row in found.rows
+    ]
+
+
+def comparison(found: SearchSummary) -> list[str]:
+    """A line for each strategy whose best plan is another one than that of the first strategy."""
+    return [
+        f"{each.strategy}'s best, plan {each.plan}: {each.median:.3f} [{each.low:.3f}, {each.high:.3f}] of the time of "
+        f"{found.against}'s best"
+        for each in found.versus
+    ]
+
+
+def as_json(found: SearchSummary, records: Sequence[Record]) -> dict[str, Any]:
+    return {**found.model_dump(), "records": [json.loads(record.to_json()) for record in records]}

@@ -1,0 +1,147 @@
+"""An image's file system as one squashfs, as enroot makes and Pyxis mounts it on Slurm.
+
+The image's configuration is stored in the files that enroot reads: ENV in `/etc/environment`, WORKDIR, ENTRYPOINT and
+CMD in `/etc/rc`, volumes in `/etc/fstab`. Source: enroot `src/docker.sh` (docker::configure, docker::daemon::import).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+import shlex
+import subprocess
+import tarfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprokit.bundle.layer_filter import FilterReport, filter_layer
+from reprokit.bundle.model import Metadata
+from reprokit.bundle.partial_file import partial_of
+from reprokit.bundle.write import LEAST_RATIO, ExportJob, unwritable
+from reprokit.display import ByteProgress, Say
+from reprokit.engine import LABEL, Engine
+from reprokit.errors import EngineError
+from reprokit.host.disk import require_space
+from reprokit.oci.layout import padding
+from reprokit.oci.model import Image
+
+_OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
+_EXCLUDED = (*_OURS, "/dev/*", "/.dockerenv")
+_SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet")
+_LABEL = f"{LABEL}.export"
+_DAY_S = 86400
+
+
+def write(job: ExportJob) -> Metadata:
+    """Write the only image of the job. Raises EngineError where sqfstar is missing or fails."""
+    (one,), engine = job.images, job.engine
+    assert engine
+    described = (engine.image(one.name) or {}).get("Config") or {}
+    image = job.changed.finish(Image(one.name, json.dumps({"config": described}).encode(), ()))
+    config = json.loads(image.config)["config"]
+    partial = partial_of(job.target)
+    try:
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.unlink(missing_ok=True)
+        require_space(one.size // LEAST_RATIO, partial.parent)
+        with _file_system(engine, one.name) as blocks:
+            files = _counted(blocks, one.size, job.progress)
+            for edit in job.changed.edits.values():
+                files = edit(files)
+            # enroot's files instead of the image's own
+            more = _entries(config, job.say)
+            _squash(filter_layer(files, _EXCLUDED, lambda path: b"", FilterReport(), more), partial)
+        partial.replace(job.target)
+    except OSError as error:
+        raise unwritable(error, job.target) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    metadata = job.metadata([image])
+    return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
+
+
+@contextlib.contextmanager
+def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
+    """The image's files as a tar, through a container that is never started."""
+    for left in engine.containers([_LABEL]):
+        if time.time() - left["Created"] > _DAY_S:  # left by a killed process
+            engine.remove(left["Id"], force=True)
+    name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
+    body = {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True, "Labels": {_LABEL: "squashfs"}}
+    engine.create_container(name, body)
+    try:
+        yield engine.export(name)
+    finally:
+        engine.remove(name, force=True)
+
+
+def _counted(blocks: Iterator[bytes], total: int, progress: ByteProgress) -> Iterator[bytes]:
+    done = 0
+    for block in blocks:
+        yield block
+        done += len(block)
+        progress(done, max(done, total))
+
+
+def _entries(config: Mapping[str, Any], say: Say) -> Iterator[bytes]:
+    for path, content in _files(config, say):
+        info = tarfile.TarInfo(path.lstrip("/"))
+        info.size, info.mode = len(content), 0o755 if path == "/etc/rc" else 0o644
+        yield info.tobuf(tarfile.PAX_FORMAT) + content + padding(len(content))
+
+
+def _files(config: Mapping[str, Any], say: Say) -> Iterator[tuple[str, bytes]]:
+    env = config.get("Env") or []
+    lines = [entry for entry in env if "\n" not in entry]
+    if len(lines) < len(env):
+        say("variables with line breaks are excluded: /etc/environment cannot hold them")
+    volumes = sorted(config.get("Volumes") or {})
+    fstab = [f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev" for path in volumes]
+    yield "/etc/environment", _text(lines)
+    yield "/etc/fstab", _text(fstab)
+    yield "/etc/rc", _rc(config).encode()
+    yield "/etc/rc.local", _text(["# /etc/rc reads this file when the container starts."])
+
+
+def _text(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _rc(config: Mapping[str, Any]) -> str:
+    labels = {key: " ".join(value.split()) for key, value in (config.get("Labels") or {}).items()}
+    workdir = shlex.quote(posixpath.join("/", config.get("WorkingDir") or ""))
+    entrypoint = shlex.join(config.get("Entrypoint") or [])
+    command = shlex.join([*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])]) or "/bin/sh"
+    lines = [
+        *(f"# {key} {value}" for key, value in sorted(labels.items())),
+        "",
+        f"mkdir -p {workdir} 2> /dev/null",
+        f"cd {workdir} && unset OLDPWD || exit 1",
+        "if [ -s /etc/rc.local ]; then . /etc/rc.local; fi",
+        f'if [ $# -gt 0 ]; then exec {entrypoint} "$@"; else exec {command}; fi',
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _squash(blocks: Iterator[bytes], target: Path) -> None:
+    try:
+        process = subprocess.Popen([*_SQFSTAR, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    except FileNotFoundError:
+        raise EngineError("sqfstar is not installed", hint="install squashfs-tools 4.5 or newer") from None
+    assert process.stdin and process.stderr
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
+            for block in blocks:
+                stdin.write(block)
+        said = process.stderr.read().decode(errors="replace").strip().splitlines()
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        code = process.wait()
+    if code:
+        raise EngineError(f"sqfstar failed: {said[-1] if said else f'exit code {code}'}", str(target))

@@ -1,0 +1,15 @@
+"""Files with which other tools run a recipe's image: one tool a module.
+
+Their formats have substitutions and separators of their own, in which a recipe's text must not take part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reprokit.bundle.tools.apptainer import Apptainer
+from reprokit.bundle.tools.devcontainer import DevContainer
+from reprokit.bundle.tools.slurm import Slurm
+from reprokit.bundle.tools.tool import OtherTool
+
+TOOLS: Mapping[str, OtherTool] = {"devcontainer": DevContainer(), "apptainer": Apptainer(), "slurm": Slurm()}

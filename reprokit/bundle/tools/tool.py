@@ -1,0 +1,94 @@
+"""What every tool's file is made from."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from reprokit.errors import UsageError
+from reprokit.image.labels import image_name, minimum_driver
+from reprokit.recipe.find import Target
+from reprokit.untrusted.files import read
+
+_GIB = 1 << 30
+_MOST = 1 << 20  # bytes of a file that is compared
+
+
+@dataclass(frozen=True)
+class ToolJob:
+    """A variant, and the host folder of its workspace; `user` is the caller's `uid:gid`."""
+
+    target: Target
+    workspace: Path
+    user: str
+
+    @property
+    def image(self) -> str:
+        return image_name(self.target)
+
+    @property
+    def plain_name(self) -> str:
+        """A name for files and jobs."""
+        return f"{self.target.recipe.name}-{self.target.variant_name}"
+
+    @property
+    def folders(self) -> Mapping[str, str]:
+        """The recipe's other folders: the path in the container, and the folder in the workspace, "" for all of it."""
+        return {
+            mount.target: posixpath.normpath(mount.source).removeprefix(".") for mount in self.target.variant.mounts
+        }
+
+    @property
+    def driver(self) -> str:
+        """The oldest NVIDIA driver, "" if any."""
+        variant = self.target.variant
+        return variant.requires.driver or minimum_driver(variant.pins.get("cuda"))
+
+    @property
+    def memory_gib(self) -> int:
+        """Memory of the host in GiB, rounded up; 0 if the recipe asks for none."""
+        return -(-self.target.variant.requires.memory // _GIB)
+
+    @property
+    def disk_gib(self) -> int:
+        return -(-self.target.variant.requires.disk // _GIB)
+
+    def check(self, forbidden: str, tool: str) -> None:
+        """Raises UsageError if a path has something with a meaning of its own in the tool's format."""
+        paths = [str(self.workspace), self.target.variant.workdir, *self.folders, *self.folders.values()]
+        for path in paths:
+            if match := re.search(forbidden, path):
+                raise UsageError(
+                    f"{tool} cannot use a path with {match[0]!r}", path, "rename the folder, or use `reprokit run`"
+                )
+
+
+class OtherTool(Protocol):
+    """One tool's file. `text` raises UsageError where the tool cannot express the variant."""
+
+    def usual_path(self, job: ToolJob) -> Path: ...
+    def text(self, job: ToolJob) -> str: ...
+
+    def finish(self, path: Path) -> str:
+        """Do what follows the writing of the file; returns a line for the user."""
+        ...
+
+
+def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
+    """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file is there."""
+    path, content = out or tool.usual_path(job), tool.text(job).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            if read(path, _MOST) != content:
+                raise UsageError("the file exists and differs", str(path), "remove it, or name another: -o") from None
+    except OSError as error:
+        raise UsageError(f"cannot write the file: {error.strerror}", str(path)) from None
+    return path, tool.finish(path)

@@ -1,0 +1,61 @@
+"""Findings as `check` and `doctor` print them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from reprokit.tables import paragraph
+from reprokit.untrusted.text import console, escaped
+
+if TYPE_CHECKING:
+    from reprokit.compat.facts import Facts
+    from reprokit.compat.model import Finding
+
+_COLOURS = {"error": "red", "warning": "yellow", "unknown": "cyan", "info": "blue"}
+
+
+def as_json(facts: Facts, finding: Finding) -> dict[str, Any]:
+    """One finding; its sources are citations."""
+    return {
+        "severity": finding.severity,
+        "rule": finding.rule,
+        "subjects": list(finding.subjects),
+        "reason": finding.reason,
+        "nearest": list(finding.nearest),
+        "remedy": finding.remedy,
+        "sources": [facts.cite(source) for source in finding.sources],
+    }
+
+
+def show(facts: Facts, findings: Sequence[Finding], sources: bool = False) -> None:
+    """Print findings for a reader, each with its remedy; the number of its sources, or with `sources` all of them."""
+    from rich.text import Text
+
+    screen = console()
+    times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
+    for finding in findings:
+        head = Text(f"{finding.severity:8}", f"bold {_COLOURS[finding.severity]}")
+        screen.print(Text.assemble(head, f" {escaped(times.join(finding.subjects))}"), soft_wrap=True)
+        cited = finding.sources if finding.severity != "info" else ()
+        folded = f" [{len(cited)} source{'s' if len(cited) > 1 else ''}]" if cited and not sources else ""
+        _indented(finding.reason + folded)
+        if finding.nearest:
+            _indented(f"nearest: {', or '.join(finding.nearest)}")
+        elif finding.remedy:
+            _indented(f"remedy: {finding.remedy}")
+        for source in cited if sources else ():
+            _indented(f"source: {facts.cite(source)}")
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """`1 error, 2 warnings`, or `ok`."""
+    counts = [(s, sum(f.severity == s for f in findings)) for s in ("error", "warning", "unknown")]
+    plural = {"error": "errors", "warning": "warnings", "unknown": "unknown"}
+    parts = [f"{n} {s if n == 1 else plural[s]}" for s, n in counts if n]
+    return ", ".join(parts) or "ok"
+
+
+def _indented(text: str) -> None:
+    paragraph(text, " " * 9, " " * 11)

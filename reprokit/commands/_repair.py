@@ -1,0 +1,133 @@
+"""`reprokit new --repair`: build and try an imported recipe, and change what `explain` proposes until it works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reprokit.commands._shown import say
+from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.untrusted.text import echo
+
+if TYPE_CHECKING:
+    from reprokit.bench.hardware import Execute
+    from reprokit.engine import Engine
+    from reprokit.importing.recipe_of import ImportedRecipe
+    from reprokit.importing.repair import Failure, Round
+    from reprokit.importing.wheel_changes import WheelChanges
+    from reprokit.recipe.find import Target
+
+
+def page_path(recipe: Path) -> Path:
+    """Where the page of a recipe is: beside it."""
+    return recipe.with_suffix(".md")
+
+
+def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChanges) -> None:
+    """Repair the recipe in `path`. Raises WorkFailed where it still fails; the recipe and its page are kept."""
+    from reprokit.engine import Engine
+    from reprokit.importing.fit import Fit
+    from reprokit.importing.page import page
+    from reprokit.importing.repair import RepairLoop
+    from reprokit.recipe import find
+
+    engine, name = Engine.connect(), path.stem
+    variant = find.target(name).variant_name
+
+    def keep(rounds: Sequence[Round], state: str, works: bool = False) -> None:
+        _write(page_path(path), page(name, source, found, rounds, state, works))
+
+    def kept(rounds: Sequence[Round]) -> None:
+        keep(rounds, "The repair was interrupted" if rounds[-1].changes else "It still fails")
+        for line in rounds[-1].changes:
+            echo(f"  round {len(rounds)}: {line}")
+
+    fit = Fit(versions.facts, versions.of)
+    loop = RepairLoop(
+        name, variant, found.text, lambda: attempt(engine, name), versions.of, fit, lambda t: _write(path, t), kept
+    )
+    keep((), "The repair was interrupted")
+    rounds = loop.run()
+    last = rounds[-1] if rounds else None
+    if last and not last.changes:
+        failure = last.failures[0]
+        keep(rounds, f"It still fails: {failure.step}")
+        error = WorkFailed(f"{name}:{variant} still fails: {failure.step}: {failure.message}", str(page_path(path)))
+        error.hint = f"edit {path}, then `reprokit lock {name}` and `reprokit smoke {name}`"
+        raise error
+    keep(rounds, "It builds, and its smoke commands succeed", works=True)
+    changes = sum(len(each.changes) for each in rounds)
+    echo(f"{name}:{variant} works, with {changes} changes in {len(rounds)} rounds; {page_path(path)} says why")
+
+
+def attempt(engine: Engine, name: str) -> list[Failure]:
+    """Check, lock, build and try a recipe as it is now."""
+    from reprokit.commands.smoke import fresh_container
+    from reprokit.explain.last import explained
+    from reprokit.host.fit import errors_of
+    from reprokit.image.build import BuildOptions, build
+    from reprokit.image.progress import BuildDisplay
+    from reprokit.recipe import find
+
+    target, step = find.target(name), "check"
+    try:
+        errors_of(target, False, say)
+        step = "lock"
+        with explained():
+            _lock(engine, target)
+        step = "build"
+        with BuildDisplay(sys.stderr) as shown:
+            build(engine, target, BuildOptions(), shown.progress, shown.traffic)
+        step = "container"
+        with fresh_container(engine, target) as execute:
+            return list(_tried(target, execute))
+    except (WorkFailed, SourceError, UsageError) as error:
+        return [_failure(step, error)]
+
+
+def _lock(engine: Engine, target: Target) -> None:
+    from reprokit.image.lock.read import recipe_lock
+    from reprokit.image.lock.resolve import lock_variant, update_of
+    from reprokit.supply.lock.file import lock_path, write
+    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.store import Store
+
+    store, whole = Store(), recipe_lock(target)
+    old = whole.variants.get(target.variant_name)
+    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+    # Every version is exact by now, and some are younger than the day on purpose.
+    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old), say)
+    write(lock_path(target.path), whole.model_copy(update={"variants": {target.variant_name: found}}))
+
+
+def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
+    """The smoke commands that fail. Those that need a GPU are left to `reprokit smoke`."""
+    from reprokit.smoke.run import CommandFailed, judge, title
+
+    for command in target.recipe.smoke:
+        if command.gpu:
+            continue
+        say(f"{target.label}: {title(command)}")
+        try:
+            judge(command, execute(["bash", "-c", command.command], workdir=target.variant.workdir))
+        except CommandFailed as error:
+            yield _failure(title(command), error)
+
+
+def _failure(step: str, error: ReprokitError) -> Failure:
+    from reprokit.importing.repair import Failure
+
+    where = f" ({error.where})" if error.where else ""
+    return Failure(step, f"{error.message}{where}", error.causes)
+
+
+def _write(path: Path, text: str) -> None:
+    from reprokit.untrusted.files import Folder
+
+    try:
+        with Folder(path.parent) as folder, folder.replacing(path.name) as file:
+            file.write(text.encode("utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot write: {error.strerror}", str(path)) from None

@@ -1,0 +1,49 @@
+"""`reprokit blocks`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit.commands import _options as options
+from reprokit.tables import table
+from reprokit.untrusted.text import document, dump
+
+if TYPE_CHECKING:
+    from reprokit.recipe.blocks import BlockSpec
+
+
+def blocks(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One block, with its options.")] = "",
+    json: options.Json = False,
+) -> None:
+    """List the blocks that recipes can use, also your own; show one."""
+    from reprokit.errors import UsageError
+    from reprokit.recipe.reference import block_text
+    from reprokit.recipe.spelling import nearest
+
+    found = _all()
+    if name and name not in found:
+        raise UsageError(f"unknown block {name!r}{nearest(name, found)}", hint="`reprokit blocks` lists them")
+    chosen = {name: found[name]} if name else found
+    if json:
+        dump([{**spec.model_dump(), "file": file} for spec, file in chosen.values()])
+    elif name:
+        spec, file = found[name]
+        document("\n".join(line for line in (f"{name} ({file or 'bundled'})", "", block_text(spec))))
+    else:
+        rows = [(spec.name, spec.does, ", ".join(spec.after), file or "bundled") for spec, file in found.values()]
+        table(("block", "what it does", "comes after", "file"), rows)
+
+
+def _all() -> dict[str, tuple[BlockSpec, str]]:
+    """The bundled blocks, and the own ones with their files, by name."""
+    from reprokit import paths
+    from reprokit.recipe.blocks import block_names, block_spec, own_block, own_block_files
+
+    found = {name: (block_spec(name), "") for name in block_names()}
+    for path in own_block_files(paths.recipe_dirs()).values():
+        block = own_block(path)
+        found[block.spec.name] = (block.spec, str(path))
+    return dict(sorted(found.items()))

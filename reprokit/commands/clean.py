@@ -1,0 +1,102 @@
+"""`reprokit clean`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reprokit.commands import _options as options
+from reprokit.commands._shown import say
+from reprokit.tables import table
+from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from reprokit.engine import Engine
+
+
+@dataclass(frozen=True)
+class _Leftover:
+    """`remove` returns False if something needs it by now."""
+
+    kind: str
+    name: str
+    id: str
+    why: str
+    size: int
+    remove: Callable[[], bool]
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.name, "id": self.id, "why": self.why, "bytes": self.size}
+
+
+def clean(
+    yes: bool = options.flag("--yes", "Remove without a question.", "-y"),
+    dry_run: bool = options.flag("--dry-run", "Only show what would be removed."),
+    as_json: options.Json = False,
+) -> None:
+    """Remove what reprokit made and nothing needs: images, layers of builds, containers, workspace copies.
+
+    Only what this installation made, by image ID. Running containers, the cache of present images and everything that
+    has a name of yours stay.
+    """
+    from reprokit import consent
+    from reprokit.engine import Engine
+    from reprokit.formatting import size
+    from reprokit.supply.store import Store
+
+    engine = Engine.connect()
+    found = _leftovers(engine)
+    total = sum(each.size for each in found)
+    gone: list[_Leftover] = []
+    if found and not as_json:
+        table(("KIND", "NAME", "SIZE", "WHY"), [(e.kind, e.name, size(e.size), e.why) for e in found])
+    if found and not dry_run:
+        consent.require(f"{len(found)} leftovers are removed for good, {size(total)}", "--yes", yes)
+        with Store().alone(say):
+            # Meanwhile a build may have finished, or a container started.
+            shown = {(each.kind, each.id) for each in found}
+            gone = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]
+    if as_json:
+        dump({"removed": [each.shown for each in gone], "leftovers": [each.shown for each in found]})
+        return
+    kept = len(found) - len(gone)
+    if not found:
+        echo("nothing to remove")
+    elif dry_run:
+        echo(f"would be removed: {len(found)}, {size(total)}")
+    else:
+        echo(f"removed: {len(gone)}, {size(sum(each.size for each in gone))}")
+        if kept:
+            say(f"kept, in use or changed meanwhile: {kept}")
+
+
+def _leftovers(engine: Engine) -> list[_Leftover]:
+    """In the order in which they can be removed: containers before their images and workspaces."""
+    from functools import partial
+    from pathlib import Path
+
+    from reprokit.container import leftovers as containers
+    from reprokit.host import workspace
+    from reprokit.image import leftovers as images
+
+    old = containers.leftovers(engine)
+    mounts = [mount for each in engine.containers([]) for mount in each.get("Mounts") or ()]
+    copies = workspace.unused_copies({Path(str(mount.get("Source", ""))) for mount in mounts})
+    return [
+        *(
+            _Leftover(
+                "container", one.container.name, one.id, one.why, one.size, partial(containers.remove, engine, one)
+            )
+            for one in old
+        ),
+        *(
+            _Leftover("image", one.shown, one.id, one.why, one.size, partial(images.remove, engine, one))
+            for one in images.leftovers(engine, {one.id for one in old})
+        ),
+        *(
+            _Leftover("workspace", str(one.path), str(one.path), one.why, one.size, partial(workspace.remove_copy, one))
+            for one in copies
+        ),
+    ]

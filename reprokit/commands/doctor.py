@@ -1,0 +1,162 @@
+"""`reprokit doctor`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from reprokit import completion
+from reprokit.commands._options import On
+from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from reprokit.compat.model import Finding
+    from reprokit.doctor.examined import Examined
+    from reprokit.recipe.find import Target
+
+# Of 10 s; Python needs the rest.
+_WITHIN_S = 9.0
+_LOGIN_S = 4.0
+_CHECKS_S = 6.5
+
+
+def doctor(
+    name: Annotated[
+        Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
+        typer.Argument(
+            metavar="[NAME[:VARIANT]]", help="A recipe that this machine is for.", autocompletion=completion.targets
+        ),
+    ] = None,
+    fix: bool = typer.Option(False, "--fix", help="Carry out the safe fixes, once you agree."),
+    yes: bool = typer.Option(False, "--yes", help="Agree to the fixes."),
+    report: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Write a report without secrets, to paste into an issue.",
+            autocompletion=completion.files,
+        ),
+    ] = None,
+    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    on: On = None,
+) -> None:
+    """Look at this machine or a node: engine, GPUs, memory, disk, network; name faults and remedies.
+
+    It ends within 10 seconds, whatever hangs. Exit code 1 where a finding is an error, 4 where the node is down.
+    """
+    from reprokit import consent
+    from reprokit.commands._shown import say
+    from reprokit.errors import UsageError
+    from reprokit.recipe import find
+
+    if fix and json and not yes:
+        raise UsageError("--fix --json cannot ask", hint="add --yes")
+    target = find.target(name) if name else None
+    with ExitStack() as stack:
+        found, host = _examine(stack, on, target)
+        fixes = list(dict.fromkeys(f.fix for f in found if f.fix)) if fix and host else []
+        if fixes and host:
+            if not json:
+                _print(found, on)
+            consent.require(f"doctor will run: {'; '.join(fixes)}", "--yes", yes)
+            for command in fixes:
+                say(f"running: {command}")
+                if code := host.shell.carry_out(command):
+                    say(f"that failed with exit code {code}")
+            found, host = _examine(stack, on, target)
+        elif fix:
+            say("no finding has a safe fix")
+        if json:
+            dump(_as_json(found, target))
+        else:
+            _print(found, on)
+        if report:
+            _write(report, found, host)
+    if host is None:
+        raise typer.Exit(4)
+    if not _ok(found):
+        raise typer.Exit(1)
+
+
+def _examine(stack: ExitStack, on: str | None, target: Target | None) -> tuple[list[Finding], Examined | None]:
+    """The findings; no machine where the node cannot be reached."""
+    from reprokit.doctor.checks import CHECKS
+    from reprokit.doctor.examine import examine
+    from reprokit.doctor.examined import Examined
+    from reprokit.doctor.findings import error
+    from reprokit.doctor.shell import LocalShell
+    from reprokit.engine import Engine
+    from reprokit.errors import EngineError, SourceError
+
+    began = time.monotonic()
+    if on is None:
+        host = Examined(LocalShell(), Engine.connect, target)
+    else:
+        from reprokit.doctor.node import examined
+        from reprokit.nodes.config import find
+
+        try:
+            host = stack.enter_context(examined(find(on), _LOGIN_S, target))
+        except (SourceError, EngineError) as reason:
+            return [error("node.unreachable", f"node={on}", reason.message, reason.hint)], None
+    return examine(host, CHECKS, min(_CHECKS_S, _WITHIN_S - (time.monotonic() - began))), host
+
+
+def _ok(found: Sequence[Finding]) -> bool:
+    return all(finding.severity != "error" for finding in found)
+
+
+def _as_json(found: Sequence[Finding], target: Target | None) -> dict[str, Any]:
+    """`{"ok", "findings"}`, each as in `check`, with the command that would fix it or null."""
+    from reprokit.commands._findings import as_json
+    from reprokit.compat.facts import bundled
+
+    named = {"recipe": target.label} if target else {}
+    return {
+        "ok": _ok(found),
+        "findings": [{**named, **as_json(bundled(), finding), "fix": finding.fix or None} for finding in found],
+    }
+
+
+def _print(found: Sequence[Finding], on: str | None) -> None:
+    from reprokit.commands._findings import show, summary
+    from reprokit.compat.facts import bundled
+    from reprokit.tables import paragraph
+
+    for finding in found:
+        if finding.severity == "info":
+            reason = f": {finding.reason}" if finding.reason else ""
+            paragraph(f"{', '.join(finding.subjects)}{reason}", "info     ", " " * 11)
+        else:
+            show(bundled(), [finding])
+    echo(f"{on or 'this machine'}: {summary(found)}")
+
+
+def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
+    from reprokit import config
+    from reprokit.commands._shown import say
+    from reprokit.doctor.bounded import NoAnswer
+    from reprokit.doctor.report import report, scrubber
+    from reprokit.errors import ReprokitError, UsageError
+    from reprokit.host.disk import is_full
+
+    try:
+        scrub = scrubber(host, config.load()) if host else None
+    except (NoAnswer, OSError, ReprokitError):
+        scrub = None
+    if scrub is None:
+        say("the names that a report must not show are unknown: it has the rules only")
+    where = "a node" if host is None or host.node else "this machine"
+    try:
+        path.write_text(report(found, where, scrub), encoding="utf-8")
+    except OSError as error:
+        if is_full(error):
+            raise
+        raise UsageError(f"cannot write the report: {error.strerror}", str(path)) from None
+    say(f"wrote {path}; read it before you paste it")

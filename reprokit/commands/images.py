@@ -1,0 +1,63 @@
+"""`reprokit images`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from reprokit.commands import _options as options
+from reprokit.tables import table
+from reprokit.untrusted.text import dump, echo
+
+
+def images(as_json: options.Json = False) -> None:
+    """List the images of recipes: size, age, built here or trusted, and the containers that use them."""
+    from reprokit.engine import Engine
+    from reprokit.formatting import size
+
+    rows = _rows(Engine.connect())
+    if as_json:
+        dump(rows)
+    elif not rows:
+        echo("no images; `reprokit build NAME` makes one", err=True)
+    else:
+        shown = [
+            (
+                row["name"],
+                row["id"][7:19],
+                size(row["bytes"]),
+                row["created"][:10],
+                row["state"],
+                str(row["containers"]),
+            )
+            for row in rows
+        ]
+        table(("NAME", "ID", "SIZE", "CREATED", "STATE", "CONTAINERS"), shown)
+        echo("the sizes include layers that images share; `reprokit clean` removes what nothing needs", err=True)
+
+
+def _rows(engine: Any) -> list[dict[str, Any]]:
+    """One mapping a name. Of names and labels only the state of the ID is believed."""
+    from reprokit.image import trust
+    from reprokit.image.entries import full_id
+    from reprokit.image.labels import kind_of_name
+    from reprokit.image.made import names_of
+
+    known = trust.entries()
+    used = [full_id(container["ImageID"]) for container in engine.containers([])]
+    rows = []
+    for image in engine.images([]):
+        one = full_id(image["Id"])
+        for name in names_of(image):
+            if one in known or kind_of_name(name) == "recipe":
+                rows.append(
+                    {
+                        "name": name,
+                        "id": one,
+                        "bytes": image["Size"],
+                        "created": datetime.fromtimestamp(image["Created"], timezone.utc).isoformat(),
+                        "state": known[one].state if one in known else "unverified",
+                        "containers": used.count(one),
+                    }
+                )
+    return sorted(rows, key=lambda row: row["name"])

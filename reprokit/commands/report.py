@@ -1,0 +1,134 @@
+"""`reprokit report`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+from reprokit.errors import EngineError, UsageError
+from reprokit.untrusted.text import echo
+
+if TYPE_CHECKING:
+    from reprokit.recipe.model import Recipe
+    from reprokit.results.record import Record
+    from reprokit.results.report import RecipeReport, VariantFacts
+    from reprokit.results.tables import ReportTable
+
+
+def report(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Recipes; all with results by default.", autocompletion=completion.targets),
+    ] = None,
+    *,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Folder of the report; made if missing.",
+            autocompletion=completion.files,
+        ),
+    ],
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            "--records",
+            metavar="FILE",
+            help="Read FILE instead: records, or what a benchmark printed.",
+            autocompletion=completion.files,
+        ),
+    ] = None,
+) -> None:
+    """Write a page about results: environment, claims, plots, machines, commands, artifact evaluation.
+
+    DIR/index.html needs no network and no JavaScript; DIR/summary.md is for the summary of a job on GitHub.
+    """
+    from reprokit.commands.results import recipes_with_results
+    from reprokit.recipe.find import split
+
+    chosen = [split(name)[0] for name in names or []] or recipes_with_results()
+    if records and len(chosen) != 1:
+        raise UsageError("--records needs one recipe", hint="name it: `reprokit report NAME --records FILE -o DIR`")
+    write(list(dict.fromkeys(chosen)), output, records)
+    echo(f"{output / 'index.html'}")
+
+
+def write(names: Sequence[str], folder: Path, records: Path | None = None, steps: ReportTable | None = None) -> None:
+    """Write the report of recipes. Raises UsageError, and EngineError where the folder cannot be written."""
+    from reprokit.results.report import as_html, as_summary
+    from reprokit.results.report import report as page_of
+
+    page = page_of([_recipe(name, folder, records, steps) for name in names])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in (("index.html", as_html(page)), ("summary.md", as_summary(page))):
+            (folder / file).write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise EngineError(f"the report cannot be written: {error.strerror}", str(folder)) from None
+
+
+def _recipe(name: str, folder: Path, file: Path | None, steps: ReportTable | None) -> RecipeReport:
+    from reprokit.commands.results import records_of, results_file
+    from reprokit.compat.facts import bundled
+    from reprokit.recipe.find import load_recipe
+    from reprokit.results.claims import judge
+    from reprokit.results.likeness import groups
+    from reprokit.results.report import recipe_report
+
+    recipe = load_recipe(name)
+    found = records_of(name, file) if file or results_file(name).exists() else []
+    judged = judge(recipe, groups(found), bundled())
+    pictures = _attention(found, folder)
+    return recipe_report(recipe, found, judged, _variants(name, recipe, found), pictures, steps)
+
+
+def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[VariantFacts]:
+    """The variants that were measured, or the default one, with lock and findings."""
+    from reprokit.compat.evaluate import evaluate
+    from reprokit.compat.facts import bundled
+    from reprokit.compat.stack import stack_of
+    from reprokit.image.lock.read import variant_lock
+    from reprokit.recipe.find import target
+    from reprokit.results.report import VariantFacts
+
+    measured = {record.variant for record in records} & set(recipe.variants)
+    found = []
+    for variant in sorted(measured) or [recipe.default_variant]:
+        chosen = target(f"{name}:{variant}")
+        # Without the host: the report is about the stack, and the same on every machine.
+        findings = evaluate(bundled(), stack_of(chosen.variant))
+        words = (f"{each.severity}: {each.reason}" for each in findings if each.severity != "info")
+        images = [record.image_digest for record in records if record.variant == variant]
+        found.append(VariantFacts(variant, variant_lock(chosen), tuple(words), _sizes(images[-1] if images else "")))
+    return found
+
+
+def _sizes(image: str) -> Mapping[str, int]:
+    from reprokit.engine import Engine
+    from reprokit.errors import ReprokitError
+    from reprokit.image.sizes import sizes_by_block
+
+    if not re.fullmatch("sha256:[0-9a-f]{64}", image):
+        return {}
+    try:
+        engine = Engine.connect()
+        return sizes_by_block(engine.history(image)) if engine.image(image) else {}
+    except ReprokitError:
+        return {}
+
+
+def _attention(records: Sequence[Record], folder: Path) -> list[tuple[str, bytes]]:
+    """The plots of the attention benchmark, in the report's folder, with captions."""
+    from reprokit.results.attention import measured
+    from reprokit.results.attention_plots import draw
+
+    found = measured(records)
+    files = draw(found, folder / "plots") if found.cells else []
+    return [(file.stem.replace("-", " "), file.read_bytes()) for file in files if file.suffix == ".svg"]

@@ -1,0 +1,94 @@
+"""`reprokit reproduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+from reprokit.commands._shown import say
+from reprokit.tables import show_tables
+from reprokit.untrusted.text import echo
+
+if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
+
+
+def reproduce(
+    context: typer.Context,
+    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="Folder of the report, by default results/NAME-report.",
+            autocompletion=completion.files,
+        ),
+    ] = None,
+    repeat: int = typer.Option(5, "--repeat", metavar="N", min=1, max=10_000, help="Run each benchmark N times."),
+    again: bool = typer.Option(False, "--again", help="Begin anew, also with steps that were done before."),
+) -> None:
+    """Check, lock, fetch, build, smoke, bench, claims and report in one command.
+
+    Continues at the step that failed before. What this machine cannot do is skipped with its reason. A report is
+    written in any case.
+    """
+    from reprokit.commands.report import write
+    from reprokit.recipe.find import split
+    from reprokit.recipe.find import target as find_target
+    from reprokit.results.lines import FOLDER
+    from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked
+
+    target = find_target(name)
+    recipe, _ = split(name)
+    label = f"{recipe}:{target.variant_name}"
+    journal = Journal(target, again)
+    earlier = set(journal.steps) - {"claims"}
+    for number, step in enumerate(NAMES, 1):
+        if step in earlier:
+            say(f"{number}/{len(NAMES)} {step}: done before")
+            continue
+        argv = [step, label, *(["--repeat", str(repeat)] if step == "bench" else [])]
+        say(f"{number}/{len(NAMES)} {step}")
+        if reason := blocked(step, journal.steps):
+            found = ReproductionStep(step, " ".join(("reprokit", *argv)), "skipped", reason)
+        elif step in ("lock", "fetch") and (reason := _needless(step, target)):
+            found = ReproductionStep(step, " ".join(("reprokit", *argv)), "done", reason)
+        else:
+            found = attempt(step, argv, lambda argv: _run(context, argv))
+        if found.status != "done":
+            say(f"  {found.status}: {found.reason}")
+        journal.add(found)
+    steps = [journal.steps[step] for step in NAMES]
+    folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
+    write([recipe], folder, steps=as_table(steps))
+    show_tables([as_table(steps)])
+    echo(str(folder / "index.html"))
+    if code := next((step.exit_code for step in steps if step.status == "failed"), 0):
+        raise typer.Exit(code)
+
+
+def _run(context: typer.Context, argv: Sequence[str]) -> int:
+    """Run a verb in this process, as a user would type it; returns its exit code."""
+    group = context.find_root().command
+    return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0  # type: ignore[attr-defined]
+
+
+def _needless(step: str, target: Target) -> str:
+    """Why a step has nothing to do, or "". A stale lock is locked again."""
+    from reprokit.errors import WorkFailed
+    from reprokit.image.lock.read import fresh_lock
+    from reprokit.image.render import render
+
+    try:
+        lock = fresh_lock(target, render(target))
+    except WorkFailed:
+        return ""
+    if step == "lock":
+        return "it is locked" if lock else ""
+    return "" if lock else "without a lock, the build fetches"

@@ -1,0 +1,301 @@
+"""`reprokit results`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+from reprokit.errors import UsageError
+from reprokit.untrusted.text import document, dump, echo, paged
+
+if TYPE_CHECKING:
+    from reprokit.results.claims import JudgedClaim
+    from reprokit.results.comparison import Comparison
+    from reprokit.results.likeness import Group
+    from reprokit.results.record import Record
+    from reprokit.results.tables import ReportTable
+
+results = typer.Typer(
+    name="results",
+    help="List, show, compare, export and prune the results of benchmarks.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_JSON = typer.Option(False, "--json", help="Print JSON.")
+_Name = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME[:VARIANT]", help="Else all recipes.", autocompletion=completion.targets),
+]
+_Benchmarks = Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")]
+_Recipe = Annotated[
+    str | None,
+    typer.Option("--recipe", metavar="NAME[:VARIANT]", help="Only this recipe's.", autocompletion=completion.targets),
+]
+_Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        metavar="FILE",
+        help="Read FILE instead: records, or what a benchmark printed.",
+        autocompletion=completion.files,
+    ),
+]
+
+
+@results.command(name="list")
+def list_(name: _Name = None, as_json: bool = _JSON) -> None:
+    """List what was measured: cases, runs, samples, the last time and the hardware."""
+    from reprokit.results.tables import overview
+    from reprokit.tables import show_tables
+
+    rows = overview(_groups(name))
+    if as_json:
+        dump([dict(zip(rows.columns, row, strict=True)) for row in rows.rows])
+    else:
+        with paged():
+            show_tables([rows])
+
+
+@results.command()
+def show(name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: bool = _JSON) -> None:
+    """Show medians, pooled where the conditions are the same, beside the paper's figures."""
+    from reprokit.tables import show_tables
+
+    if as_json:
+        found = [record for record in records_of(name, records) if not benchmarks or record.benchmark in benchmarks]
+        dump({"ok": True, "records": [json.loads(record.to_json()) for record in found]})
+    else:
+        with paged():
+            show_tables(_tables(name, benchmarks or [], records))
+
+
+@results.command()
+def compare(
+    a: str = typer.Argument(
+        ..., metavar="A", help="The base: a commit, image, node or variant, FIELD=VALUE,... or FILE."
+    ),
+    b: str = typer.Argument(..., metavar="B", help="What is compared with it."),
+    recipe: _Recipe = None,
+    metric: Annotated[str | None, typer.Option(metavar="METRIC", help="Only this metric.")] = None,
+    as_json: bool = _JSON,
+) -> None:
+    """Compare two sets of results, case by case: the ratio of the medians with its 95 % interval, and a test.
+
+    Exit code 1 where a case of both sets differs, 0 where none does.
+    """
+    from reprokit.commands._shown import say
+    from reprokit.results.comparison import as_table
+    from reprokit.results.comparison import compare as compared
+    from reprokit.results.index import read_groups
+    from reprokit.results.selection import selection
+    from reprokit.tables import show_tables
+
+    files = [Path(side) if side.endswith(".jsonl") else None for side in (a, b)]
+    every = [] if all(files) else _groups(recipe)
+    sides, chosen = [], set()
+    for text, file in zip((a, b), files, strict=True):
+        picked = None if file else selection(text, every)
+        chosen |= picked.fields if picked else set()
+        found = picked.groups(every) if picked else _of(read_groups(file or Path(text)), recipe)
+        if metric:
+            found = [group for group in found if group.identity["metric"] == metric]
+        if not found:
+            raise UsageError(f"no record is in the set {text!r}", hint="`reprokit results list` shows what there is")
+        sides.append(found)
+    cases, alone = compared(sides[0], sides[1], chosen)
+    if not cases:
+        raise UsageError("the two sets have no case in common: metric, unit and parameters differ in all")
+    if as_json:
+        dump({"cases": [each.to_json() for each in cases], "alone": alone})
+    else:
+        with paged():
+            show_tables([as_table(cases, f"{b} against {a}")])
+        if alone:
+            say(f"{alone} cases are in one set only")
+    _exit_where_different(cases)
+
+
+@results.command()
+def history(
+    metric: str = typer.Argument(..., metavar="METRIC"),
+    recipe: _Recipe = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.", autocompletion=completion.files),
+    ] = None,
+    as_json: bool = _JSON,
+) -> None:
+    """Show how a metric went from run to run, for each case and machine."""
+    from reprokit.commands._shown import say
+    from reprokit.recipe.spelling import nearest
+    from reprokit.results.history import lines_of, table
+    from reprokit.tables import show_tables
+
+    every = _groups(recipe)
+    found = lines_of(group for group in every if group.identity["metric"] == metric)
+    if not found:
+        known = sorted({group.identity["metric"] for group in every})
+        raise UsageError(f"no record of {metric!r}{nearest(metric, known)}", hint=f"metrics are {', '.join(known)}")
+    if plot:
+        from reprokit.results.plots import draw_history
+
+        draw_history(found, metric, plot)
+        say(f"drawn: {plot}")
+    if as_json:
+        dump([vars(line) for line in found])
+    else:
+        with paged():
+            show_tables([table(found, metric)])
+
+
+@results.command()
+def export(
+    name: _Name = None,
+    benchmarks: _Benchmarks = None,
+    csv: bool = typer.Option(False, "--csv", help="Comma-separated values."),
+    markdown: bool = typer.Option(False, "--markdown", help="Markdown."),
+    latex: bool = typer.Option(False, "--latex", help="LaTeX, with the package booktabs."),
+    records: _Records = None,
+) -> None:
+    """Print the tables of `show` for a paper, a page or a spreadsheet."""
+    from reprokit.results.formats import FORMATS
+
+    asked = [form for form, given in (("csv", csv), ("markdown", markdown), ("latex", latex)) if given]
+    if len(asked) != 1:
+        raise UsageError("export needs one format", hint="add --csv, --markdown or --latex")
+    document(FORMATS[asked[0]](_tables(name, benchmarks or [], records)))
+
+
+@results.command()
+def prune(
+    name: str = typer.Argument(..., metavar="NAME", autocompletion=completion.targets),
+    before: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Remove records from before, as 2026-11-22.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep the last N records of each case.")] = None,
+    yes: bool = typer.Option(False, "--yes", help="Remove without asking."),
+) -> None:
+    """Remove old records of a recipe."""
+    from reprokit import consent
+    from reprokit.results import lines
+    from reprokit.results.pruning import kept
+    from reprokit.untrusted import files
+
+    if (before is None) == (last is None):
+        raise UsageError("prune needs one rule", hint="add --before DATE or --last N")
+    file = results_file(name)
+    try:
+        numbered = list(lines.numbered(files.read(file, lines.MOST), str(file)))
+    except FileNotFoundError:
+        raise UsageError("no results yet", str(file)) from None
+    left = kept(numbered, before, last)
+    if len(left) == len(numbered):
+        echo(f"nothing to remove: {len(numbered)} records stay ({file})")
+        return
+    consent.require(f"{len(numbered) - len(left)} of {len(numbered)} records will be removed", "--yes", yes, str(file))
+    lines.keep(Path.cwd(), str(file), left)
+    echo(f"{len(numbered) - len(left)} records removed, {len(left)} left ({file})")
+
+
+@results.command()
+def schema() -> None:
+    """Print the JSON Schema of a record."""
+    from reprokit.results.record import json_schema
+
+    dump(json_schema())
+
+
+def results_file(name: str) -> Path:
+    from reprokit.recipe.find import plain
+    from reprokit.results.lines import FOLDER
+
+    recipe = plain(name).partition(":")[0]
+    if not recipe or "/" in recipe or recipe.startswith("."):
+        raise UsageError(f"{recipe!r} is not the name of a recipe")
+    return Path(FOLDER) / f"{recipe}.jsonl"
+
+
+def files_of(name: str | None) -> list[Path]:
+    """The file of a recipe's records, or all. Raises UsageError where there is none."""
+    from reprokit.results.lines import FOLDER
+
+    found = [results_file(name)] if name else sorted(Path(FOLDER).glob("*.jsonl"))
+    if not found:
+        raise UsageError("no results yet", FOLDER, "`reprokit bench NAME` measures some")
+    return found
+
+
+def _groups(name: str | None) -> list[Group]:
+    from reprokit.results.index import read_groups
+
+    return _of([group for file in files_of(name) for group in read_groups(file)], name)
+
+
+def judged_claims(names: Sequence[str]) -> list[JudgedClaim]:
+    """The verdicts on the claims of recipes, or of all that have results. Raises UsageError."""
+    from reprokit.compat.facts import bundled
+    from reprokit.recipe.find import load_recipe, split
+    from reprokit.results.claims import judge
+    from reprokit.results.index import read_groups
+
+    chosen = [split(name)[0] for name in names] or recipes_with_results()
+    found: list[JudgedClaim] = []
+    for name in dict.fromkeys(chosen):
+        recipe, file = load_recipe(name), results_file(name)
+        found += judge(recipe, read_groups(file) if file.exists() else [], bundled())
+    return found
+
+
+def recipes_with_results() -> list[str]:
+    """The recipes that have a file of records here. Raises UsageError where none has."""
+    from reprokit.recipe.find import recipe_names
+
+    found = [name for name in recipe_names() if results_file(name).exists()]
+    if not found:
+        raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
+    return found
+
+
+def _of(groups: Sequence[Group], name: str | None) -> list[Group]:
+    from reprokit.recipe.find import plain
+
+    recipe, _, variant = plain(name or "").partition(":")
+    return [
+        group
+        for group in groups
+        if recipe in ("", group.identity["recipe"]) and variant in ("", group.identity["variant"])
+    ]
+
+
+def records_of(name: str | None, file: Path | None) -> list[Record]:
+    from reprokit.bench import printed
+    from reprokit.recipe.find import plain
+    from reprokit.results import lines
+
+    recipe, _, variant = plain(name or "").partition(":")
+    if file:
+        return printed.read(file, recipe or file.stem)
+    every = [record for each in files_of(name) for record in lines.read(each)]
+    return [record for record in every if variant in ("", record.variant)]
+
+
+def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> list[ReportTable]:
+    from reprokit.recipe.find import load_recipe, recipe_names
+    from reprokit.results.likeness import groups
+    from reprokit.results.tables import sections
+
+    found = groups(records_of(name, file)) if file else _groups(name)
+    kept = [group for group in found if not benchmarks or group.identity["benchmark"] in benchmarks]
+    names = {group.identity["recipe"] for group in kept} & set(recipe_names())
+    return sections(kept, [claim for each in sorted(names) for claim in load_recipe(each).claims])
+
+
+def _exit_where_different(cases: Sequence[Comparison]) -> None:
+    if any(each.verdict in ("higher", "lower") for each in cases):
+        raise typer.Exit(1)

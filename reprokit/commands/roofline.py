@@ -1,0 +1,205 @@
+"""`reprokit roofline`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reprokit import completion
+from reprokit.commands import _options as options
+from reprokit.errors import UsageError
+from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from reprokit.compat.peaks import DevicePeaks
+    from reprokit.engine import Engine
+    from reprokit.profiling.peaks import MeasuredPeaks
+    from reprokit.results.roofline import RooflinePoint
+    from reprokit.results.roofline_plot import Roof
+
+_MOST_THREADS = 1024
+
+
+def roofline(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME[:VARIANT]]", help="Measure in this recipe's container.", autocompletion=completion.targets
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(metavar="GPU", help="The data sheet of this GPU.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N,N,...", help="Numbers of threads; by default one and all.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.")] = None,
+    gpus: options.Gpus = None,
+    as_json: options.Json = False,
+    on: options.On = None,
+) -> None:
+    """Show the peaks of a GPU from its data sheet, and measure those of this machine.
+
+    Without NAME nothing is measured: the GPUs of this machine are shown, or all that are known. With NAME, loops of
+    multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has the points
+    of the recipe's results that counted their work on the same hardware.
+    """
+    from reprokit.commands._shown import say
+    from reprokit.compat.facts import bundled
+    from reprokit.compat.peaks import known_peaks, peaks_of
+
+    if plot and plot.suffix not in (".svg", ".png", ".pdf"):
+        raise UsageError("a plot is a .svg, .png or .pdf file", str(plot))
+    counts = _threads(threads)
+    measured: list[MeasuredPeaks] = []
+    points: list[RooflinePoint] = []
+    hardware, names = "", [device] if device else []
+    if name:
+        with options.engine_on(on) as engine:
+            measured, hardware, gpu = _measured(engine, name, gpus, counts)
+        # Several GPUs are "2x NAME, NAME".
+        names += [re.sub(r"^\d+x ", "", each) for each in gpu.split(", ") if each and not device]
+        points = _points(name, (hardware, gpu)) if plot or as_json else []
+    elif not device:
+        from reprokit.host.gpu import gpus as own_gpus
+
+        names = list(dict.fromkeys(gpu.name for gpu in own_gpus()))
+    sheets = [sheet for each in names if (sheet := peaks_of(bundled(), each))]
+    if device and not sheets:
+        known = ", ".join(dict.fromkeys(each.name for each in known_peaks(bundled())))
+        raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {known}")
+    if not name and not sheets:
+        sheets = known_peaks(bundled())
+    if as_json:
+        dump(_data(sheets, measured, points, hardware))
+    else:
+        _print(sheets, measured, hardware)
+        if not name:
+            say("nothing was measured: `reprokit roofline NAME` measures in a recipe's container")
+    if plot:
+        from reprokit.results.roofline_plot import draw_roofline
+
+        draw_roofline(_roofs(sheets, measured), points, plot)
+        say(f"drawn: {plot}, with {len(points)} points of results")
+
+
+def _threads(text: str | None) -> list[int]:
+    parts = text.split(",") if text else []
+    if not all(part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= _MOST_THREADS for part in parts):
+        raise UsageError(f"--threads {text!r} is not a list of numbers", hint=f"1 to {_MOST_THREADS}: --threads 1,2,4")
+    return list(dict.fromkeys(map(int, parts)))
+
+
+def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
+    """The peaks, the processor and the GPU of a recipe's container."""
+    from reprokit import paths
+    from reprokit.bench import extension
+    from reprokit.bench.container import gpus_for
+    from reprokit.bench.hardware import probe
+    from reprokit.commands._shown import say, status
+    from reprokit.container.execute import execute
+    from reprokit.container.settings import RunOptions
+    from reprokit.errors import WorkFailed
+    from reprokit.filelocks import file_lock
+    from reprokit.profiling.peaks import gpu, processors
+    from reprokit.profiling.run import container_of_run
+    from reprokit.recipe.find import target
+
+    recipe = target(name)
+    wanted = RunOptions(gpus=gpus_for(engine, recipe, gpus))
+    lock = file_lock(paths.state() / "bench.lock", "a benchmark is running: waiting for it", say)
+    with lock, container_of_run(engine, recipe, "roofline", wanted, say) as container:
+        ask = partial(execute, engine, container, logged=False)
+        hardware = probe(ask)
+        with status(f"{recipe.label}: measuring the processors"):
+            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}))
+        if hardware.has_gpu:
+            try:
+                with status(f"{recipe.label}: measuring the GPU"):
+                    found += gpu(engine, container, ask, extension.sources(say))
+            except WorkFailed as error:
+                say(f"the GPU was not measured: {error.message}")
+        return found, hardware.cpu, hardware.gpu
+
+
+def _points(name: str, hardware: Sequence[str]) -> list[RooflinePoint]:
+    """Points of the recipe's results on this processor without a GPU, or on this GPU."""
+    from reprokit.recipe.find import target
+    from reprokit.results import lines
+    from reprokit.results.roofline import points
+
+    file = Path(lines.FOLDER) / f"{target(name).recipe.name}.jsonl"
+    cpu, gpu = hardware
+    found = lines.read(file) if file.exists() else []
+    return points([each for each in found if (each.gpu == gpu if each.gpu else each.cpu == cpu)])
+
+
+def _roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> list[Roof]:
+    from reprokit.results.roofline_plot import Roof
+
+    found = []
+    for sheet in sheets:
+        found.append(Roof(f"{sheet.name} fp32", sheet.fp32, sheet.bandwidth))
+        if sheet.tensor:
+            found.append(Roof(f"{sheet.name} tensor fp16", sheet.tensor, sheet.bandwidth))
+    for each in measured:
+        bandwidth = max(each.bandwidths.values(), default=0.0)
+        where = _where(each)
+        found += [Roof(f"{where} {dtype}", peak, bandwidth) for dtype, peak in each.peaks.items() if bandwidth]
+    return found
+
+
+def _where(each: MeasuredPeaks) -> str:
+    return f"{each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else "GPU"
+
+
+def _data(
+    sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks], points: Sequence[RooflinePoint], hardware: str
+) -> dict[str, object]:
+    return {
+        "data_sheets": [{**vars(sheet), "sources": _cited(sheet)} for sheet in sheets],
+        "processor": hardware,
+        "measured": [each.model_dump() for each in measured],
+        "points": [vars(point) for point in points],
+    }
+
+
+def _cited(sheet: DevicePeaks) -> list[str]:
+    from reprokit.compat.facts import bundled
+
+    return [bundled().cite(source) for source in sheet.sources]
+
+
+def _print(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks], hardware: str) -> None:
+    from reprokit.tables import paragraph, table
+
+    if sheets:
+        rows = [
+            [s.name, f"{s.fp32 / 1e3:.1f}", f"{s.tensor / 1e3:.0f}" if s.tensor else "", f"{s.bandwidth:.0f}", s.how]
+            for s in sheets
+        ]
+        table(["data sheet", "fp32 TFLOP/s", "tensor fp16 TFLOP/s", "GB/s", "from"], rows, words=(0, 4))
+        for source in dict.fromkeys(text for sheet in sheets for text in _cited(sheet)):
+            paragraph(f"source: {source}")
+    if measured:
+        echo(f"measured: {hardware}")
+        dtypes = list(dict.fromkeys(dtype for each in measured for dtype in each.peaks))
+        kinds = list(dict.fromkeys(kind for each in measured for kind in each.bandwidths))
+        cells = [
+            [
+                _where(each),
+                *(_plain(each.peaks.get(dtype)) for dtype in dtypes),
+                *(_plain(each.bandwidths.get(kind)) for kind in kinds),
+                ", ".join(dict.fromkeys(each.how.values())),
+            ]
+            for each in measured
+        ]
+        header = ["", *(f"{dtype} GFLOP/s" for dtype in dtypes), *(f"{kind} GB/s" for kind in kinds), "loops"]
+        table(header, cells, words=(0, len(header) - 1))
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

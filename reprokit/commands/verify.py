@@ -1,0 +1,103 @@
+"""`reprokit verify`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+from reprokit.commands import _options as options
+from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from reprokit.engine import Engine
+    from reprokit.recipe.find import Target
+    from reprokit.verify.layers import ComparedImage
+    from reprokit.verify.run import Verification
+
+_SHOWN = 10
+
+
+def verify(
+    name: options.RecipeName,
+    against: Annotated[
+        Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
+        typer.Option("--against", metavar="IMAGE|BUNDLE", help="Compare with this instead of the recipe's own image."),
+    ] = None,
+    offline: bool = options.flag("--offline", "Use no network, only the store."),
+    as_json: options.Json = False,
+) -> None:
+    """Build a recipe again from its lock, and compare the result with the image that is there.
+
+    Exit code 0 if both have the same files, 1 if a file or a setting differs.
+    """
+    from dataclasses import asdict
+
+    from reprokit.engine import Engine
+    from reprokit.image import trust
+    from reprokit.image.progress import BuildDisplay
+    from reprokit.recipe.find import target as find_target
+    from reprokit.verify.run import compare_images, rebuilt
+
+    target = find_target(name)
+    _require_lock(target)
+    engine = Engine.connect()
+    with _image(engine, target, against) as image:
+        with (
+            BuildDisplay(sys.stderr) as shown,
+            rebuilt(engine, target, offline, shown.progress, shown.traffic) as (again, seconds),
+        ):
+            found = compare_images(target, image, again, seconds)
+        if found.image_id:
+            trust.record_verified(engine, found.image_id, found.verdict)
+    if as_json:
+        dump({**asdict(found), "verdict": found.verdict})
+    else:
+        _print(found)
+    if found.verdict == "differs":
+        raise typer.Exit(1)
+
+
+def _require_lock(target: Target) -> None:
+    from reprokit.errors import UsageError
+    from reprokit.image.lock.read import variant_lock
+
+    if variant_lock(target) is None:
+        hint = f"`reprokit lock {target.label}`, then build it"
+        raise UsageError(f"{target.label} has no lock, so two builds may have other inputs", str(target.path), hint)
+
+
+def _image(engine: Engine, target: Target, against: str | None) -> AbstractContextManager[ComparedImage]:
+    from reprokit.image.labels import image_name
+    from reprokit.verify.layers import ImageInEngine, image_in_bundle
+
+    if against and Path(against).is_file():
+        return image_in_bundle(Path(against), image_name(target), lambda done, total: None)
+    return nullcontext(ImageInEngine.of(engine, against or image_name(target)))
+
+
+def _print(found: Verification) -> None:
+    for layer in found.layers:
+        counts = f"{layer.differ} differ, {layer.times} other times" if layer.differ or layer.times else "same"
+        of_files = f" of {layer.files} files" if layer.files else ""
+        echo(f"layer {layer.number}: {counts}{of_files}  {layer.instruction[:60]}".rstrip())
+        # The first times only after what matters more.
+        changes = sorted(layer.changes, key=lambda change: change.kind == "time")
+        for change in changes[:_SHOWN]:
+            known = f" (known: {change.known})" if change.known else ""
+            echo(f"  {change.kind:<7}  {change.path}  {change.detail}{known}".rstrip())
+        if (more := layer.differ + layer.times - _SHOWN) > 0:
+            echo(f"  and {more} more")
+    for diff_id in found.only_in_one:
+        echo(f"layer {diff_id[7:19]}: in one image only")
+    for setting, before, after in found.settings:
+        echo(f"setting {setting}: {before or 'none'} -> {after or 'none'}")
+    answer = {
+        "same": "is what its lock gives, byte for byte",
+        "other times": "has the files that its lock gives; only times or names of owners differ",
+        "differs": "differs from what its lock gives",
+    }
+    echo(f"{found.image} {answer[found.verdict]} (rebuilt in {found.seconds:.0f} s)")

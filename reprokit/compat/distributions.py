@@ -1,0 +1,68 @@
+"""Which package has a module, a library or a header: on PyPI, in conda or in Debian, from `distributions.yaml`."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from pydantic import BaseModel, ConfigDict
+
+# Modules of older standard libraries.
+_GONE = {
+    "distutils",
+    "imp",
+    "asyncore",
+    "asynchat",
+    "smtpd",
+    "cgi",
+    "telnetlib",
+    "pipes",
+    "crypt",
+    "audioop",
+    "__main__",
+}
+
+
+class Distributions(BaseModel):
+    """The table. An empty name is a module that no distribution of PyPI is known for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    modules: dict[str, str]
+    same: frozenset[str]
+    conda: dict[str, str]
+    libraries: dict[str, tuple[str, ...]]
+    system: dict[str, tuple[str, ...]]
+    parts: dict[str, str]
+
+    def of_module(self, module: str) -> str | None:
+        """The distribution, None for one that is not known, an empty text for one that PyPI does not have."""
+        if module in self.modules:
+            return self.modules[module]
+        return canonicalize_name(module) if module.lower() in self.same else None
+
+    def of_part(self, part: str) -> str:
+        """The package of Debian with a header, a library, a program or a package of pkg-config; empty if unknown."""
+        if part in self.libraries:
+            return next(iter(self.libraries[part]), "")
+        return self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/", "")
+
+    def of_conda(self, name: str) -> str:
+        """The distribution of PyPI, `apt:NAME`, or an empty text for a part of the system."""
+        return self.conda.get(name, name)
+
+
+@cache
+def bundled_distributions() -> Distributions:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = Path(__file__).with_name("distributions.yaml").read_text(encoding="utf-8")
+    return Distributions.model_validate(yaml.load(text, loader))
+
+
+def is_standard(module: str) -> bool:
+    """Whether a module is of the standard library of some Python 3."""
+    return module in sys.stdlib_module_names or module in _GONE or module.startswith("_")

@@ -1,0 +1,174 @@
+"""PyTorch: its C++ extensions with the compilers, its CUDA builds, and the GPUs that its wheels have code for.
+
+The capabilities inside a wheel decide, whatever CUDA the image has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reprokit.compat.model import CODE, COMPILE, KnownGpu
+from reprokit.compat.rule import (
+    Problem,
+    Verdict,
+    combination_rule,
+    combined,
+    error,
+    info,
+    needs,
+    rule,
+    unknown,
+    warning,
+)
+from reprokit.compat.rules.cuda import judge_gcc, runs_on
+from reprokit.compat.schema import covering
+from reprokit.compat.torch_wheel import TorchWheel, build_of_cuda, cuda_of_build
+from reprokit.compat.version import key, older, series
+from reprokit.compat.view import View
+
+
+@rule("torch-gcc", changes="gcc cuda", purposes=COMPILE)
+def cpp_extension(view: View) -> Iterator[Problem]:
+    """The gcc that torch's extension builder accepts for a CUDA, where nvcc itself would accept more."""
+    torch, cuda, gcc = view.known("torch"), view.known("cuda"), view.known("gcc")
+    if torch is None or gcc is None:
+        return
+    facts = view.facts.torch_build.cpp_extension
+    too_old = [error(f"torch's cpp_extension needs gcc {facts.gcc_min} or later", facts.source)]
+    old = combined((f"gcc {g}", too_old if older(g, facts.gcc_min) else ()) for g in gcc.versions)
+    if old:
+        yield Problem((torch.label, gcc.label), old)
+    elif cuda is not None:
+        verdicts = ((f"CUDA {c} with gcc {g}", _judge_bound(view, c, g)) for c in cuda.versions for g in gcc.versions)
+        yield Problem((torch.label, cuda.label, gcc.label), combined(verdicts))
+
+
+def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
+    facts = view.facts.torch_build.cpp_extension
+    bounds, nvcc = facts.gcc_below.get(series(release)), next(judge_gcc(view, release, gcc), None)
+    if bounds is None or (nvcc is not None and nvcc.severity == "error"):
+        return
+    if key(gcc)[0] >= max(bounds):
+        yield error(f"torch's cpp_extension needs gcc before {max(bounds)} with CUDA {release}", facts.source)
+    if key(gcc)[0] >= min(bounds):
+        reason = f"with CUDA {release} some torch releases accept gcc {gcc}, others only gcc before {min(bounds)}"
+        yield warning(reason, facts.source)
+
+
+@combination_rule("torch-cxx", of="torch cxx_standard", changes="torch gcc", purposes=COMPILE)
+def standard(view: View, version: str, cxx: str) -> Iterator[Verdict]:
+    """The C++ standard of torch's headers, with the recipe's own."""
+    for row in covering(view.facts.torch_build.cxx_standard, version):
+        if int(cxx) < int(row.cxx):
+            if row.cxx_works and int(cxx) >= int(row.cxx_works):
+                reason = f"torch {version} is C++{row.cxx}; its headers compile as C++{cxx}, but with warnings"
+                yield warning(reason, row.source)
+            reason = f"the headers of torch {version} need C++{row.cxx}, but the code is compiled as C++{cxx}"
+            yield error(reason, row.source)
+
+
+@combination_rule("torch-cxx", of="torch gcc", purposes=COMPILE)
+def standard_of_gcc(view: View, version: str, gcc: str) -> Iterator[Verdict]:
+    """The C++ standard of torch's headers, with the compiler."""
+    for row in covering(view.facts.torch_build.cxx_standard, version):
+        what = f"torch {version} is C++{row.cxx} and"
+        yield from needs(what, "gcc", row.gcc_min, gcc, row.source, row.gcc_min_unverified)
+
+
+@combination_rule("torch-build", of="torch")
+def exists(view: View, version: str) -> Iterator[Verdict]:
+    """Whether the build that a local part names was published."""
+    torch, release = view.pin("torch"), view.facts.torch.releases[version]
+    if torch is None or torch.from_base or not torch.local or torch.local.startswith("cpu"):
+        return
+    cuda = cuda_of_build(torch.local)
+    if not cuda:
+        yield unknown(f"no fact covers the build {torch.local!r} of torch {version}")
+    if cuda in release.builds:
+        return
+    has = ", ".join(map(build_of_cuda, release.builds))
+    if cuda in release.conda_builds:
+        reason = f"torch {version} for CUDA {cuda} is a conda package; its wheels are {has}"
+        yield warning(reason, release.source)
+    if {"builds", "all"} & set(release.unverified) or torch.local in release.cudnn:
+        reason = f"no fact says whether torch {version} has a wheel {torch.local}; known are {has}"
+        yield unknown(reason, release.source)
+    yield error(f"torch {version} has no wheel {torch.local}; it has {has}", release.source)
+
+
+@combination_rule("torch-assumed-build", of="torch", changes="")
+def assumed(view: View, version: str) -> Iterator[Verdict]:
+    """Say which build was judged where the pin names none."""
+    torch, build = view.pin("torch"), view.torch_build(version)
+    if torch and build and not torch.local:
+        default, sources = view.facts.torch.releases[version].default, view.facts.torch.releases[version].source
+        means = f"taken as torch {version}+{build}, for the pinned CUDA; the wheel on PyPI is for CUDA {default}"
+        yield info(means, sources)
+
+
+@combination_rule("torch-cuda", of="torch_wheel cuda_minor", changes="torch cuda", purposes=COMPILE)
+def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
+    """The CUDA whose nvcc compiles extensions against the wheel's CUDA."""
+    torch, cuda = view.pin("torch"), view.pin("cuda")
+    if torch is None or cuda is None or (torch.from_base and cuda.from_base) or wheel.cuda in ("", minor):
+        return
+    on_pypi = not view.torch_build(wheel.version)
+    where = " on PyPI" if on_pypi else ""
+    if on_pypi and minor in view.facts.torch.releases[wheel.version].builds:
+        where += f" (its build {build_of_cuda(minor)} is for CUDA {minor})"
+    built = f"torch {wheel.version} is built for CUDA {wheel.cuda}{where}"
+    sources = (*wheel.sources, "pt_cpp_ext", "pt_cuda_mismatch")
+    if wheel.cuda.split(".")[0] == minor.split(".")[0]:
+        yield warning(f"{built}: its cpp_extension compiles with CUDA {minor}, but warns of the other minor", sources)
+    reason = f"{built}: its cpp_extension refuses to compile with CUDA {minor}, another major"
+    if wheel.uncertain:
+        yield warning(f"{reason} (the CUDA of PyPI's build is not verified)", sources)
+    yield error(reason, sources)
+
+
+@combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
+def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
+    if not wheel.cuda:
+        return
+    if wheel.sm is None:
+        yield from _unmeasured(view, wheel, gpu)
+        return
+    if runs_on(view, gpu, wheel.sm) or any(p <= gpu.sm for p in wheel.ptx):
+        return
+    reason = f"{wheel.label} has kernels for {_sms(wheel.sm)} and no PTX: nothing in it runs on sm_{gpu.sm}"
+    if wheel.uncertain:
+        yield warning(f"{reason} (the CUDA of PyPI's build is not verified)", wheel.sources)
+    if not wheel.verified:
+        yield warning(f"{reason} (this list of capabilities is not verified)", wheel.sources)
+    yield error(reason, (*wheel.sources, "cubin_rule"))
+
+
+def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
+    """The wheel itself was not read: conda's package has all of its capabilities and more, and nvcc's limits hold."""
+    if wheel.conda_sm is not None:
+        if runs_on(view, gpu, wheel.conda_sm):
+            return
+        reason = f"even the conda package of {wheel.label} has only {_sms(wheel.conda_sm)}: none runs on sm_{gpu.sm}"
+        if wheel.uncertain or not wheel.verified:
+            yield warning(reason, wheel.sources)
+        yield error(reason, (*wheel.sources, "cubin_rule"))
+    toolkit = view.facts.cuda.toolkits.get(wheel.cuda)
+    if toolkit and not runs_on(view, gpu, toolkit.sm):
+        reason = (
+            f"{wheel.label} has no code for sm_{gpu.sm}, which its CUDA does not support; whether it has PTX is unknown"
+        )
+        yield warning(reason, (*wheel.sources, *toolkit.source_sm))
+    yield unknown(f"no fact says which GPUs {wheel.label} has kernels for", wheel.sources)
+
+
+def _sms(sms: tuple[int, ...]) -> str:
+    return ", ".join(f"sm_{sm}" for sm in sms)
+
+
+@rule("torch-cpu-build", changes="torch", purposes=CODE)
+def cpu_build(view: View) -> Iterator[Problem]:
+    """A CPU build where a GPU is needed."""
+    torch = view.known("torch")
+    if torch and torch.local.startswith("cpu") and view.stack.needs_gpu == "required":
+        reason = "this is a CPU build, but the stack needs a GPU; pin a CUDA build, such as torch=2.6.0+cu124"
+        yield Problem((torch.label,), error(reason, ("pt_prev",)))

@@ -1,0 +1,1 @@
+"""The stack nearest to given pins that passes `check`, by its own rules and a solver of logic programs."""

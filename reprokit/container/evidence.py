@@ -1,0 +1,110 @@
+"""What a failed command's container leaves without a text: kills for want of memory, lost GPUs, processes that no
+signal ends, unheard ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reprokit.container import names
+from reprokit.engine import Engine
+from reprokit.host.kills import KernelWatch, in_group, stuck
+
+_REFUSED = (b"refused", b"reset by peer", b"empty reply")
+_LONGEST = 1000
+_NUMBER = re.compile(rb"\b\d{2,5}\b")
+_LISTENS = "0A"
+_LARGEST = 4 << 20
+_MOST_STUCK = 3
+_LOOPBACK = ("7F", "00000000000000000000000001000000")
+
+
+@contextmanager
+def watching(engine: Engine, container: str) -> Iterator[Evidence]:
+    """Watch a running container from now on. Of one on another machine only the exit code is known."""
+    here = not engine.host.name and engine.url.startswith("unix://")
+    described = (engine.container(container) or {}) if here else {}
+    pid = int((described.get("State") or {}).get("Pid") or 0)
+    # An engine in a virtual machine counts its own processes.
+    if not in_group(pid, str(described.get("Id"))):
+        described = {}
+    with KernelWatch(pid if described else 0) as kernel:
+        yield Evidence(container, described, kernel)
+
+
+class Evidence:
+    """`described` is the engine's description of the container, empty for one on another machine."""
+
+    def __init__(
+        self, container: str, described: dict[str, Any], kernel: KernelWatch, proc: Path = Path("/proc")
+    ) -> None:
+        self._container, self._described, self._kernel, self._proc = container, described, kernel, proc
+
+    def facts(self, code: int, output: bytes, killed: bool = False) -> tuple[str, ...]:
+        """Lines about a command that ended with this exit code and output; none for a success.
+
+        `killed` by reprokit itself: what is left of it is what the kernel could not end.
+        """
+        if code == 0:
+            return ()
+        found = [*self._end(code)]
+        if self._described:
+            if killed:
+                found += [
+                    f"reprokit: {process} cannot be killed: it hangs in the kernel ({where})"
+                    for process, where in stuck(str(self._described["Id"]), self._proc)[:_MOST_STUCK]
+                ]
+            found += [
+                f"reprokit: the GPU {address} stopped answering while the command ran"
+                for address in self._kernel.lost_gpus()
+            ]
+            found += self._ports(output)
+        return tuple(found)
+
+    def _end(self, code: int) -> Iterator[str]:
+        killed = self._kernel.killed(str(self._described.get("Id", "")))[0] if self._described else ""
+        if killed:
+            yield f"reprokit: out of memory: the kernel killed {killed} in container {self._container}"
+        else:
+            yield from self._kernel.signal_facts(code, bool(self._described))
+
+    def _ports(self, output: bytes) -> Iterator[str]:
+        """About published ports that the output reports as refused."""
+        labels = (self._described.get("Config") or {}).get("Labels") or {}
+        ports = names.settings_of(labels).ports if names.SETTINGS in labels else ()
+        if not ports:
+            return
+        lines = (line[:_LONGEST] for line in output.lower().split(b"\n") if any(word in line for word in _REFUSED))
+        refused = {int(number) for line in lines for number in _NUMBER.findall(line)}
+        ports = tuple(port for port in ports if refused & {port.container, port.host})
+        listening = self._listening() if ports else None
+        if listening is None:
+            return
+        for port in ports:
+            addresses = listening.get(port.container, set())
+            if not addresses:
+                yield f"reprokit: port {port.container} is published, and no process in the container listens on it"
+            elif all(address.endswith(_LOOPBACK) for address in addresses):
+                yield (
+                    f"reprokit: port {port.container} is published, and a process in the container listens on its "
+                    "loopback only"
+                )
+
+    def _listening(self) -> Mapping[int, set[str]] | None:
+        """The addresses in hex that the container's processes listen on, by port; None where that is not known."""
+        pid = (self._described.get("State") or {}).get("Pid")
+        found: dict[int, set[str]] = {}
+        for table in ("tcp", "tcp6"):
+            try:
+                with (self._proc / f"{pid}/net/{table}").open(encoding="ascii", errors="replace") as file:
+                    lines = file.read(_LARGEST).splitlines()[1:]
+            except OSError:
+                return None
+            for fields in map(str.split, lines):
+                if len(fields) > 3 and fields[3] == _LISTENS:
+                    address, _, port = fields[1].partition(":")
+                    found.setdefault(int(port, 16), set()).add(address)
+        return found

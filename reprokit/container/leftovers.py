@@ -1,0 +1,47 @@
+"""Containers that reprokit made and that are out of use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from reprokit.container import lifecycle, names
+from reprokit.container.names import RecipeContainer
+from reprokit.engine import Engine
+from reprokit.image import made, trust
+from reprokit.image.entries import full_id
+
+
+@dataclass(frozen=True)
+class LeftoverContainer:
+    """`size` is that of its own files, in bytes."""
+
+    id: str
+    container: RecipeContainer
+    why: str
+    size: int
+
+
+def leftovers(engine: Engine) -> list[LeftoverContainer]:
+    """The caller's containers that do not run and whose image was rebuilt or removed.
+
+    Only containers of images that were built here or are trusted: anyone can copy labels. Raises EngineError.
+    """
+    ours = made.entries(engine).keys() | trust.entries().keys()
+    listed = {each["Names"][0].lstrip("/"): each for each in engine.containers([names.NAME], sizes=True)}
+    found = []
+    for container in names.known_containers(engine):
+        each = listed.get(container.name)
+        if each is None or container.owner != os.getuid() or container.state not in ("created", "exited", "dead"):
+            continue
+        image = engine.image(f"reprokit/{container.label}")
+        if full_id(each["ImageID"]) not in ours or (image and image["Id"] == container.image):
+            continue
+        why = "stopped, and its image was rebuilt" if image else "stopped, and its image was removed"
+        found.append(LeftoverContainer(each["Id"], container, why, int(each.get("SizeRw") or 0)))
+    return found
+
+
+def remove(engine: Engine, leftover: LeftoverContainer) -> bool:
+    """Remove a container that is still as it was listed. False if it runs by now. Raises EngineError."""
+    return lifecycle.remove_stopped(engine, leftover.container.name, leftover.id)

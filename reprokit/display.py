@@ -1,0 +1,97 @@
+"""Progress on a stream: lines, and on a terminal a part below them that is redrawn."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from reprokit.formatting import clock
+from reprokit.untrusted.text import console, echo
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+# Reports a line; reports bytes done and total.
+Say = Callable[[str], None]
+ByteProgress = Callable[[int, int], None]
+
+# A line that replaces the one before: `x: receiving objects 40 %`, `pulled 3 layers`, `x: 5 of 9 files done`.
+_SO_FAR = re.compile(r"\b\d+ %|^pulled \d+ layers|\b\d+ of \d+ files done")
+
+D = TypeVar("D", bound="ProgressDisplay")
+_EVERY_S = 5.0
+
+
+class ProgressDisplay:
+    """A context manager. Subclasses define `render`, the part that is redrawn on a terminal."""
+
+    def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
+        self._stream, self._every_s = stream, every_s
+        self._lock = threading.Lock()
+        self._began = time.monotonic()
+        self._printed: dict[str, tuple[str, float]] = {}
+        self._console = console(stream) if stream.isatty() else None
+        self._live: Live | None = None
+
+    def __enter__(self: D) -> D:
+        if self._console:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    @property
+    def width(self) -> int:
+        """The width of the terminal, 0 where there is none."""
+        return self._console.width if self._console else 0
+
+    def say(self, line: str, style: str | None = None) -> None:
+        """Print a line; on a terminal above the part that is redrawn."""
+        if self._console:
+            self._console.print(line, style=style)
+        else:
+            echo(line, file=self._stream)
+
+    def often(self, name: str, line: str, state: str = "") -> None:
+        """Where there is no terminal, print a line if its `state` changes, and otherwise every few seconds."""
+        now = time.monotonic()
+        with self._lock:
+            before, when = self._printed.get(name, ("", self._began))
+            if self._console or (state == before and now - when < self._every_s):
+                return
+            self._printed[name] = (state, now)
+            ProgressDisplay.say(self, line)
+
+    def render(self) -> Text:
+        raise NotImplementedError
+
+
+class StepDisplay(ProgressDisplay):
+    """Notices, and below them the step that runs, with how far it is and for how long it has been running."""
+
+    def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
+        super().__init__(stream, every_s)
+        self._step, self._so_far, self._step_began = "", "", self._began
+
+    def say(self, line: str, style: str | None = None) -> None:
+        if _SO_FAR.search(line):
+            self._so_far = line
+            self.often(line.partition(":")[0], line)
+            return
+        super().say(line, style)
+        self._step, self._so_far, self._step_began = line, "", time.monotonic()
+
+    def render(self) -> Text:
+        from rich.text import Text
+
+        took = clock(time.monotonic() - self._step_began)
+        return Text(f"{self._so_far or self._step}  {took}", "bold", no_wrap=True, overflow="ellipsis")

@@ -1,0 +1,101 @@
+"""The machine that checks look at, and what several of them need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from reprokit.doctor import gpus
+from reprokit.doctor.bounded import Bounded, NoAnswer
+from reprokit.doctor.gpus import GpuState
+from reprokit.doctor.shell import LocalShell, Reported, Shell, clipped
+from reprokit.engine import Engine
+from reprokit.recipe.find import Target
+
+ENGINE_S = 4.0
+_GPU_S = 7.5
+_NAMES = """
+{ id -un; echo "${USER-}"; echo "${LOGNAME-}"; } 2>/dev/null | say user
+{ uname -n; cat /etc/hostname; } 2>/dev/null | say host
+echo "${HOME-}" | say home
+"""
+
+
+class NotAsked(Exception):
+    """A check needs what another check reports as missing."""
+
+
+class Examined:
+    """`connect` connects to its engine; `target` is the recipe's variant that it is examined for.
+
+    `names` are those of user, host and home, which a report must not show.
+    """
+
+    def __init__(self, shell: Shell, connect: Callable[[], Engine], target: Target | None = None) -> None:
+        self.shell, self.target = shell, target
+        self.connection = Bounded(connect, ENGINE_S)
+        self._info = Bounded(self._ask_info, 1.5 * ENGINE_S)
+        self._gpus = Bounded(lambda: gpus.state(shell), _GPU_S)
+        self.names = Bounded(self._ask_names, ENGINE_S)
+
+    @property
+    def node(self) -> str:
+        return self.shell.node
+
+    def ask(self, script: str) -> Reported:
+        """Raises NoAnswer, OSError."""
+        return self.shell.ask(script)
+
+    def engine(self) -> Engine:
+        """The engine, for checks that only say more about it. Raises NotAsked."""
+        try:
+            return self.connection.result()
+        except Exception:
+            raise NotAsked("no engine answers") from None
+
+    def info(self) -> Mapping[str, Any]:
+        """What the engine reports of itself. Raises NotAsked."""
+        self.engine()
+        try:
+            return self._info.result()
+        except Exception:
+            raise NotAsked("the engine does not report about itself") from None
+
+    def gpus(self) -> GpuState:
+        """Raises NotAsked."""
+        try:
+            return self._gpus.result()
+        except (NoAnswer, OSError):
+            raise NotAsked("the PCI bus cannot be read") from None
+
+    def start(self) -> None:
+        """Start asking what several checks need."""
+        self._info.start()
+        self._gpus.start()
+        self.names.start()
+
+    def _ask_names(self) -> list[Reported]:
+        """User, host and home folder of this login and, for a node, of the login there."""
+        return [LocalShell().ask(_NAMES), *([self.ask(_NAMES)] if self.node else [])]
+
+    def _ask_info(self) -> Mapping[str, Any]:
+        found = self.connection.result().info()
+        if not isinstance(found, dict):
+            raise ValueError("the engine's info is no object")
+        return found
+
+
+def text(value: Any) -> str:
+    """A text of an engine's answer, "" for anything else."""
+    return clipped(value) if isinstance(value, str) else ""
+
+
+def texts(value: Any) -> list[str]:
+    """The texts of a list in an engine's answer."""
+    return [clipped(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def pairs(value: Any) -> dict[str, str]:
+    """The pairs of texts of an engine's answer, such as `DriverStatus`."""
+    rows = value if isinstance(value, list) else []
+    return {text(row[0]): text(row[1]) for row in rows if isinstance(row, list) and len(row) == 2}

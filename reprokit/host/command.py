@@ -1,0 +1,102 @@
+"""Programs that run in bounded time and whose output is bounded, also where they cannot be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, cast
+
+_LOOK_S = 0.2
+
+
+class Flood(Exception):
+    """A program printed more than its reader accepts."""
+
+
+@dataclass(frozen=True)
+class ProgramOutput:
+    code: int
+    out: str
+    err: str
+
+
+def run(
+    command: Sequence[str], limit_s: float, most: int, environment: Mapping[str, str] | None = None
+) -> ProgramOutput:
+    """Run a program without input. Undecodable bytes of its output are replaced.
+
+    Raises subprocess.TimeoutExpired after `limit_s` seconds, Flood after `most` bytes of a stream, OSError where the
+    program cannot be started. It is killed then with all its children, and not waited for: a process that hangs in a
+    driver is out of reach of signals.
+    """
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = exchanged(process, b"", limit_s, most)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
+    finally:
+        for stream in (process.stdout, process.stderr):
+            cast(IO[bytes], stream).close()
+    return ProgramOutput(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | None, most: int) -> tuple[bytes, bytes]:
+    """As `Popen.communicate`, with at most `most` bytes of each stream. Raises subprocess.TimeoutExpired, Flood."""
+    deadline = time.monotonic() + (float("inf") if limit_s is None else limit_s)
+    out, err = bytearray(), bytearray()
+    for _ in exchange(process, out, err, most, stdin):
+        if time.monotonic() > deadline:
+            raise subprocess.TimeoutExpired(process.args, limit_s or 0)
+    process.wait(None if limit_s is None else max(0.0, deadline - time.monotonic()))
+    return bytes(out), bytes(err)
+
+
+def exchange(
+    process: subprocess.Popen[bytes], out: bytearray, err: bytearray, most: int, stdin: bytes | None = None
+) -> Iterator[bool]:
+    """Feed a process, and read its streams into `out` and `err` up to their ends.
+
+    Yields several times a second, True if nothing has come. Without `stdin` its input stays open. Raises Flood where a
+    stream has more than `most` bytes.
+    """
+    kept = {cast(IO[bytes], process.stdout): out, cast(IO[bytes], process.stderr): err}
+    left = memoryview(stdin or b"")
+    with selectors.DefaultSelector() as selector:
+        for stream in kept:
+            selector.register(stream, selectors.EVENT_READ)
+        if stdin is not None and process.stdin is not None and not process.stdin.closed:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            ready = [cast(IO[bytes], key.fileobj) for key, _ in selector.select(_LOOK_S)]
+            for stream in ready:
+                if stream is process.stdin:
+                    try:
+                        left = left[os.write(stream.fileno(), left[: 1 << 16]) :]
+                    except BlockingIOError:
+                        pass
+                    except BrokenPipeError:
+                        left = left[:0]
+                    if not left:
+                        selector.unregister(stream)
+                        with contextlib.suppress(BrokenPipeError):
+                            stream.close()
+                    continue
+                block = os.read(stream.fileno(), 1 << 16)
+                if not block:
+                    selector.unregister(stream)
+                kept[stream] += block
+                if len(kept[stream]) > most:
+                    raise Flood
+            yield not ready

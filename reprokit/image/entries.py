@@ -1,0 +1,106 @@
+"""Lists of image IDs that reprokit keeps as its own state, where no image can write."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import EngineError
+from reprokit.untrusted.files import Folder
+
+_MOST_BYTES = 16 << 20
+
+
+class Entry(Protocol):
+    """A frozen dataclass of strings; `engine` is the engine that has the image."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def engine(self) -> str: ...
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class EntryList(Generic[E]):
+    """Entries by image ID in one file. `what` names them in errors."""
+
+    def __init__(self, file: str, kind: type[E], what: str) -> None:
+        self._file, self._kind, self._what = file, kind, what
+
+    def read(self) -> dict[str, E]:
+        """All entries. A damaged list has none. Raises EngineError if the file cannot be read."""
+        if not _folder().is_dir():
+            return {}
+        self._check()
+        try:
+            with Folder(_folder()) as folder:
+                text = folder.read(self._file, _MOST_BYTES)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            where = str(_folder() / self._file)
+            raise EngineError(f"cannot read the list of {self._what}: {error.strerror}", where) from None
+        try:
+            return {entry.id: entry for entry in (self._kind(**each) for each in json.loads(text))}
+        except (ValueError, TypeError):
+            return {}
+
+    @contextmanager
+    def changing(self, engine: Engine) -> Iterator[dict[str, E]]:
+        """The entries, written when the block ends, without those of images that `engine` no longer has."""
+        from filelock import FileLock
+
+        try:
+            _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check()
+            with FileLock(_folder() / "lock", mode=0o600), Folder(_folder()) as folder:
+                found = self.read()
+                # After the entries were read, so that each entry's image already exists.
+                here = {full_id(image["Id"]) for image in engine.images([], steps=True)}
+                name = engine_name(engine)
+                found = {i: entry for i, entry in found.items() if i in here or entry.engine != name}
+                yield found
+                entries: list[Any] = [*found.values()]
+                with folder.replacing(self._file) as file:
+                    os.fchmod(file.fileno(), 0o600)
+                    file.write(json.dumps([asdict(entry) for entry in entries], indent=1).encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+        except OSError as error:
+            raise EngineError(f"cannot write the list of {self._what}: {error.strerror}", str(_folder())) from None
+
+    def _check(self) -> None:
+        """Raises EngineError if another user could have changed the list."""
+        info = _folder().stat()
+        if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
+            hint = "remove that folder; all images are unverified then"
+            raise EngineError(f"other users can change the list of {self._what}", str(_folder()), hint)
+
+
+def engine_name(engine: Engine) -> str:
+    """What tells engines apart, whatever their address."""
+    return str(engine.info().get("ID") or engine.url)
+
+
+def full_id(image_id: str) -> str:
+    """Add the algorithm, which podman omits."""
+    return image_id if image_id.startswith("sha256:") else f"sha256:{image_id}"
+
+
+def now() -> str:
+    """UTC in ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _folder() -> Path:
+    return paths.state() / "trust"

@@ -1,0 +1,79 @@
+"""Shell commands that blocks write: installing apt packages, each call recorded for the lock, and unpacking files.
+
+A file is unpacked by its name: it does not exist yet when the Dockerfile is rendered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import pass_context
+
+from reprokit.errors import UsageError
+from reprokit.image.quoting import Quoted, sh
+from reprokit.supply.kinds.apt.install import enable
+from reprokit.supply.kinds.kind import argument
+
+
+@pass_context
+def apt_install(context: Any, packages: Sequence[str], components: Sequence[str] = ()) -> Quoted:
+    """The filter `apt_install`: lines of a RUN that install these packages and leave no list and no archive behind.
+
+    REPROKIT_APT_BLOCK is the address of an archive of exactly the block's locked packages. Its checksums are the lock's
+    own, so that apt needs no signature. Without it apt asks what the image's own sources say.
+    """
+    address = argument("apt", context["block"])
+    context["installs"].append((tuple(packages), tuple(components)))
+    locked = "-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"
+    lines = [
+        *(enable(components) if components else ()),
+        f'sources=""; [ -z "${{{address}:-}}" ] || {{ '
+        f'echo "deb [trusted=yes] ${address} ./" > /tmp/locked.list; sources="{locked}"; }}',
+        "apt-get $sources update",
+        "DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends "
+        + " ".join(sh(package) for package in packages),
+        "apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list",
+    ]
+    return Quoted("\n".join(f"    {line}; \\" for line in lines))
+
+
+_STEP = re.compile(r"(?<= ) *export SOURCE_DATE_EPOCH=.*?# step: ", re.DOTALL)
+
+
+def without_step(text: str) -> str:
+    """A command of a RUN as engines show it, without what images/step.j2 puts around each."""
+    return _STEP.sub("", text, count=1)
+
+
+_TAR = ("tar", "--no-same-owner", "-xf")
+# The command, to which the archive is added, the option for the folder, and the package that contains the tool.
+_BY_NAME = {
+    ".tar": (_TAR, "-C", ""),
+    ".tar.gz": (_TAR, "-C", ""),
+    ".tgz": (_TAR, "-C", ""),
+    ".tar.xz": (_TAR, "-C", "xz-utils"),
+    ".txz": (_TAR, "-C", "xz-utils"),
+    ".tar.bz2": (_TAR, "-C", "bzip2"),
+    ".tbz2": (_TAR, "-C", "bzip2"),
+    # GNU tar detects zstd only since 1.31.
+    ".tar.zst": (("tar", "--no-same-owner", "--use-compress-program=zstd", "-xf"), "-C", "zstd"),
+    ".zip": (("unzip", "-q"), "-d", "unzip"),
+}
+
+
+def unpacking(name: str, archive: str) -> tuple[tuple[str, ...], str]:
+    """The command that unpacks `archive`, a file of this name, and the package that it needs or "".
+
+    The folder is its last word, which the caller adds.
+
+    Raises UsageError if the name is not that of an archive.
+    """
+    found = next((how for end, how in _BY_NAME.items() if name.endswith(end)), None)
+    if found is None:
+        raise UsageError(
+            f"{name} cannot be unpacked: its name is not an archive's", hint=f"archives are {', '.join(_BY_NAME)}"
+        )
+    command, option, package = found
+    return (*command, archive, option), package

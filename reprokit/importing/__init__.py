@@ -1,0 +1,1 @@
+"""From a stranger's repository to a recipe: its files are read, never run."""

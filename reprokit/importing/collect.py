@@ -1,0 +1,107 @@
+"""Everything that a repository states: each of its files read by the reader of its format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from reprokit.errors import ReprokitError
+from reprokit.importing.model import Origin, Scope, SourceFile, Statement
+from reprokit.importing.readers import READERS
+from reprokit.importing.requirement_lines import requirement_statements
+from reprokit.importing.scopes import VENDORED, scope_of_path
+from reprokit.importing.tree import Tree
+from reprokit.untrusted.limits import Limit
+
+# All files that are read. The Python code of large projects has some 20 MB.
+BYTES = Limit("SOURCE_BYTES", 256 << 20)
+_STATEMENTS = 50_000
+# Which of them a recipe shows once, however often they are stated.
+_ONCE = ("import", "optional", "tested")
+
+
+class _Plan(NamedTuple):
+    path: str
+    format: str
+    scope: Scope
+
+
+def collect(tree: Tree) -> list[Statement]:
+    """The statements of all files, in the order of their paths. Raises UsageError for a tree beyond the limits."""
+    found: list[Statement] = [
+        Statement("unread", f"{why}, which is not followed", Origin(path, 1), "tree")
+        for path, why in sorted(tree.contents.passed_over.items())
+        if any(reader.reads(path, 0) for reader in READERS.values())
+    ]
+    chosen, refused = _chosen(tree)
+    found += refused
+    BYTES.check(sum(tree.contents.sizes[plan.path] for plan in chosen), "bytes of code and settings", tree.address)
+    by_path = {plan.path: plan for plan in chosen}
+    seen: set[tuple[str, str, str]] = set()
+    for path, content in tree.read(by_path):
+        for statement in _statements(by_path[path], content):
+            key = (statement.subject, statement.value, statement.scope)
+            if statement.subject in _ONCE and key in seen:
+                continue
+            seen.add(key)
+            found.append(statement)
+            if len(found) >= _STATEMENTS:
+                return found
+    found += _included(tree, found, set(by_path))
+    return found
+
+
+def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
+    chosen, refused = [], []
+    for path, size in sorted(tree.contents.sizes.items()):
+        if VENDORED & set(path.lower().split("/")[:-1]):
+            continue
+        for name, reader in READERS.items():
+            if not reader.reads(path, size):
+                continue
+            if size > reader.MOST:
+                why = f"{size} bytes, and at most {reader.MOST} of this format are read"
+                refused.append(Statement("unread", why, Origin(path, 1), name))
+            else:
+                chosen.append(_Plan(path, name, scope_of_path(path)))
+            break
+    return chosen, refused
+
+
+def _statements(plan: _Plan, content: bytes) -> Iterator[Statement]:
+    text = content.decode("utf-8-sig", "replace")
+    file = SourceFile(plan.path, text, plan.format, plan.scope)
+    if "\0" in text:
+        if plan.format != "lfs":
+            yield file.states("unread", "not a text")
+        return
+    try:
+        yield from READERS[plan.format].read(file)
+    except ReprokitError as error:
+        yield file.states("unread", error.message)
+    # Readers take what libraries give for any input.
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError) as error:
+        yield file.states("unread", str(error).partition("\n")[0][:200] or type(error).__name__)
+
+
+def _included(tree: Tree, found: Iterable[Statement], read: set[str]) -> list[Statement]:
+    """The statements of requirements files that others name and that no reader took."""
+    left = [statement for statement in found if statement.subject == "include"]
+    more: list[Statement] = []
+    while left and len(read) < len(tree.contents.sizes) + 1:
+        statement = left.pop()
+        option, _, name = statement.value.partition(" ")
+        path = str(PurePosixPath(name or option))
+        constraints = option == "-c"
+        if path in read or path not in tree.contents.sizes or ".." in PurePosixPath(path).parts:
+            continue
+        read.add(path)
+        if tree.contents.sizes[path] > READERS["requirements"].MOST or len(more) > _STATEMENTS:
+            continue
+        for _, content in tree.read([path]):
+            file = SourceFile(path, content.decode("utf-8-sig", "replace"), "requirements", statement.scope)
+            stated = list(requirement_statements(file, constraints=constraints))
+            more += stated
+            left += [inner for inner in stated if inner.subject == "include"]
+    return more

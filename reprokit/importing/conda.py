@@ -1,0 +1,47 @@
+"""Conda's specifications (`numpy=1.19`, `conda-forge::cmake>=3.18`) as requirements of PyPI or as pins."""
+
+from __future__ import annotations
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from reprokit.importing.model import SourceFile, Statements
+
+_PINS = {"python": "python", "cudatoolkit": "cuda", "cuda-toolkit": "cuda", "pytorch-cuda": "cuda", "cuda": "cuda",
+         "cuda-version": "cuda", "cudnn": "cudnn", "gcc": "gcc", "gxx": "gcc", "gcc_linux-64": "gcc",
+         "gxx_linux-64": "gcc", "cmake": "cmake"}  # fmt: skip
+
+
+def conda_statements(file: SourceFile, text: str, line: int) -> Statements:
+    """The statements of one specification; a pin for a part of the stack, otherwise `conda`."""
+    name, specifier = split(text)
+    if name in _PINS:
+        if specifier:
+            yield file.states(_PINS[name], specifier, line)  # type: ignore[arg-type]
+        if name != "cmake":
+            return
+    if name and not name.startswith("_"):
+        yield file.states("conda", f"{name}{specifier}", line)
+
+
+def split(text: str) -> tuple[str, str]:
+    """The name and the specifier in the form of PEP 440; the specifier is empty if it has none or an unknown form.
+
+    `=1.2` means `==1.2.*`, and what follows a second `=` is a build.
+    """
+    text = text.rpartition("::")[2].strip().strip("'\"")
+    end = next((place for place, letter in enumerate(text) if letter in "=<>!~ ["), len(text))
+    name, version = text[:end].lower(), text[end:].partition("[")[0].strip()
+    if version.startswith("=") and not version.startswith("=="):
+        number, build, _ = version[1:].partition("=")
+        version = f"=={number}" if build or number.endswith("*") or not number else f"=={number.strip()}.*"
+    elif version.startswith("=="):
+        version = "==" + version[2:].partition("=")[0]
+    elif version[:1].isdigit():  # `numpy 1.19 py38_0`
+        version = f"=={version.split()[0]}"
+    version = version.replace(" ", "").replace(".*.*", ".*")
+    if version.endswith("*") and not version.endswith(".*"):
+        version = f"{version[:-1].rstrip('.')}.*"
+    try:
+        return name, str(SpecifierSet(version)) if "|" not in version else ""
+    except InvalidSpecifier:
+        return name, ""

@@ -1,0 +1,75 @@
+"""What a recipe is written from: choices, each with where it comes from, why it won and what it won over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from reprokit.importing.model import Origin
+
+
+@dataclass(frozen=True)
+class Overruled:
+    """A statement that another one won over."""
+
+    value: str
+    origin: Origin
+    why: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One value of a recipe. `origins` is empty where no file states it."""
+
+    value: str
+    origins: tuple[Origin, ...] = ()
+    why: str = ""
+    lost: tuple[Overruled, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What no file settles, for the reader of the recipe."""
+
+    text: str
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True)
+class PythonBase:
+    """A Python that a distribution has."""
+
+    distro: str
+    python: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Everything but the exact versions. `requirements` are of PEP 508 by project, `preferred` versions by project."""
+
+    name: str
+    day: date
+    base: PythonBase
+    base_choice: Choice
+    requirements: Mapping[str, Choice] = field(default_factory=dict)
+    preferred: Mapping[str, str] = field(default_factory=dict)
+    indexes: tuple[str, ...] = ()
+    apt: tuple[Choice, ...] = ()
+    env: tuple[Choice, ...] = ()
+    pins: Mapping[str, Choice] = field(default_factory=dict)
+    cxx: Choice | None = None
+    architectures: tuple[Choice, ...] = ()
+    project: str = ""
+    project_folder: str = ""
+    version: str = ""
+    compiled: tuple[Choice, ...] = ()
+    python_paths: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    tests: bool = False
+    commands: tuple[Choice, ...] = ()
+    submodules: bool = False
+    title: Choice | None = None
+    licence: Choice | None = None
+    questions: tuple[Question, ...] = ()

@@ -1,0 +1,241 @@
+"""A recipe as commented YAML, written from a decision."""
+
+from __future__ import annotations
+
+from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
+
+from reprokit.compat.facts import Facts
+from reprokit.importing.decision import Choice, Decision
+from reprokit.importing.edits import comment, text_of
+from reprokit.importing.torch_build import torch_block, torch_build
+from reprokit.importing.versions import Versions
+from reprokit.recipe.fields import PIN_NAMES, HttpUrl
+from reprokit.untrusted.text import escaped
+
+_LONGEST = 200
+_MOST_OVERRULED = 4
+_STATED_VERSION = ("setuptools-scm", "pbr", "hatch-vcs", "poetry-dynamic-versioning", "versioningit", "flit-scm")
+
+
+def draft(decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> str:
+    """The recipe's text. Without `address` and `commit` the code itself is not part of the image."""
+    here = Writer(decision, versions, address if commit else "", commit, facts)
+    return text_of(here.recipe())
+
+
+class Writer:
+    """Builds the recipe of one decision."""
+
+    def __init__(self, decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> None:
+        self.decision, self.versions, self.facts = decision, versions, facts
+        self.address, self.commit = address, commit
+        self.path = f"/opt/{decision.name}"
+        self.installed = bool(decision.project and address and not decision.project_folder)
+        self.variant_name = "cuda" if "cuda" in decision.pins else "cpu"
+        self.torch, self.torch_index = torch_build(decision, versions, facts)
+        self.torch_block = torch_block(self.torch, facts)
+
+    def recipe(self) -> CommentedMap:
+        decision = self.decision
+        recipe = CommentedMap(name=decision.name)
+        title = decision.title.value if decision.title else decision.project or decision.name
+        licence = decision.licence.value if decision.licence else "none"
+        paper = CommentedMap(title=_line(title), venue="unknown", year=decision.day.year)
+        if self.address:
+            paper["urls"] = CommentedMap(code=self.address)
+        paper["licence"] = _line(licence)
+        paper.yaml_add_eol_comment("question: where was it published?", "venue")
+        _note(paper, "title", decision.title)
+        _note(paper, "licence", decision.licence)
+        recipe["paper"] = paper
+        recipe["variants"] = CommentedMap({self.variant_name: self.variant()})
+        recipe["smoke"] = self.smoke()
+        if decision.commands:
+            ran = [f"The files run: {c.value} ({c.origins[0]})" for c in decision.commands]
+            recipe.yaml_set_comment_before_after_key("smoke", before="\n".join(map(comment, ran)))
+        head = [
+            f"Read from {self.address or 'a folder'}{f' at {self.commit[:12]}' if self.commit else ''}; versions as of"
+        ]
+        head[0] += f" {decision.day}."
+        questions = [*decision.questions, *self.versions.questions]
+        if not self.address:
+            head += [f"question: the code has no https:// address and commit; put it into workspaces/{decision.name}"]
+        head += [f"question: {q.text}" + (f" ({q.origin})" if q.origin else "") for q in questions]
+        recipe.yaml_set_start_comment("\n".join(map(comment, head)))
+        return recipe
+
+    def variant(self) -> CommentedMap:
+        decision = self.decision
+        found = CommentedMap()
+        what = f"{decision.base_choice.value}, versions as of {decision.day}"
+        found["description"] = what
+        found["base"] = decision.base.distro
+        self._explain(found, "base", decision.base_choice, 4)
+        found["pins"] = self.pins()
+        if decision.cxx and decision.cxx.value in ("11", "14", "17", "20"):
+            found["cxx_standard"] = Quoted(decision.cxx.value)
+            _note(found, "cxx_standard", decision.cxx)
+        if self.address:
+            source = CommentedMap(name=decision.name, git=self.address, commit=self.commit, path=self.path)
+            if decision.submodules:
+                source["submodules"] = True
+            found["sources"] = CommentedSeq([source])
+        if apt := self.apt():
+            found["apt"] = apt
+        found["wheels"] = self.wheels()
+        if not found["wheels"]:
+            del found["wheels"]
+        indexes = [*([self.torch_index] if self.torch_index else []), *filter(_is_address, decision.indexes)]
+        if indexes:
+            found["wheel_indexes"] = CommentedSeq(dict.fromkeys(indexes))
+        if self.versions.sdists:
+            found["sdists"] = CommentedSeq(
+                CommentedMap(package=s.package, requires=CommentedSeq(s.requires)) for s in self.versions.sdists
+            )
+        found["blocks"] = self.blocks("wheels" in found)
+        if env := self.env():
+            found["env"] = env
+        gpu = "required" if "cuda" in decision.pins else "optional" if "torch" in self.versions.pins else "none"
+        big = "torch" in self.versions.pins or "tensorflow" in self.versions.pins
+        found["requires"] = CommentedMap(gpu=gpu)
+        if gpu == "required" and decision.architectures:
+            found["requires"]["compute_capability"] = CommentedSeq(Quoted(a.value) for a in decision.architectures)
+        found["requires"] |= CommentedMap(memory="8GiB" if big else "2GiB", disk="20GiB" if big else "6GiB")
+        return found
+
+    def pins(self) -> CommentedMap:
+        decision = self.decision
+        pins = CommentedMap(distro=Quoted(decision.base.distro), python=Quoted(decision.base.python))
+        for name, choice in decision.pins.items():
+            if name != "gcc" or self.installed or "cuda" in decision.pins:
+                pins[name] = Quoted(choice.value)
+                self._explain(pins, name, choice, 6)
+        for name, version in self.versions.pins.items():
+            pin = name.replace("-", "_")
+            if pin in PIN_NAMES and pin not in pins and pin != "cmake":
+                pins[pin] = Quoted(self.torch if pin == "torch" else version)
+        return pins
+
+    def apt(self) -> CommentedSeq:
+        names = CommentedSeq()
+        for choice in self.decision.apt:
+            names.append(choice.value)
+            names.yaml_add_eol_comment(comment(_whence(choice)), len(names) - 1)
+        python = self.decision.base.python
+        for name in ("gcc", "g++", "libc6-dev", "make", f"python{python}-dev") if self.versions.sdists else ():
+            if name not in names:
+                names.append(name)
+                names.yaml_add_eol_comment("builds the sdists", len(names) - 1)
+        return names
+
+    def wheels(self) -> CommentedSeq:
+        """Those that files name, then those that these need: a lock of another day keeps all of them."""
+        # The block torch installs its own, so that recipes share the layer.
+        wheels, pins = (
+            CommentedSeq(),
+            {n: v for n, v in self.versions.pins.items() if n != "torch" or not self.torch_block},
+        )
+        required = [name for name in pins if name in self.decision.requirements]
+        for name in (*required, *(name for name in pins if name not in self.decision.requirements)):
+            version = self.torch if name == "torch" else pins[name]
+            wheels.append(f"{name}=={version}")
+            choice = self.decision.requirements.get(name)
+            if choice:
+                wheels.yaml_add_eol_comment(comment(f"{choice.value}: {_whence(choice)}"), len(wheels) - 1)
+                for lost in choice.lost[:_MOST_OVERRULED]:
+                    text = f"not {lost.value} ({lost.origin}): {lost.why}"
+                    wheels.yaml_set_comment_before_after_key(len(wheels) - 1, before=comment(text), indent=6)
+        if len(wheels) > len(required) > 0:
+            wheels.yaml_set_comment_before_after_key(len(required), before="Needed by those above.", indent=6)
+        return wheels
+
+    def blocks(self, wheels: bool) -> CommentedSeq:
+        decision = self.decision
+        blocks = CommentedSeq()
+        if self.decision.apt or self.versions.sdists:
+            blocks.append("apt")
+        blocks.append("python")
+        if "cuda" in decision.pins:
+            blocks.append("cuda")
+        if self.torch_block:
+            blocks.append(self.torch_block)
+        if wheels or self.versions.sdists:
+            blocks.append("wheels")
+        if self.address:
+            options = CommentedMap(writable=CommentedSeq([decision.name]))
+            if not self.installed:
+                folders = decision.python_paths or (decision.project_folder, f"{decision.project_folder}/src")[:1]
+                options["python_paths"] = CommentedSeq(f"{self.path}/{f}".rstrip("/") for f in folders)
+            blocks.append(CommentedMap(git=options))
+        if self.installed:
+            package = CommentedMap(source=decision.name, package=decision.project)
+            settings = self._build_env()
+            if settings:
+                package["env"] = CommentedSeq(settings)
+            blocks.append(CommentedMap(extension_package=package))
+        if self.installed and decision.modules:
+            modules = CommentedSeq(decision.modules)
+            blocks.append(CommentedMap(imports=CommentedMap(modules=modules)))
+        return blocks
+
+    def _build_env(self) -> list[str]:
+        decision, settings = self.decision, []
+        if any(name in decision.requirements for name in _STATED_VERSION):
+            # The image has no history of the repository from which they would count a version.
+            version = decision.version or "0.0.0"
+            settings += [f"SETUPTOOLS_SCM_PRETEND_VERSION={version}", f"PBR_VERSION={version}"]
+        if "cuda" in decision.pins:
+            listed = ";".join(a.value for a in decision.architectures)
+            settings += ["FORCE_CUDA=1", *([f"TORCH_CUDA_ARCH_LIST={listed}"] if listed else [])]
+        return settings
+
+    def env(self) -> CommentedMap:
+        env = CommentedMap()
+        for choice in self.decision.env:
+            name, _, value = choice.value.partition("=")
+            env[name] = Quoted(value)
+            _note(env, name, choice)
+        if not self.address and self.decision.python_paths + self.decision.modules:
+            env.setdefault("PYTHONPATH", "/workspace")
+        return env
+
+    def smoke(self) -> CommentedSeq:
+        modules = [m for m in self.decision.imports if m.isidentifier()]
+        names = ", ".join(modules) or "sys"
+        smoke = CommentedSeq(
+            [CommentedMap(command=f"python3 -c 'import {names}; print(\"imported\")'", expect="imported")]
+        )
+        if self.decision.tests:
+            folder = self.path if self.address else "/workspace"
+            collect = "set -o pipefail && python3 -m pytest --collect-only -q | tail -n 100"
+            smoke.append(CommentedMap(command=f"cd {folder} && {collect}"))
+        return smoke
+
+    def _explain(self, place: CommentedMap, key: str, choice: Choice, indent: int) -> None:
+        lines = [_whence(choice)] if _whence(choice) else []
+        lines += [f"not {lost.value} ({lost.origin}): {lost.why}" for lost in choice.lost]
+        if lines:
+            place.yaml_set_comment_before_after_key(key, before="\n".join(map(comment, lines)), indent=indent)
+
+
+def _whence(choice: Choice) -> str:
+    return "; ".join([", ".join(map(str, choice.origins))] * bool(choice.origins) + [choice.why] * bool(choice.why))
+
+
+def _note(place: CommentedMap, key: str, choice: Choice | None) -> None:
+    if choice and choice.origins:
+        place.yaml_add_eol_comment(comment(_whence(choice)), key)
+
+
+def _line(text: str) -> str:
+    return escaped(" ".join(text.split()))[:_LONGEST] or "unknown"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        TypeAdapter(HttpUrl).validate_python(text)
+    except ValidationError:
+        return False
+    return True

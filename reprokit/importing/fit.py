@@ -1,0 +1,63 @@
+"""Pins that pass `check`: what a recipe states, changed as little as `solve` can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import Facts
+from reprokit.compat.solve.search import ChangedPin, solve
+from reprokit.compat.stack import stack_of
+from reprokit.importing.edits import changed
+from reprokit.importing.permitted import RecipeChange
+from reprokit.recipe.load import load_text
+from reprokit.recipe.model import Variant
+
+# What only another import can change: versions of everything else were resolved for them.
+_FIXED = ("base", "distro", "python")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`versions` gives a requirement's changes to a variant, or why no versions fit."""
+
+    facts: Facts
+    versions: Callable[[Variant, Requirement], list[RecipeChange] | str]
+
+    def fitted(self, text: str, name: str, variant_name: str, kept: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """The recipe with pins that pass `check`, and a line for each change, or for why there is none.
+
+        `kept` are paths of pins that were just set.
+        """
+        lines = []
+        variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
+        stack = stack_of(variant)
+        if not any(finding.severity == "error" for finding in evaluate(self.facts, stack)):
+            return text, []
+        fixed = {path.rpartition("/")[2] for path in kept if "/pins/" in path} | set(_FIXED)
+        solution = solve(self.facts, stack, fixed & set(stack.pins))
+        if solution.pins is None:
+            return text, [f"these pins cannot go together: {', '.join(solution.core)}"]
+        for change in solution.changes:
+            found = self._changes(variant, change)
+            if isinstance(found, str):
+                lines.append(f"`check` asks for {change.pin} {change.new}: {found}")
+                continue
+            why = f"not {change.old}: {change.because.reason}"
+            text = changed(text, variant_name, [c.as_json() for c in found], why)
+            variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
+            lines.append(f"{change.pin}: {change.old} -> {change.new}, because {change.because.reason}")
+        return text, lines
+
+    def _changes(self, variant: Variant, change: ChangedPin) -> list[RecipeChange] | str:
+        project = change.pin.replace("_", "-")
+        if not any(entry.startswith(f"{project}==") for entry in _texts(variant.wheels)) and change.pin != "torch":
+            return [RecipeChange("replace", f"/variants/*/pins/{change.pin}", change.new)]
+        return self.versions(variant, Requirement(f"{project}=={change.new}"))
+
+
+def _texts(wheels: Collection[object]) -> list[str]:
+    return [entry for entry in wheels if isinstance(entry, str)]

@@ -1,0 +1,109 @@
+"""Requirements of several files as one for each project: those that agree are joined, the weightier one wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from reprokit.importing.decision import Choice, Overruled, PythonBase, Question
+from reprokit.importing.model import Origin, Statement
+
+# The weight of a file's word on versions, the least first.
+WEIGHTS = ("python", "notebook", "readme", "makefile", "script", "workflow", "tox", "devcontainer", "dockerfile",
+           "environment", "requirements", "pipfile", "setup.py", "setup.cfg", "pyproject")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stated:
+    """One requirement of a file, for one Python."""
+
+    requirement: Requirement
+    statement: Statement
+
+    @property
+    def weight(self) -> int:
+        return WEIGHTS.index(self.statement.format) if self.statement.format in WEIGHTS else 0
+
+
+def read(statements: Iterable[Statement], base: PythonBase) -> tuple[dict[str, list[Stated]], list[Question]]:
+    """The requirements whose markers hold, by project; those that are none are questions."""
+    environment = marker_environment(base)
+    found: dict[str, list[Stated]] = {}
+    questions = []
+    for statement in statements:
+        try:
+            requirement = Requirement(statement.value)
+        except InvalidRequirement:
+            questions.append(Question(f"{statement.value!r} is no requirement that pip reads", statement.origin))
+            continue
+        if requirement.url:  # it could name a file of this host
+            questions.append(Question(f"{requirement.name} is installed from {requirement.url}", statement.origin))
+        elif _holds(requirement, environment):
+            found.setdefault(canonicalize_name(requirement.name), []).append(Stated(requirement, statement))
+    return found, questions
+
+
+def marker_environment(base: PythonBase) -> dict[str, str]:
+    """The environment of PEP 508 in the image."""
+    return {
+        **{"implementation_name": "cpython", "os_name": "posix", "platform_machine": "x86_64"},
+        **{"platform_python_implementation": "CPython", "platform_system": "Linux", "sys_platform": "linux"},
+        **{"platform_release": "", "platform_version": "", "extra": ""},
+        **{"python_version": base.python, "python_full_version": f"{base.python}.2"},
+        **{"implementation_version": f"{base.python}.2"},
+    }
+
+
+def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:
+    try:
+        return requirement.marker is None or requirement.marker.evaluate(dict(environment))
+    except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
+        return True
+
+
+def merged(stated: Sequence[Stated]) -> Choice:
+    """One requirement for one project. What contradicts a weightier one loses, and is listed."""
+    ranked = sorted(stated, key=lambda one: -one.weight)
+    specifier = SpecifierSet()
+    lost: list[Overruled] = []
+    origins: list[Origin] = []
+    extras: set[str] = set()
+    for one in ranked:
+        joined = specifier & one.requirement.specifier
+        if not possible(joined):
+            winner = origins[0] if origins else one.statement.origin
+            lost.append(
+                Overruled(str(one.requirement), one.statement.origin, f"contradicts {winner}, which counts more")
+            )
+            continue
+        if str(joined) != str(specifier) or not origins:
+            origins.append(one.statement.origin)
+        specifier = joined
+        extras |= one.requirement.extras
+    name = ranked[0].requirement.name
+    extra = f"[{','.join(sorted(extras))}]" if extras else ""
+    return Choice(f"{name}{extra}{specifier}", tuple(dict.fromkeys(origins)), "", tuple(dict.fromkeys(lost)))
+
+
+def possible(specifier: SpecifierSet) -> bool:
+    """Whether some version may meet all parts: one that they name, or one just beside it."""
+    if len(specifier) < 2:
+        return True
+    samples: list[str] = ["0", "99999"]
+    for part in specifier:
+        text = part.version.removesuffix(".*")
+        try:
+            version = Version(text)
+        except InvalidVersion:
+            return True
+        release = version.release
+        samples += [text, version.public, ".".join(map(str, (*release, 1))), f"{version.public}.post1"]
+        samples += [".".join(map(str, (*release[:-1], release[-1] + 1)))]
+        samples += [".".join(map(str, (*release[:-1], release[-1] - 1, 9999)))] if release[-1] else []
+    return any(specifier.contains(sample, prereleases=True) for sample in samples)

@@ -1,0 +1,76 @@
+"""Poetry's tables, by poetry's own code for version constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from poetry.core.constraints.version import parse_constraint
+from poetry.core.constraints.version.exceptions import ParseConstraintError
+
+from reprokit.importing.model import Scope, SourceFile, Statements
+from reprokit.importing.scopes import scope_of_group
+from reprokit.importing.toml_tables import table, texts
+
+_LONGEST = 200
+
+
+def poetry_statements(file: SourceFile, poetry: Mapping[str, Any]) -> Statements:
+    """The statements of `[tool.poetry]`."""
+    here = "[tool.poetry]"
+    for key in ("name", "version", "license", "repository"):
+        if isinstance(value := poetry.get(key), str):
+            subject = {"name": "project", "license": "licence", "repository": "address"}.get(key, key)
+            yield file.states(subject, value, file.line_of(here, key))  # type: ignore[arg-type]
+    header = "[tool.poetry.dependencies]"
+    features = {name: feature for feature, names in table(poetry, "extras").items() for name in texts(names)}
+    for name, value in table(poetry, "dependencies").items():
+        yield from _dependency(file, header, name, value, None, features.get(name, ""))
+    for name, value in table(poetry, "dev-dependencies").items():
+        yield from _dependency(file, "[tool.poetry.dev-dependencies]", name, value, "test")
+    for group, content in table(poetry, "group").items():
+        for name, value in table(content, "dependencies").items():
+            yield from _dependency(file, f"[tool.poetry.group.{group}", name, value, scope_of_group(group), group)
+
+
+def _dependency(
+    file: SourceFile, header: str, name: str, value: Any, scope: Scope | None, extra: str = ""
+) -> Statements:
+    line = file.line_of(header, f"\n{name}") + 1
+    for choice in value if isinstance(value, list) else [value]:
+        fields = choice if isinstance(choice, dict) else {"version": choice}
+        if name.lower() == "python":
+            yield file.states("python", specifier(str(fields.get("version", "*"))), line)
+        elif isinstance(git := fields.get("git"), str):
+            commit = fields.get("rev") or fields.get("tag") or fields.get("branch")
+            place = git.removesuffix(".git")
+            yield file.states("source", f"{place}@{commit}" if commit else place, line, scope, name)
+        elif "path" not in fields and "url" not in fields:
+            extras = f"[{','.join(texts(fields.get('extras', [])))}]" if fields.get("extras") else ""
+            text = f"{name}{extras}{specifier(str(fields.get('version', '*')))}"
+            conditions = [str(fields["markers"])] if fields.get("markers") else []
+            if isinstance(python := fields.get("python"), str):
+                conditions += [f"python_version {s}" for s in _marker_parts(specifier(python))]
+            text += f"; {' and '.join(f'({c})' for c in conditions)}" if conditions else ""
+            optional = bool(fields.get("optional"))
+            yield file.states("package", text, line, "other" if optional else scope, extra)
+
+
+def specifier(constraint: str) -> str:
+    """A constraint such as `^1.2` as a specifier of PEP 440; the last range of several."""
+    if len(constraint) > _LONGEST:
+        raise ValueError(f"a version constraint has {len(constraint)} characters")
+    try:
+        text = str(parse_constraint(constraint))
+    except ParseConstraintError:
+        return ""
+    text = text.rpartition(" || ")[2].replace(" ", "")
+    return "" if text in ("*", "<empty>") else text if text[:1] in "<>=!~" else f"=={text}"
+
+
+def _marker_parts(text: str) -> list[str]:
+    parts = []
+    for part in filter(None, text.split(",")):
+        version = part.lstrip("<>=!~")
+        parts.append(f'{part[: len(part) - len(version)]} "{version}"')
+    return parts

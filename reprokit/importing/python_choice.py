@@ -1,0 +1,117 @@
+"""The Python and the distribution that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from reprokit.compat.facts import Facts
+from reprokit.errors import UsageError
+from reprokit.importing.decision import Choice, Overruled, PythonBase
+from reprokit.importing.model import Statement
+
+# Metadata excludes Pythons; the others say which one the authors used, the most telling first.
+_BOUNDS = ("pyproject", "setup.cfg", "setup.py")
+_WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
+
+
+def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list[tuple[PythonBase, Choice]]:
+    """The Pythons of distributions that can be had today and that the metadata allows, the best first.
+
+    Debian's come first: its archive needs no registry. Raises UsageError if the metadata allows none.
+    """
+    stated = [s for s in statements if s.subject == "python" and s.scope == "run"]
+    bounds = [s for s in stated if s.format in _BOUNDS]
+    wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
+    tested = [s for s in statements if s.subject == "tested"]
+    for family in ("debian:", "ubuntu:"):
+        known = [base for base in _available(facts) if base.distro.startswith(family)]
+        allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
+        if allowed:
+            ranked = sorted(allowed, key=lambda base: _rank(base, wishes, tested, facts, day))
+            return [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in ranked]
+    first = bounds[0]
+    pythons = ", ".join(sorted({base.python for base in _available(facts)}, key=lambda v: int(v.split(".")[1])))
+    raise UsageError(
+        f"no distribution has a Python that fits {first.value!r}",
+        str(first.origin),
+        f"Debian and Ubuntu have {pythons}; a commit with a wider range may fit, see --commit",
+    )
+
+
+def _available(facts: Facts) -> list[PythonBase]:
+    """The distributions with a release date whose archive still serves them."""
+    dated = facts.released.distro
+    return [
+        PythonBase(name, ".".join(distro.python.split(".")[:2]))
+        for name, distro in facts.distros.distros.items()
+        if name in dated and (distro.python_available or (name.startswith("ubuntu:") and name != "ubuntu:16.04"))
+    ]
+
+
+def _meets(python: str, specifier: str) -> bool:
+    try:
+        wanted = SpecifierSet(specifier)
+    except InvalidSpecifier:
+        return True
+    # `>=3.9.1` is met by a later patch release of 3.9.
+    return any(wanted.contains(f"{python}.{patch}") for patch in (2, 20))
+
+
+def _rank(
+    base: PythonBase, wishes: Sequence[Statement], tested: Sequence[Statement], facts: Facts, day: date
+) -> tuple[object, ...]:
+    minor = int(base.python.split(".")[1])
+    minors = [int(s.value.split(".")[1]) for s in tested if s.value.split(".")[1].isdigit()]
+    away = min((abs(minor - other) for other in minors), default=0)
+    released = date.fromisoformat(facts.released.distro[base.distro])
+    # The stable release of the day, then older ones, then the first of the later ones.
+    late = released > day
+    return (
+        [not _meets(base.python, s.value) for s in wishes],
+        away,
+        late,
+        abs((day - released).days),
+    )
+
+
+def _explained(
+    base: PythonBase,
+    bounds: Sequence[Statement],
+    wishes: Sequence[Statement],
+    tested: Sequence[Statement],
+    facts: Facts,
+    day: date,
+) -> Choice:
+    met = [s for s in (*bounds, *wishes) if _meets(base.python, s.value)]
+    lost = [
+        Overruled(f"Python {s.value}", s.origin, _why_not(s, base, facts))
+        for s in wishes
+        if not _meets(base.python, s.value)
+    ]
+    if tested and base.python not in {s.value for s in tested}:
+        newest = max(tested, key=lambda s: int(s.value.split(".")[1]))
+        lost.append(Overruled(f"Python {newest.value}", newest.origin, _why_not(newest, base, facts)))
+    stable = facts.released.newest(
+        {name: day for name, day in facts.released.distro.items() if name.startswith("debian:")}, day.isoformat()
+    )
+    if not stable:
+        why = f"{base.distro} is the oldest that can be had"
+    elif stable == base.distro:
+        why = f"{base.distro} was stable on {day}"
+    elif stable not in {other.distro for other in _available(facts)}:
+        why = f"{stable} was stable on {day}, and its archive is gone; {base.distro} is the nearest that can be had"
+    else:
+        why = f"{stable} was stable on {day}, and the Python of {base.distro} fits better"
+    origins = tuple(dict.fromkeys(s.origin for s in met))[:3]
+    return Choice(f"{base.distro} with Python {base.python}", origins, why, tuple(dict.fromkeys(lost)))
+
+
+def _why_not(statement: Statement, base: PythonBase, facts: Facts) -> str:
+    have = {other.python: other.distro for other in reversed(_available(facts))}
+    number = statement.value.lstrip("=~").removesuffix(".*")
+    if number in have:
+        return f"only {have[number]} has it"
+    return f"no distribution here has it; {base.python} is the nearest"

@@ -1,0 +1,111 @@
+"""`pyproject.toml`: PEP 621, dependency groups, and the tables of setuptools, pdm, hatch, flit and uv."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reprokit.importing.model import Scope, SourceFile, Statements
+from reprokit.importing.poetry import poetry_statements
+from reprokit.importing.scopes import scope_of_group
+from reprokit.importing.toml_tables import table, texts
+from reprokit.untrusted import toml
+
+MOST = 1 << 20
+
+
+def reads(path: str, size: int) -> bool:
+    return path.rpartition("/")[2] == "pyproject.toml"
+
+
+def read(file: SourceFile) -> Statements:
+    data = toml.loads(file.text)
+    yield from _project(file, table(data, "project"))
+    for text in texts(table(data, "build-system").get("requires", [])):
+        yield file.states("package", text, file.line_of("[build-system]", text), "build")
+    groups = table(data, "dependency-groups")
+    for group in groups:
+        for text in _members(groups, group, ()):
+            yield file.states("package", text, file.line_of("[dependency-groups]", text), scope_of_group(group), group)
+    tool = table(data, "tool")
+    yield from poetry_statements(file, table(tool, "poetry"))
+    yield from _groups(file, "[tool.pdm.dev-dependencies", table(tool, "pdm", "dev-dependencies"))
+    for text in texts(table(tool, "uv").get("dev-dependencies", [])):
+        yield file.states("package", text, file.line_of("[tool.uv]", text), "test")
+    for name, environment in table(tool, "hatch", "envs").items():
+        dependencies = [*texts(table(environment).get("dependencies", [])),
+                        *texts(table(environment).get("extra-dependencies", []))]  # fmt: skip
+        for text in dependencies:
+            yield file.states("package", text, file.line_of(f"[tool.hatch.envs.{name}", text), scope_of_group(name))
+    yield from _flit(file, table(tool, "flit", "metadata"))
+    dynamic = table(tool, "setuptools", "dynamic")
+    for key, scope in (("dependencies", None), ("optional-dependencies", "other")):
+        for name in _files(dynamic.get(key, {})):
+            yield file.states("include", f"-r {name}", file.line_of("[tool.setuptools.dynamic", name), scope)  # type: ignore[arg-type]
+
+
+def _project(file: SourceFile, project: Mapping[str, Any]) -> Statements:
+    here = "[project]"
+    if name := project.get("name"):
+        yield file.states("project", name, file.line_of(here, "name"))
+    if version := project.get("version"):
+        yield file.states("version", version, file.line_of(here, "version"))
+    if python := project.get("requires-python"):
+        yield file.states("python", python, file.line_of(here, "requires-python"))
+    licence = project.get("license")
+    if text := licence if isinstance(licence, str) else table(licence).get("text"):
+        yield file.states("licence", str(text).strip().partition("\n")[0], file.line_of(here, "license"))
+    for text in texts(project.get("dependencies", [])):
+        yield file.states("package", text, file.line_of("dependencies", text))
+    for text in texts(project.get("classifiers", [])):
+        yield from classifier(file, text, file.line_of(here, text))
+    yield from _groups(file, "optional-dependencies", table(project, "optional-dependencies"))
+    for key, address in table(project, "urls").items():
+        if key.lower() in ("source", "repository", "source code", "homepage", "code", "github"):
+            yield file.states("address", address, file.line_of("urls", str(address)))
+
+
+def classifier(file: SourceFile, text: str, line: int) -> Statements:
+    """A trove classifier of a Python version."""
+    version = text.rpartition(" :: ")[2]
+    if text.startswith("Programming Language :: Python :: 3.") and version.count(".") == 1:
+        yield file.states("tested", version, line)
+
+
+def _groups(file: SourceFile, header: str, groups: Mapping[str, Any]) -> Statements:
+    for group, members in groups.items():
+        for text in texts(members):
+            yield file.states("package", text, file.line_of(header, group, text), scope_of_group(group), group)
+
+
+def _members(groups: Mapping[str, Any], name: str, seen: tuple[str, ...]) -> Iterator[str]:
+    """The requirements of a group of PEP 735 and of those that it includes."""
+    members = groups.get(name)
+    if name in seen or len(seen) > 20 or not isinstance(members, list):
+        return
+    for member in members:
+        if isinstance(member, str):
+            yield member
+        elif isinstance(member, dict) and isinstance(included := member.get("include-group"), str):
+            yield from _members(groups, included, (*seen, name))
+
+
+def _flit(file: SourceFile, metadata: Mapping[str, Any]) -> Statements:
+    here = "[tool.flit.metadata]"
+    if name := metadata.get("dist-name") or metadata.get("module"):
+        yield file.states("project", name, file.line_of(here, str(name)))
+    if python := metadata.get("requires-python"):
+        yield file.states("python", python, file.line_of(here, "requires-python"))
+    scopes: list[tuple[str, Scope | None]] = [("requires", None), ("dev-requires", "test")]
+    for key, scope in scopes:
+        for text in texts(metadata.get(key, [])):
+            yield file.states("package", text, file.line_of(here, text), scope)
+    yield from _groups(file, "requires-extra", table(metadata, "requires-extra"))
+
+
+def _files(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from texts(value.get("file", []))
+        for inner in value.values():
+            if isinstance(inner, dict):
+                yield from texts(inner.get("file", []))

@@ -1,0 +1,103 @@
+"""The README: its shell blocks, its title, and the versions that its prose names."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from markdown_it import MarkdownIt
+
+from reprokit.importing.installs import script_statements
+from reprokit.importing.model import SourceFile, Statements, Subject
+from reprokit.untrusted import patterns
+
+MOST = 256 << 10
+_LANGUAGES = {
+    "",
+    "bash",
+    "sh",
+    "shell",
+    "console",
+    "zsh",
+    "shell-session",
+    "shellscript",
+    "terminal",
+    "text",
+    "powershell",
+}
+_NAMED: dict[str, Subject] = {
+    "python": "python", "cuda": "cuda", "cudnn": "cudnn", "gcc": "gcc", "g++": "gcc", "cmake": "cmake",
+    "pytorch": "package", "torch": "package", "tensorflow": "package", "numpy": "package", "ubuntu": "distro",
+}  # fmt: skip
+
+
+_PROJECTS = {"pytorch": "torch"}
+
+
+@cache
+def _versions():  # type: ignore[no-untyped-def]
+    name = r"(?:^|[\s(*`\[])(python|cuda|cudnn|gcc|g\+\+|cmake|pytorch|torch|tensorflow|numpy|ubuntu)"
+    between = r"(?:\s+toolkit)?(?:[*`(]|\s)*(==|>=|<=|~=|>|=|≥|v|version|-)?\s*v?"
+    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|or (?:later|newer|higher|above)))?(?:[\s,;)*`.|\]]|$)"
+    return patterns.compiled(f"(?i){name}{between}{version}")
+
+
+def reads(path: str, size: int) -> bool:
+    return path.lower() in (
+        "readme.md",
+        "install.md",
+        "installation.md",
+        "readme",
+        "readme.rst",
+        "readme.txt",
+        "docs/install.md",
+    )
+
+
+def read(file: SourceFile) -> Statements:
+    lines = file.text.splitlines()
+    if not file.name.lower().endswith(".md"):
+        for number, line in enumerate(lines, 1):
+            yield from _prose(file, line, number)
+            if line.strip().startswith(("$ ", "pip install ", "python -m pip ", "conda install ", "sudo apt")):
+                yield from script_statements(file.part(_without_prompts(line.strip()), number), runs=True)
+        return
+    titled = False
+    for token in MarkdownIt().parse(file.text):
+        first = (token.map or [0])[0]
+        if token.type == "inline" and not titled and token.content.strip() and lines[first].startswith("# "):
+            titled = True
+            title = "".join(part.content for part in token.children or () if part.type == "text")
+            yield file.states("title", title, first + 1)
+        if token.type == "inline":
+            for number, line in enumerate(token.content.splitlines()):
+                yield from _prose(file, line, first + number + 1)
+        elif token.type in ("fence", "code_block") and token.info.strip().lower().split(" ")[0] in _LANGUAGES:
+            begins = first + (2 if token.type == "fence" else 1)
+            yield from script_statements(file.part(_without_prompts(token.content), begins), runs=True)
+
+
+def _prose(file: SourceFile, line: str, number: int) -> Statements:
+    for name, operator, version, newer in _versions().findall(line[:2000]):
+        subject = _NAMED[name.lower()]
+        if subject == "python" and version.startswith("2"):
+            continue
+        if newer or operator in (">=", "≥", ">"):
+            value = f">={version}"
+        elif operator == "<=":
+            value = f"<={version}"
+        else:
+            value = f"=={version}" if version.count(".") == 2 else f"=={version}.*"
+        if subject == "package":
+            value = f"{_PROJECTS.get(name.lower(), name.lower())}{value}"
+        yield file.states(subject, f"ubuntu:{version}" if subject == "distro" else value, number)
+
+
+def _without_prompts(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        bare = line.lstrip()
+        for prompt in ("$ ", "% ", "# pip ", "> "):
+            if bare.startswith(prompt):
+                bare = bare.removeprefix(prompt.removesuffix("pip "))
+        lines.append(bare)
+    return "\n".join(lines)

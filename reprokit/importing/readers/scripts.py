@@ -1,0 +1,18 @@
+"""Scripts that set an environment up: `setup.sh`, `install.sh` and the like."""
+
+from __future__ import annotations
+
+from reprokit.importing.installs import script_statements
+from reprokit.importing.model import SourceFile, Statements
+
+MOST = 256 << 10
+_NAMES = ("setup", "install", "build", "env", "prepare", "bootstrap", "requirements", "dependencies", "create")
+
+
+def reads(path: str, size: int) -> bool:
+    name = path.rpartition("/")[2].lower()
+    return name.endswith((".sh", ".bash")) and name.startswith(_NAMES) and path.count("/") <= 2
+
+
+def read(file: SourceFile) -> Statements:
+    yield from script_statements(file)

@@ -1,0 +1,95 @@
+"""From a repository to a recipe, step by step: read, decide, resolve, write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+
+from reprokit.compat.distributions import bundled_distributions
+from reprokit.compat.facts import Facts
+from reprokit.errors import SourceError
+from reprokit.importing.asof import Moment
+from reprokit.importing.collect import collect
+from reprokit.importing.decide import decide
+from reprokit.importing.decision import Choice, Decision, Question
+from reprokit.importing.draft import draft
+from reprokit.importing.fit import Fit
+from reprokit.importing.python_choice import candidates
+from reprokit.importing.tree import Tree
+from reprokit.importing.versions import Versions, versions_of
+from reprokit.importing.wheel_changes import WheelChanges
+from reprokit.recipe.load import load_text
+from reprokit.supply.kinds.wheels.listing import reached
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied
+from reprokit.supply.mirrors.places import Mirrors
+
+Say = Callable[[str], None]
+_PYTHONS = 3
+
+
+@dataclass(frozen=True)
+class ImportedRecipe:
+    """The recipe's text and what it was written from. `fitted` are the pins that were changed to pass `check`."""
+
+    text: str
+    decision: Decision
+    versions: Versions
+    fitted: tuple[str, ...] = ()
+
+
+def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts, say: Say) -> ImportedRecipe:
+    """Write the recipe of a repository. Its files are read, never run.
+
+    Raises UsageError where no Python fits, SourceError where no set of versions does.
+    """
+    statements = collect(tree)
+    say(f"read {len(tree.contents.sizes)} files: {len(statements)} statements")
+    paths, submodules = tree.contents.sizes.keys(), tree.contents.submodules
+    failures: list[tuple[str, Unsatisfied]] = []
+    for base, choice in candidates(statements, facts, moment.day)[:_PYTHONS]:
+        say(f"trying {choice.value}")
+        decision = decide(statements, paths, submodules, name, base, choice, moment.day, facts, bundled_distributions())
+        try:
+            versions = _versions(decision, moment, mirrors, facts, say)
+        except Unsatisfied as error:
+            failures.append((choice.value, error))
+            continue
+        earlier = tuple(Question(f"{value} was tried first: {error.message}") for value, error in failures)
+        versions = Versions(versions.pins, versions.sdists, (*earlier, *versions.questions), versions.later)
+        text = draft(decision, versions, tree.address, tree.commit, facts)
+        variant_name = next(iter(load_text(text, f"recipes/{name}.yaml", name).variants))
+        resolved = WheelChanges(moment.time, versions.later, mirrors, facts, say)
+        text, fitted = Fit(facts, resolved.of).fitted(text, name, variant_name)
+        return ImportedRecipe(text, decision, versions, tuple(fitted))
+    value, first = failures[0]
+    raise SourceError(f"no versions fit for {value}: {first.message}", first.where, first.hint) from None
+
+
+def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts, say: Say) -> Versions:
+    """The versions, or questions about each where no index can be asked."""
+    distro = facts.distros.distros[decision.base.distro]
+    try:
+        if not (mirrors.pip.indexes or mirrors.pip.find_links):
+            raise Unreachable("no package index is configured")
+        # uv asks an index that is down several times, which takes seconds.
+        reached(mirrors, next(iter(decision.requirements), "pip"))
+        platform = Platform(decision.base.python, distro.glibc)
+        return versions_of(decision, platform, mirrors, say, moment.time)
+    except Unreachable as error:
+        say(f"{error.message}; the recipe asks for the versions")
+        pins: dict[str, str] = {}
+        questions = [Question(f"{error.message}: `reprokit new` with it resolves the versions that are not exact")]
+        for project, choice in decision.requirements.items():
+            exact = choice.value.partition("==")[2]
+            if exact and "," not in exact and "*" not in exact:
+                pins[canonicalize_name(project)] = exact
+            else:
+                questions.append(_asked(choice))
+        return Versions(pins, (), tuple(questions))
+
+
+def _asked(choice: Choice) -> Question:
+    return Question(f"which version of {choice.value}?", next(iter(choice.origins), None))

@@ -1,0 +1,57 @@
+"""What a file or a group of requirements is for, by its name."""
+
+from __future__ import annotations
+
+from reprokit.importing.model import Scope
+
+_TEST = ("test", "tests", "testing", "unittest", "pytest", "dev", "develop", "development", "ci", "all_dev")
+_OTHER = ("doc", "docs", "documentation", "website", "lint", "linting", "style", "format", "typing", "mypy", "release",
+          "quality", "pre-commit", "precommit", "build", "publish", "optional", "extra", "extras")  # fmt: skip
+_EXAMPLE = (
+    "example",
+    "examples",
+    "demo",
+    "demos",
+    "tutorial",
+    "tutorials",
+    "notebooks",
+    "benchmark",
+    "benchmarks",
+    "perf",
+)
+
+
+_DATA = ("data", "fixtures", "testdata", "test_data", "resources", "cases", "snippets", "samples")
+# Code of others that repositories carry.
+VENDORED = {"third_party", "thirdparty", "3rdparty", "3rd_party", "external", "extern", "vendor", "vendored", "_vendor",
+            "_vendored", "submodules", "site-packages"}  # fmt: skip
+
+
+def scope_of_group(name: str) -> Scope:
+    """What an extra or a dependency group is for; groups of other names are features that a recipe can do without."""
+    words = _words(name)
+    return "test" if words & set(_TEST) and not words & set(_OTHER) else "other"
+
+
+def scope_of_path(path: str) -> Scope:
+    """What a file is for, by its folders and, for lists of requirements, by its name."""
+    *folders, name = path.lower().split("/")
+    stem = name.rpartition(".")[0]
+    if set(folders) & set(_TEST[:4]) and set(folders) & set(_DATA):
+        return "other"
+    for group, scope in ((_OTHER, "other"), (_EXAMPLE, "example"), (_TEST[:4], "test")):
+        if set(folders) & set(group):
+            return scope  # type: ignore[return-value]
+    if name.endswith((".txt", ".in", ".pip")):
+        words = _words(stem)
+        if words & set(_OTHER):
+            return "other"
+        if words & set(_TEST):
+            return "test"
+        if words & set(_EXAMPLE):
+            return "example"
+    return "test" if stem == "conftest" or stem.startswith("test_") or stem.endswith("_test") else "run"
+
+
+def _words(name: str) -> set[str]:
+    return set(name.lower().replace("-", " ").replace("_", " ").replace(".", " ").split())

@@ -1,0 +1,184 @@
+"""Values of a Python module that its syntax tree shows: literals, names of them, lists joined by `+`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from packaging.utils import canonicalize_name
+
+from reprokit.importing.requirement_lines import valid_requirement
+
+_DEPTH = 40
+_UNKNOWN = object()
+_STEPS = 20_000
+
+
+class Module:
+    """A parsed module. Raises ValueError for text that is not Python, or that is nested too deeply."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._tree = ast.parse(text)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"not valid Python 3: {error.args[0] if error.args else error!r}") from None
+        self._names: dict[str, ast.expr] = {}
+        self._added: dict[str, list[ast.expr]] = {}
+        self._functions: dict[str, ast.AST] = {}
+        self._steps = 0
+        self._versioned: dict[str, str] | None = None
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self._names.setdefault(target.id, node.value)
+                    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                        self._add(target.value.id, ast.Dict([target.slice], [node.value]))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+                self._names.setdefault(node.target.id, node.value)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                self._add(node.target.id, node.value)
+            elif isinstance(node, ast.FunctionDef):
+                self._functions.setdefault(node.name, node)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value
+                if isinstance(owner, ast.Name) and node.args and node.func.attr in ("append", "extend", "update"):
+                    self._add(owner.id, node.args[0])
+
+    def _add(self, name: str, value: ast.expr) -> None:
+        self._added.setdefault(name, []).append(value)
+
+    def calls(self, name: str) -> Iterator[ast.Call]:
+        """The calls of a function of this name, also as an attribute, in the order of `ast.walk`."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call):
+                called = node.func
+                if (isinstance(called, ast.Name) and called.id == name) or (
+                    isinstance(called, ast.Attribute) and called.attr == name
+                ):
+                    yield node
+
+    def uses(self, name: str) -> Iterator[ast.expr]:
+        """Where a name is used in any branch, called or not; its import is no use."""
+        for node in ast.walk(self._tree):
+            if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)) or (
+                isinstance(node, ast.Attribute) and node.attr == name
+            ):
+                yield node
+
+    def value(self, node: ast.expr, depth: int = 0) -> object:
+        """The text, list or other literal of an expression; an object of no type for anything computed."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return _UNKNOWN
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self.value(self._names[node.id], depth + 1) if node.id in self._names else _UNKNOWN
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+            return left + right if isinstance(left, str) and isinstance(right, str) else _UNKNOWN
+        if isinstance(node, ast.JoinedStr):
+            parts = [self.value(v.value if isinstance(v, ast.FormattedValue) else v, depth + 1) for v in node.values]
+            return "".join(map(str, parts)) if _UNKNOWN not in parts else _UNKNOWN
+        return _UNKNOWN
+
+    def texts(self, node: ast.expr, depth: int = 0) -> Iterator[tuple[str, int]]:
+        """The texts of a list, tuple, set or name of one, with their lines."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            for element in node.elts:
+                inner = element.value if isinstance(element, ast.Starred) else element
+                yield from self.texts(inner, depth + 1)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and not isinstance(self.value(node), str):
+            left = list(self.texts(node.left, depth + 1))
+            right = list(self.texts(node.right, depth + 1))
+            # `deps["x"] + "; marker"` is one text.
+            if len(left) == len(right) == 1 and right[0][0].lstrip().startswith(";"):
+                yield left[0][0] + right[0][0], left[0][1]
+            else:
+                yield from (text for text in (*left, *right) if not text[0].lstrip().startswith(";"))
+        elif isinstance(node, ast.Name):
+            if node.id in self._names:
+                yield from self.texts(self._names[node.id], depth + 1)
+            for added in self._added.get(node.id, ()):
+                yield from self.texts(added, depth + 1)
+        elif isinstance(node, ast.IfExp):
+            yield from self.texts(node.body, depth + 1)
+        elif isinstance(node, ast.Subscript):
+            key = self.value(node.slice)
+            known = [inner for member, inner in self.items(node.value, depth + 1) if member == key]
+            for inner in known:
+                yield from self.texts(inner, depth + 1)
+            if not known and isinstance(key, str) and (text := self._requirements().get(canonicalize_name(key))):
+                yield text, node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            # A function of the module that picks requirements by their names.
+            for argument in node.args:
+                name = self.value(argument)
+                if isinstance(name, str) and (text := self._requirements().get(canonicalize_name(name))):
+                    yield text, node.lineno
+        elif isinstance(value := self.value(node), str):
+            yield value, node.lineno
+
+    def items(self, node: ast.expr, depth: int = 0) -> list[tuple[str, ast.expr]]:
+        """The keys that are texts and the values of a dict, of `dict(...)`, or of a name of one."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return []
+        found: list[tuple[str, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    found += self.items(value, depth + 1)
+                elif isinstance(name := self.value(key), str):
+                    found.append((name, value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            found += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+        elif isinstance(node, ast.Name):
+            if node.id in self._names:
+                found += self.items(self._names[node.id], depth + 1)
+            for added in self._added.get(node.id, ()):
+                found += self.items(added, depth + 1)
+        return found
+
+    def _requirements(self) -> dict[str, str]:
+        """Every text of the module that is a requirement with a version, by its project."""
+        if self._versioned is None:
+            self._versioned = {}
+            for node in ast.walk(self._tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+                    found = valid_requirement(node.value)
+                    if found and (found.specifier or found.name not in self._versioned):
+                        self._versioned[canonicalize_name(found.name)] = node.value
+        return self._versioned
+
+    def complete(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether `texts` gives everything that the expression can have."""
+        if depth > _DEPTH:
+            return False
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return all(self.complete(e.value if isinstance(e, ast.Starred) else e, depth + 1) for e in node.elts)
+        if isinstance(node, ast.BinOp):
+            return self.complete(node.left, depth + 1) and self.complete(node.right, depth + 1)
+        if isinstance(node, ast.Name):
+            added = self._added.get(node.id, ())
+            return node.id in self._names and all(self.complete(n, depth + 1) for n in (self._names[node.id], *added))
+        if isinstance(node, ast.Subscript):
+            return bool(self.items(node.value)) and isinstance(self.value(node.slice), str)
+        return self.value(node) is not _UNKNOWN
+
+    def strings_behind(self, node: ast.AST, depth: int = 0) -> Iterator[tuple[str, int]]:
+        """The texts in an expression, in the values of its names, and in the functions that it calls."""
+        for inner in ast.walk(node):
+            self._steps += 1
+            if self._steps > _STEPS:
+                return
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                yield inner.value, inner.lineno
+            elif isinstance(inner, ast.Name) and depth < 4:
+                for behind in (self._names.get(inner.id), self._functions.get(inner.id)):
+                    if behind is not None and behind is not node:
+                        yield from self.strings_behind(behind, depth + 1)

@@ -1,0 +1,57 @@
+"""Where a repository comes from: a folder of this machine, or a git address whose commit is fetched into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from reprokit.errors import SourceError, UsageError
+from reprokit.importing.tree import CommitTree, FolderTree, Tree
+from reprokit.recipe.fields import GitUrl
+from reprokit.supply.guard import git_environment
+from reprokit.supply.kinds.git.command import GitFailed, git
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Say
+
+
+def opened(source: str, commit: str, mirrors: Mirrors, say: Say) -> Tree:
+    """The files of SOURCE at a commit, tag or branch; its default branch if empty. Raises UsageError, SourceError."""
+    if "://" not in source:
+        if commit:
+            hint = "give the address of its repository as --from, or check the commit out"
+            raise UsageError("a folder is read as it is; --commit is for git addresses", source, hint)
+        return FolderTree(Path(source))
+    try:
+        address = TypeAdapter(GitUrl).validate_python(source)
+    except ValueError:
+        raise UsageError(f"{source!r} is not an https:// address of a git repository", "--from") from None
+    found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
+    ensure([found], mirrors, say)
+    return CommitTree(folder_of(found, mirrors.store), address, found.commit)
+
+
+def _is_full(commit: str) -> bool:
+    return len(commit) == 40 and set(commit) <= set("0123456789abcdef")
+
+
+def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
+    """The commit of a branch, a tag or HEAD."""
+    if name.startswith("-"):
+        raise UsageError(f"{name!r} is no branch, tag or commit", "--commit")
+    for place in dict.fromkeys([*mirrors.git(address), address]):
+        try:
+            with git_environment(place, mirrors) as environ:
+                lines = git("ls-remote", "--", place, name, f"{name}^{{}}", environ=environ).splitlines()
+        except GitFailed as error:
+            failure = str(error)
+            continue
+        refs = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
+        for ref in (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}", name):
+            if ref in refs:
+                return refs[ref]
+        hint = "--commit takes a branch, a tag or a full commit of 40 digits"
+        raise UsageError(f"the repository has no branch or tag {name!r}", address, hint)
+    raise SourceError(f"the repository cannot be read: {failure}", address)

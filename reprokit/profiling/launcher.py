@@ -1,0 +1,89 @@
+"""Run a Python program under torch's profiler. It runs inside containers: Python 3.6 on, torch 1.5 on.
+
+    python launcher.py FOLDER SCRIPT|-m MODULE|-c CODE [ARGUMENT...]
+
+It writes FOLDER/trace.json, a Chrome trace, and FOLDER/operators.json. The program sees its own arguments, and its exit
+code is kept.
+"""
+
+import json
+import os
+import runpy
+import sys
+
+
+def main() -> None:
+    folder = sys.argv[1]
+    program = sys.argv[2:]
+    sys.path.pop(0)  # the folder of this file
+    profile = _profiler()
+    try:
+        with profile:
+            try:
+                _run(program)
+            finally:
+                # What the program has started on the GPU ends within the profile.
+                _synchronize()
+    finally:  # also after sys.exit(), an error or Ctrl-C
+        profile.export_chrome_trace(os.path.join(folder, "trace.json"))
+        with open(os.path.join(folder, "operators.json"), "w") as file:
+            json.dump([_operator(each) for each in profile.key_averages()], file)
+
+
+def _profiler():  # type: ignore[no-untyped-def]
+    import torch
+
+    try:
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:  # before torch 1.8.1
+        return torch.autograd.profiler.profile(use_cuda=torch.cuda.is_available(), record_shapes=True)
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    try:
+        return profile(activities=activities, record_shapes=True, with_flops=True)
+    except TypeError:
+        return profile(activities=activities, record_shapes=True)
+
+
+def _synchronize() -> None:
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+def _run(program: list) -> None:
+    if program[0] == "-m":
+        sys.argv = program[1:]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+    elif program[0] == "-c":
+        sys.argv = ["-c", *program[2:]]
+        sys.path.insert(0, "")
+        # Some modules, such as pickle, look for what the program defines in __main__.
+        exec(compile(program[1], "<string>", "exec"), sys.modules["__main__"].__dict__)
+    else:
+        sys.argv = program
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program[0])))
+        runpy.run_path(program[0], run_name="__main__")
+
+
+def _operator(each) -> dict:  # type: ignore[no-untyped-def]
+    def first(*names: str) -> float:
+        """Times are named after CUDA until torch 2.4, in microseconds."""
+        return next((float(getattr(each, name)) for name in names if hasattr(each, name)), 0.0)
+
+    return {
+        "name": each.key,
+        "count": int(each.count),
+        "cpu_self": first("self_cpu_time_total"),
+        "cpu": first("cpu_time_total"),
+        "gpu_self": first("self_device_time_total", "self_cuda_time_total"),
+        "gpu": first("device_time_total", "cuda_time_total"),
+        "flop": float(getattr(each, "flops", 0) or 0),
+    }
+
+
+if __name__ == "__main__":
+    main()

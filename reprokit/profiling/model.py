@@ -1,0 +1,57 @@
+"""What a profile found, whatever tool measured it. Containers wrote it: each number and text is checked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+_Number = Annotated[FiniteFloat, Field(ge=0, le=1e18)]
+_Size = Annotated[int, Field(ge=0, le=1 << 60)]
+_Percent = Annotated[FiniteFloat, Field(ge=0, le=1000)]
+_Sizes = Annotated[tuple[_Size, ...], Field(max_length=3)]
+
+
+class HotSpot(BaseModel):
+    """A kernel, operator or function. `seconds` is the time in itself, None where only its `share` is known.
+
+    `count` is the number of calls, launches or samples. `flop` is the work that was counted, done in `work_seconds`.
+    `compute` and `memory` are per cent of the GPU's peaks; `occupancy` is per cent of the warps that fit.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, Field(max_length=20_000)]
+    kind: Literal["gpu", "cpu"]
+    count: _Size | None = None
+    seconds: _Number | None = None
+    share: _Percent | None = None
+    grid: _Sizes = ()
+    block: _Sizes = ()
+    registers: _Size | None = None
+    occupancy: _Percent | None = None
+    compute: _Percent | None = None
+    memory: _Percent | None = None
+    flop: _Number | None = None
+    work_seconds: _Number | None = None
+    on_gpu: bool = False
+
+    @property
+    def rate(self) -> float | None:
+        """GFLOP/s; None where no work was counted."""
+        return self.flop / self.work_seconds / 1e9 if self.flop and self.work_seconds else None
+
+
+class Summary(BaseModel):
+    """The most expensive `rows` first; `totals` are the seconds of all rows by kind; `device` is the GPU's name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: Annotated[tuple[HotSpot, ...], Field(max_length=1000)] = ()
+    totals: dict[Literal["gpu", "cpu"], _Number] = {}
+    device: Annotated[str, Field(max_length=200)] = ""
+
+    def share(self, row: HotSpot) -> float | None:
+        """Per cent of the time of its kind."""
+        total = self.totals.get(row.kind, 0.0)
+        return row.share if row.seconds is None or not total else 100 * row.seconds / total

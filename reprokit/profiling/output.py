@@ -1,0 +1,133 @@
+"""The numbers that profilers print, as summaries. Pure; the text comes from a container."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reprokit.profiling.model import HotSpot, Summary
+from reprokit.untrusted.documents import understood, validated
+
+_MOST = 200
+# Times of Nsight's tables are in the unit of their header, by default nanoseconds.
+_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1}
+# Metrics of Nsight Compute's raw page, by the field of a hot spot.
+_DURATION = "gpu__time_duration.sum"
+_METRICS = {
+    "registers": "launch__registers_per_thread",
+    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "compute": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+    "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+}
+
+
+def reduced(text: str) -> Summary:
+    """The document that `reduce.py` prints. Raises SourceError."""
+    with understood("the profile's summary"):
+        return validated(Summary, text)
+
+
+def nsys(text: str) -> Summary:
+    """A table of `nsys stats --format csv`: kernels, with their launch configurations where the report has them.
+
+    Columns as in the user guide of Nsight Systems, "Report scripts": `cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`.
+    """
+    with understood("the output of nsys stats"):
+        rows = []
+        for row in _table(text, "Name"):
+            time = next(name for name in row if name.startswith("Total Time"))
+            unit = re.search(r"\((\w+)\)", time)
+            rows.append(
+                HotSpot(
+                    kind="gpu",
+                    name=row["Name"],
+                    count=_whole(row.get("Instances", "")),
+                    seconds=_number(row[time]) * _UNITS[unit[1] if unit else "ns"],
+                    grid=_sizes(row.get("GridXYZ", "")),
+                    block=_sizes(row.get("BlockXYZ", "")),
+                )
+            )
+        return _summary(rows)
+
+
+def ncu(text: str) -> Summary:
+    """The raw page of `ncu --csv`: a launch a line, and the metrics' units in the line below the header.
+
+    As in "Nsight Compute CLI", "Page and print options". Launches of one kernel and configuration are one row, with
+    the means of what was measured of each, weighted by time.
+    """
+    with understood("the output of ncu"):
+        lines = list(_table(text, "Kernel Name"))
+        units = lines.pop(0) if lines and not lines[0].get("ID") else {}
+        scale = _UNITS[units.get(_DURATION) or "ns"]
+        launches: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+        for line in lines:
+            key = (line["Kernel Name"], line.get("Grid Size", ""), line.get("Block Size", ""))
+            found: dict[str, Any] = {"seconds": scale * _number(line[_DURATION])}
+            found |= {field: _number(line[metric]) for field, metric in _METRICS.items() if line.get(metric)}
+            launches.setdefault(key, []).append(found)
+        return _summary([_together(key, found) for key, found in launches.items()])
+
+
+def _together(key: tuple[str, ...], launches: Sequence[Mapping[str, float]]) -> HotSpot:
+    name, grid, block = key
+    seconds = sum(launch["seconds"] for launch in launches)
+    fields: dict[str, Any] = {}
+    for field in _METRICS:
+        known = [launch for launch in launches if field in launch]
+        weight = sum(launch["seconds"] for launch in known)
+        if weight:
+            mean = sum(launch[field] * launch["seconds"] for launch in known) / weight
+            fields[field] = round(mean) if field == "registers" else mean
+    fields |= {"grid": _sizes(grid), "block": _sizes(block)}
+    return HotSpot(kind="gpu", name=name, count=len(launches), seconds=seconds, **fields)
+
+
+def perf(text: str) -> Summary:
+    """A table of `perf report --stdio -F overhead,sample,dso,sym -t '|'`."""
+    with understood("the output of perf report"):
+        rows = []
+        for line in text.splitlines():
+            cells = [cell.strip() for cell in line.split("|", 3)]
+            if line.startswith("#") or len(cells) != 4:
+                continue
+            share, samples, shared_object, symbol = cells
+            name = f"{re.sub(r'^.[.k]. ', '', symbol)} ({shared_object})"
+            row = HotSpot(kind="cpu", name=name, count=int(samples), share=float(share.removesuffix("%")))
+            rows.append(row)
+        return Summary(rows=tuple(rows[:_MOST]))
+
+
+def _summary(rows: list[HotSpot]) -> Summary:
+    rows.sort(key=lambda row: -(row.seconds or 0.0))
+    return Summary(rows=tuple(rows[:_MOST]), totals={"gpu": sum(row.seconds or 0.0 for row in rows)})
+
+
+def _table(text: str, column: str) -> Iterator[dict[str, str]]:
+    """The rows of the CSV table with this column; the tools print other lines before it."""
+    lines = text.splitlines()
+    cells = (next(csv.reader([line]), []) for line in lines)
+    header: list[str] = []
+    for found in cells:
+        if not header:
+            header = found if column in found and len(found) > 2 else []
+        elif len(found) == len(header):
+            yield dict(zip(header, found, strict=True))
+
+
+def _number(text: str) -> float:
+    number = float(text.replace(",", ""))
+    if not 0 <= number < 1e18:
+        raise ValueError(f"{number} cannot be measured")
+    return number
+
+
+def _whole(text: str) -> int | None:
+    return int(text.replace(",", "")) if text else None
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """`(4096, 1, 1)` or `4096    1    1`."""
+    return tuple(int(number) for number in re.findall(r"\d{1,19}", text)[:3])

@@ -1,0 +1,207 @@
+"""Profile one command in a container of its own, and bring the profiler's files out."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from reprokit import tarfiles
+from reprokit.container.attach import Command
+from reprokit.container.execute import Completed, execute
+from reprokit.container.lifecycle import ensure_running, remove, usual_name
+from reprokit.container.session import numeric_user
+from reprokit.container.settings import RunOptions
+from reprokit.container.user import is_root
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.profiling.model import Summary
+from reprokit.profiling.tools import FOLDER, HOME, Profiler, choose, python_of
+from reprokit.recipe.find import Target
+from reprokit.untrusted.files import Folder
+from reprokit.untrusted.limits import PROFILE
+from reprokit.untrusted.tar import Stream, members
+
+Say = Callable[[str], None]
+Run = Callable[[Engine, str, Command], int]
+_PROGRAMS = ("launcher.py", "reduce.py")
+# What NVIDIA's driver lets only administrators read.
+_PARAMETERS = "/proc/driver/nvidia/params"
+_RESTRICTED = "RmProfilingAdminOnly: 1"
+_NO_COUNTERS = "ERR_NVGPUCTRPERM"
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """`files` maps the names of reports in the folder to what opens them. `summary` is None where it is unreadable."""
+
+    tool: Profiler
+    exit_code: int
+    files: dict[str, str]
+    summary: Summary | None
+
+
+def profile(
+    engine: Engine,
+    target: Target,
+    command: Command,
+    options: RunOptions,
+    requested: str | None,
+    folder: Folder,
+    run: Run,
+    say: Say,
+) -> Profiled:
+    """Run `command` under a profiler, the one `requested` or the best of the image; reports go into `folder`.
+
+    `run` runs it with the caller's input and output. An interrupt ends the command, not the profile. The containers are
+    removed. Raises UsageError where the image lacks the profiler, WorkFailed where it left no report.
+    """
+    root = command.user is not None and is_root(command.user)
+    options = replace(options, root=root)
+    with container_of_run(engine, target, "profile", options, say) as container:
+        tool = _chosen(engine, container, command, requested)
+        if tool.capabilities == ((),):
+            return _in_container(engine, container, tool, command, folder, run, say)
+    # Capabilities cannot be added to a container that exists.
+    with _capable(engine, target, options, tool, say) as container:
+        return _in_container(engine, container, tool, command, folder, run, say)
+
+
+def _chosen(engine: Engine, container: str, command: Command, requested: str | None) -> Profiler:
+    ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, logged=False)
+    present = [name for name in ("nsys", "ncu", "perf", "py-spy") if _succeeds(ask, ["sh", "-c", f"command -v {name}"])]
+    python = python_of(command.argv)
+    if python and _succeeds(ask, [python, "-c", "import importlib.util as u, sys; sys.exit(not u.find_spec('torch'))"]):
+        present.append("torch")
+    tool = choose(command.argv, requested, present, _succeeds(ask, ["sh", "-c", "ls /dev/nvidia[0-9]*"]))
+    if tool.name == "ncu" and _RESTRICTED in ask(["cat", _PARAMETERS]).stdout:
+        if command.user is None or not is_root(command.user):
+            raise UsageError(
+                "the NVIDIA driver lets only administrators read the GPU's counters",
+                _PARAMETERS,
+                "allow everybody to: `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d, and "
+                "reboot; or profile as root of a container with SYS_ADMIN: --user root",
+            )
+        return replace(tool, capabilities=(("SYS_ADMIN",),), why="the GPU's counters, as the driver is set")
+    return tool
+
+
+def _succeeds(ask: Callable[..., Completed], argv: Sequence[str]) -> bool:
+    return ask(argv).exit_code == 0
+
+
+@contextlib.contextmanager
+def container_of_run(engine: Engine, target: Target, purpose: str, options: RunOptions, say: Say) -> Iterator[str]:
+    """A container of the target's image that is removed at the end."""
+    name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
+    try:
+        yield ensure_running(engine, target, replace(options, name=name), say)
+    finally:
+        if engine.container(name) is not None:
+            with contextlib.suppress(ReprokitError):  # an error here would hide the first one
+                remove(engine, name)
+
+
+@contextlib.contextmanager
+def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler, say: Say) -> Iterator[str]:
+    """As `container_of_run`, with the first set of the tool's capabilities that the engine knows."""
+    with contextlib.ExitStack() as stack:
+        for last, added in ((each is tool.capabilities[-1], each) for each in tool.capabilities):
+            try:
+                container = stack.enter_context(
+                    container_of_run(engine, target, "profile", replace(options, capabilities=added), lambda line: None)
+                )
+            except EngineError as error:
+                if last or "capability" not in error.message.lower():
+                    raise
+                continue
+            say(f"{tool.name}: the container of this run has {', '.join(added)}, for {tool.why}")
+            yield container
+            return
+
+
+def _in_container(
+    engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run, say: Say
+) -> Profiled:
+    if command.user:
+        described = engine.container(container) or {}
+        command = replace(command, user=numeric_user(engine, container, described, command.user))
+    ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, user=command.user, logged=False)
+    engine.put_archive(container, "/", _programs(ask))
+    say(f"profiling with {tool.name}")
+    try:
+        code = run(engine, container, replace(command, argv=tool.wrap(command.argv), log_as=None))
+    except KeyboardInterrupt:
+        say("interrupted: what the profiler has written is kept")
+        code = 130
+    for argv in tool.then:
+        ask(argv)
+    files = {name: what for name, what in tool.reports.items() if _brought(engine, container, name, folder)}
+    if not files:
+        raise WorkFailed(f"{tool.name} left no report, and ended with exit code {code}", container, tool.refused)
+    return Profiled(tool, code, files, _summary(ask, tool, say))
+
+
+def _summary(ask: Callable[..., Completed], tool: Profiler, say: Say) -> Summary | None:
+    why = "it has no rows"
+    for argv in tool.summaries:
+        done = ask(list(argv))
+        if _NO_COUNTERS in f"{done.stdout}{done.stderr}":
+            say("the driver refused the GPU's counters: NVreg_RestrictProfilingToAdminUsers=0 allows them")
+        try:
+            found = tool.read(done.stdout)
+        except SourceError as error:
+            why = done.stderr.strip().splitlines()[-1] if done.exit_code and done.stderr.strip() else error.message
+            continue
+        if found.rows:
+            return found
+    say(f"the profile has no summary: {why[:300]}")
+    return None
+
+
+def _programs(ask: Callable[..., Completed]) -> bytes:
+    """A tar of our programs, and of a folder for reports that belongs to the container's user."""
+    import io
+    import tarfile
+
+    ids = ask(["sh", "-c", "id -u; id -g"]).stdout.split()
+    if len(ids) != 2 or not all(text.isdecimal() and len(text) < 11 for text in ids):
+        raise EngineError("the container's shell did not answer")
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for path, mode, uid, gid in ((HOME, 0o755, 0, 0), (FOLDER, 0o755, int(ids[0]), int(ids[1]))):
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, uid, gid
+            tar.addfile(entry)
+        with Folder(Path(__file__).parent) as own:
+            for name in _PROGRAMS:
+                tarfiles.add(tar, f"{HOME}/{name}", own.read(name, 1 << 20))
+    return stream.getvalue()
+
+
+def _brought(engine: Engine, container: str, name: str, folder: Folder) -> bool:
+    """Copy a report out; False where there is none. Raises UsageError beyond the limit, WorkFailed for a link."""
+    where = f"{container}:{FOLDER}/{name}"
+    with engine.archive(container, f"{FOLDER}/{name}", PROFILE) as blocks:
+        if blocks is None:
+            return False
+        stream = Stream(blocks)
+        member = next(members(stream, where), None)
+        if member is None or not member.isreg():
+            raise WorkFailed("the report is no regular file", where)
+        PROFILE.check(member.size, "bytes in a profiler's report", where)
+        with folder.replacing(name) as file:
+            _copy(stream, member.size, file, where)
+    return True
+
+
+def _copy(stream: Stream, size: int, file: IO[bytes], where: str) -> None:
+    count = 0
+    for block in stream.body(size):
+        count += file.write(block)
+    if count != size:
+        raise WorkFailed("the report is incomplete", where)

@@ -1,0 +1,43 @@
+"""The most expensive kernels and functions of a profile as a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from reprokit.profiling.model import HotSpot, Summary
+from reprokit.profiling.position import Position, positions
+
+KINDS: dict[Literal["gpu", "cpu"], str] = {"gpu": "GPU", "cpu": "CPU"}
+_LONGEST = 90
+
+
+def rows(
+    summary: Summary, kind: Literal["gpu", "cpu"], most: int, counts: str
+) -> tuple[list[str], list[list[str]]] | None:
+    """Columns and cells of one kind, None where it has no rows; columns without any value are left out."""
+    found = [(row, at) for row, at in zip(summary.rows, positions(summary), strict=True) if row.kind == kind][:most]
+    if not found:
+        return None
+    every: dict[str, Callable[[HotSpot, Position], str]] = {
+        "name": lambda row, at: row.name if len(row.name) <= _LONGEST else f"{row.name[: _LONGEST - 1]}…",
+        counts: lambda row, at: "" if row.count is None else str(row.count),
+        "ms": lambda row, at: "" if row.seconds is None else f"{1e3 * row.seconds:.3f}",
+        "%": lambda row, at: _plain(summary.share(row)),
+        "grid": lambda row, at: "x".join(map(str, row.grid)),
+        "block": lambda row, at: "x".join(map(str, row.block)),
+        "registers": lambda row, at: "" if row.registers is None else str(row.registers),
+        "occupancy %": lambda row, at: _plain(row.occupancy),
+        "GFLOP/s": lambda row, at: _plain(row.rate),
+        "% of fp32 peak": lambda row, at: _plain(at.of_peak),
+        "compute %": lambda row, at: _plain(row.compute),
+        "memory %": lambda row, at: _plain(row.memory),
+        "limited by": lambda row, at: at.limited_by,
+    }
+    columns = {name: [cell(row, at) for row, at in found] for name, cell in every.items()}
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

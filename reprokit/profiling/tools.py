@@ -1,0 +1,162 @@
+"""The profilers: how each wraps a command, what it writes, which capabilities it needs, how its numbers are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from reprokit.errors import UsageError
+from reprokit.profiling import output
+from reprokit.profiling.model import Summary
+from reprokit.recipe.spelling import nearest
+
+HOME = "/.reprokit-profile"  # in the container: the programs of ours
+FOLDER = f"{HOME}/out"  # what profilers write
+_LAUNCHER, _REDUCE = f"{HOME}/launcher.py", f"{HOME}/reduce.py"
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+@dataclass(frozen=True)
+class Profiler:
+    """`reports` are the files that it may leave, with what opens each; `then` are commands that make more of them.
+
+    `summaries` are commands whose output `read` understands, the first that works counts. Each set of `capabilities`
+    is tried in turn; what they are for is `why`. `counts` names the column of counts. `refused` is what helps where it
+    leaves no report.
+    """
+
+    name: str
+    wrap: Callable[[Sequence[str]], list[str]]
+    reports: Mapping[str, str]
+    summaries: tuple[tuple[str, ...], ...]
+    read: Callable[[str], Summary]
+    install: str
+    then: tuple[tuple[str, ...], ...] = ()
+    capabilities: tuple[tuple[str, ...], ...] = ((),)
+    why: str = ""
+    counts: str = "calls"
+    refused: str = "see what it printed above"
+
+
+def python_of(argv: Sequence[str]) -> str:
+    """The interpreter if the command starts one, "" otherwise."""
+    return argv[0] if _PYTHON.fullmatch(PurePosixPath(argv[0]).name) else ""
+
+
+def _torch(argv: Sequence[str]) -> list[str]:
+    """Put the launcher between the interpreter with its options and the program."""
+    hint = "start the program itself: python3 SCRIPT, python3 -m MODULE or python3 -c CODE"
+    if not python_of(argv):
+        raise UsageError(f"torch's profiler needs a Python program, and {argv[0]} is none", hint=hint)
+    at = 1
+    while at < len(argv) and argv[at].startswith("-") and argv[at] not in ("-m", "-c", "-"):
+        at += 2 if argv[at] in _WITH_VALUE else 1
+    if at >= len(argv) or argv[at] == "-" or (argv[at] in ("-m", "-c") and at + 1 >= len(argv)):
+        raise UsageError("torch's profiler found no program to run", " ".join(argv)[:200], hint)
+    return [*argv[:at], _LAUNCHER, FOLDER, *argv[at:]]
+
+
+def _reduced(python: str) -> tuple[str, ...]:
+    # Isolated: modules in the current folder must not shadow those that it imports.
+    return (python, "-I", _REDUCE, FOLDER)
+
+
+def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
+    """All profilers, for a command."""
+    python = python_of(argv) or "python3"
+    nsys = f"{FOLDER}/report.nsys-rep"
+    ncu = f"{FOLDER}/report.ncu-rep"
+    kernels = ("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum", "gpukernsum")  # the last until 2022
+    found = [
+        Profiler(
+            "torch",
+            _torch,
+            {"trace.json": "Perfetto (ui.perfetto.dev) or chrome://tracing"},
+            (_reduced(python),),
+            output.reduced,
+            "give the variant a `torch` pin and the block `torch`",
+            refused="a program that ends by a signal or os._exit() leaves none; let it end by itself",
+        ),
+        Profiler(
+            "nsys",
+            # Tracing needs no privilege; sampling the CPU would need perf events.
+            lambda argv: [
+                *("nsys", "profile", f"--output={FOLDER}/report", "--force-overwrite=true"),
+                *("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", *argv),
+            ],
+            {"report.nsys-rep": "Nsight Systems (nsys-ui)", "report.qdrep": "Nsight Systems (nsys-ui)"},
+            tuple(("nsys", "stats", "--report", name, "--format", "csv", nsys) for name in kernels),
+            output.nsys,
+            "add the package `nsight-systems` to the variant's `apt` list, with the block `apt`",
+            counts="launches",
+        ),
+        Profiler(
+            "ncu",
+            lambda argv: [
+                *("ncu", "--export", f"{FOLDER}/report", "--force-overwrite", "--target-processes", "all"),
+                *("--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy", *argv),
+            ],
+            {"report.ncu-rep": "Nsight Compute (ncu-ui)"},
+            (("ncu", "--import", ncu, "--page", "raw", "--csv", "--print-units", "base"),),
+            output.ncu,
+            "add the package `nsight-compute` to the variant's `apt` list, with the block `apt`",
+            counts="launches",
+        ),
+        Profiler(
+            "perf",
+            lambda argv: ["perf", "record", "-o", f"{FOLDER}/perf.data", "-F", "499", "-g", "--", *argv],
+            {"perf.data": "perf report -i perf.data", "perf.txt": "Perfetto (ui.perfetto.dev)"},
+            (
+                (
+                    *("perf", "report", "-i", f"{FOLDER}/perf.data", "--stdio", "--no-children", "-g", "none"),
+                    *("-F", "overhead,sample,dso,sym", "-t", "|"),
+                ),
+            ),
+            output.perf,
+            "add the package `linux-perf` (Ubuntu: `linux-tools-generic`) to the variant's `apt` list, with the block "
+            "`apt`",
+            then=(("sh", "-c", f"perf script -i {FOLDER}/perf.data > {FOLDER}/perf.txt"),),
+            # The engine forbids the system call without one of these. Older engines do not know the first.
+            capabilities=(("PERFMON",), ("SYS_ADMIN",)),
+            why="perf_event_open, which the engine otherwise forbids",
+            counts="samples",
+            refused="where the host forbids it: `sudo sysctl kernel.perf_event_paranoid=2` there",
+        ),
+        Profiler(
+            "py-spy",
+            # It starts the program, and Linux lets it read the memory of its own children: no capability is needed.
+            lambda argv: [
+                *("py-spy", "record", "--format", "chrometrace", "--output", f"{FOLDER}/trace.json"),
+                *("--subprocesses", "--", *argv),
+            ],
+            {"trace.json": "Perfetto (ui.perfetto.dev) or chrome://tracing"},
+            (_reduced(python),),
+            output.reduced,
+            "add the wheel `py-spy` to the variant's `wheels` list, with the block `wheels`",
+            refused="where the host forbids it: `sudo sysctl kernel.yama.ptrace_scope=1` there",
+        ),
+    ]
+    return {each.name: each for each in found}
+
+
+def choose(argv: Sequence[str], requested: str | None, present: Collection[str], gpu: bool) -> Profiler:
+    """The profiler for a command: the one that was `requested`, or the one that sees most of those `present`.
+
+    ncu runs each kernel many times, so it is only taken on request. Raises UsageError where there is none.
+    """
+    every = profilers(argv)
+    if requested is not None and requested not in every:
+        raise UsageError(f"no such profiler: {requested}{nearest(requested, every)}", hint=f"one of {', '.join(every)}")
+    python = bool(python_of(argv))
+    order = [*(["torch"] if python else []), *(["nsys"] if gpu else []), *(["py-spy"] if python else []), "perf"]
+    names = [requested] if requested is not None else order
+    for name in names:
+        if name in present:
+            return every[name]
+    if requested is not None:
+        raise UsageError(f"the image has no {requested}", hint=f"{every[requested].install}, and build it again")
+    hints = "; ".join(f"{name}: {every[name].install}" for name in names)
+    raise UsageError(f"the image has no profiler for this command: {', '.join(names)}", hint=hints)

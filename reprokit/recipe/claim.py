@@ -1,0 +1,50 @@
+"""A result that a paper states, in terms of the recipe's benchmarks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from reprokit.recipe import fields as f
+
+_STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+class ClaimBaseline(BaseModel):
+    """What a claimed ratio is relative to: another metric or case, or a number of the paper."""
+
+    model_config = _STRICT
+
+    metric: f.Line = Field(default="", description="a benchmark's metric; by default that of the claim")
+    params: dict[str, str | int | float | bool] = Field(
+        default={}, description="parameters of its records; of several cases the best counts"
+    )
+    value: float | int | None = Field(default=None, description="a number in place of a metric")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> ClaimBaseline:
+        if (self.value is not None) == bool(self.metric or self.params):
+            raise ValueError("a baseline has either `value`, or `metric` or `params`")
+        return self
+
+
+class Claim(BaseModel):
+    """A result that the paper states."""
+
+    model_config = _STRICT
+
+    metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
+    value: float | int = Field(description="the number; with a baseline, how many times better")
+    unit: f.Line = Field(default="", description="such as ms, or x for a ratio")
+    benchmark: f.Line = Field(default="", description="only records of this benchmark; any by default")
+    params: dict[str, str | int | float | bool] = Field(default={}, description="parameters of the records it is about")
+    baseline: ClaimBaseline | None = Field(default=None, description="what a ratio is relative to")
+    better: Literal["lower", "higher"] = Field(default="lower", description="which values of the metric are better")
+    over: Literal["case", "best", "mean"] = Field(
+        default="case", description="of several cases: there is only one, the best ratio, or the geometric mean"
+    )
+    tolerance: float = Field(default=0.1, gt=0, lt=1, description="relative difference that still reproduces it")
+    hardware: f.Line = Field(description="hardware of the measurement, in words")
+    gpu: f.Line = Field(default="", description="its GPU, as in `check --gpu`; `any` for some GPU, `none` for a CPU")
+    where: f.Line = Field(description="table, figure or section of the paper")

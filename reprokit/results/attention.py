@@ -1,0 +1,109 @@
+"""Cells of the attention benchmark: one case with the time of every method. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.results.record import Record
+
+TIME = "fused_attention.forward"
+_OURS = "ours"
+_KEY = ("device", "threads", "batch", "heads", "kv_heads", "seq", "dim", "dtype", "mask")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`times`: median milliseconds by method. `gflop` is the useful work, `mbyte` the least memory traffic."""
+
+    batch: int
+    seq: int
+    dtype: str
+    mask: str
+    gflop: float
+    mbyte: float
+    times: Mapping[str, float]
+
+    @property
+    def best_other(self) -> str:
+        return min((name for name in self.times if not name.startswith(_OURS)), key=self.times.__getitem__)
+
+    @property
+    def speedup(self) -> float:
+        """The fastest other method's time as a multiple of ours."""
+        return self.times[self.best_other] / self.times[_OURS]
+
+    @property
+    def intensity(self) -> float:
+        """Useful floating-point operations a byte that must be moved."""
+        return 1e3 * self.gflop / self.mbyte
+
+    def rate(self, method: str = _OURS) -> float:
+        """GFLOP/s of useful work."""
+        return 1e3 * self.gflop / self.times[method]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The results of one machine. `peaks`: GFLOP/s by dtype; `bandwidth`: GB/s, None where not measured."""
+
+    cells: Sequence[Cell]
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    bandwidth: float | None = None
+    about: str = ""
+
+
+def measured(records: Sequence[Record]) -> Measured:
+    """The cells that have times of ours and of another method; a later time replaces an earlier one."""
+    params: dict[tuple, Mapping[str, Any]] = {}
+    times: dict[tuple, dict[str, float]] = {}
+    work: dict[tuple, float] = {}
+    traffic: dict[tuple, float] = {}
+    peaks: dict[str, float] = {}
+    bandwidths: dict[str, float] = {}
+    for record in records:
+        median = statistics.median(record.samples)
+        key = tuple(record.params.get(name) for name in _KEY)
+        if record.metric == TIME and "impl" in record.params:
+            params[key] = record.params
+            times.setdefault(key, {})[record.params["impl"]] = median
+        elif record.metric == "fused_attention.work":
+            work[key] = median
+        elif record.metric == "fused_attention.traffic":
+            traffic[key] = median
+        elif record.metric == "machine.peak":
+            peaks[record.params["dtype"]] = median
+        elif record.metric == "machine.bandwidth":
+            bandwidths[record.params["kind"]] = median
+    cells = [
+        Cell(p["batch"], p["seq"], p["dtype"], p["mask"], work[key], traffic[key], times[key])
+        for key, p in params.items()
+        if _OURS in times[key]
+        and key in work
+        and key in traffic
+        and any(not name.startswith(_OURS) for name in times[key])
+    ]
+    return Measured(cells, peaks, max(bandwidths.values(), default=None), _about(records))
+
+
+def _about(records: Sequence[Record]) -> str:
+    """Machine, threads, versions and date of the last record."""
+    timed = [record for record in records if record.metric == TIME]
+    if not timed:
+        return ""
+    last = timed[-1]
+    threads = last.params.get("threads", last.threads)
+    clock = {"thread": "CPU time of the thread", "wall": "wall clock", "events": "CUDA events"}
+    return ", ".join(
+        part
+        for part in (
+            last.gpu or last.cpu,
+            f"{threads} thread{'' if threads == 1 else 's'}" if not last.gpu else "",
+            f"torch {last.environment['torch']}" if "torch" in last.environment else "",
+            f"medians of {clock.get(last.params.get('clock', ''), 'time')}",
+            last.time[:10],
+        )
+        if part
+    )

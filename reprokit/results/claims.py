@@ -1,0 +1,253 @@
+"""Judge a paper's claims by what was measured: reproduced, not reproduced, not comparable, or not measured. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reprokit.compat.facts import Facts
+from reprokit.compat.gpu import parse_gpu
+from reprokit.errors import UsageError
+from reprokit.recipe.claim import Claim, ClaimBaseline
+from reprokit.recipe.model import Recipe
+from reprokit.results.likeness import Group
+from reprokit.results.stats import ratio_interval
+from reprokit.results.tables import ReportTable, number, shown
+
+Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
+_IMPLEMENTATION = "impl"
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """`measured` is in the claim's unit; `ratio` is measured over claimed, with its 95 % interval where known.
+
+    `command` would measure the claim. `groups` are what the claim was judged by.
+    """
+
+    recipe: str
+    claim: Claim
+    verdict: Verdict
+    reason: str = ""
+    measured: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    command: str = ""
+    groups: tuple[Group, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("verdict", "reason", "measured", "ratio", "low", "high", "command")
+        claim = self.claim.model_dump(mode="json", exclude_defaults=True)
+        return {"recipe": self.recipe, "claim": claim, **{name: getattr(self, name) for name in names}}
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A measured value, its samples as a multiple of the claimed value, and the groups behind it."""
+
+    value: float
+    interval: tuple[float | None, float | None]
+    groups: tuple[Group, ...]
+
+
+def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
+    """The verdict on each claim of a recipe."""
+    mine = [group for group in groups if group.identity["recipe"] == recipe.name]
+    return [_judged(recipe, claim, mine, facts) for claim in recipe.claims]
+
+
+def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts) -> JudgedClaim:
+    command = command_of(recipe, claim)
+    groups = [group for group in groups if claim.benchmark in ("", group.identity["benchmark"])]
+    same = [group for group in groups if group.identity["metric"] == claim.metric]
+    if not same:
+        reason = "" if command else "no benchmark of the recipe measures it"
+        return JudgedClaim(recipe.name, claim, "not measured", reason, command=command)
+    cases = [group for group in same if _has(group, claim.params)]
+    if not cases:
+        wanted = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
+        return JudgedClaim(recipe.name, claim, "not comparable", f"measured for other cases, not {wanted}")
+    fitting = [group for group in cases if not _other_hardware(claim, group, facts)]
+    shown_by = fitting or cases
+    found = _measured(claim, shown_by, groups)
+    if isinstance(found, str):
+        return JudgedClaim(recipe.name, claim, "not comparable", found, command=command)
+    ratio = found.value / claim.value if claim.value else math.inf
+    low, high = (end / claim.value if end is not None and claim.value else None for end in found.interval)
+    if not fitting:
+        verdict: Verdict = "not comparable"
+        reason = _other_hardware(claim, found.groups[0], facts)
+    else:
+        verdict, reason = _verdict(claim, ratio)
+    doubts = [f"in doubt: {text}" for text in dict.fromkeys(text for group in found.groups for text in group.doubts)]
+    if not claim.gpu:
+        doubts.append("the recipe does not say on which GPU it was measured")
+    reason = "; ".join(filter(None, (reason, *doubts)))
+    return JudgedClaim(recipe.name, claim, verdict, reason, found.value, ratio, low, high, command, found.groups)
+
+
+def _verdict(claim: Claim, ratio: float) -> tuple[Verdict, str]:
+    """A result that is better than claimed is reproduced, too."""
+    rising = claim.baseline is not None or claim.better == "higher"
+    worse = ratio < 1 - claim.tolerance if rising else ratio > 1 + claim.tolerance
+    better = ratio > 1 + claim.tolerance if rising else ratio < 1 - claim.tolerance
+    if worse:
+        return "not reproduced", f"worse by more than {claim.tolerance:.0%}"
+    return "reproduced", "better than claimed" if better else ""
+
+
+def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> _Found | str:
+    """The measured value, or why there is none."""
+    latest = _latest(cases)
+    if claim.baseline is None:
+        found = [_single(group) for group in latest]
+    else:
+        found = [pair for group in latest if (pair := _relative(claim, claim.baseline, group, groups))]
+        if not found:
+            return "its baseline was not measured under the same conditions"
+    if claim.over == "mean":
+        mean = math.exp(statistics.fmean(math.log(each.value) for each in found if each.value > 0))
+        return _Found(mean, (None, None), tuple(group for each in found for group in each.groups))
+    if claim.over == "best":
+        rising = claim.baseline is not None or claim.better == "higher"
+        return (max if rising else min)(found, key=lambda each: each.value)
+    if len(found) > 1:
+        return f"{len(found)} cases were measured, and the claim is about one: `params` must name it"
+    return found[0]
+
+
+def _single(group: Group) -> _Found:
+    low, high = ratio_interval([1.0, 1.0], group.samples)
+    return _Found(group.median, (low, high), (group,))
+
+
+def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | None:
+    """How many times better the group is than its baseline, measured on the same machine for the same case."""
+    if baseline.value is not None:
+        ratio = baseline.value / group.median if claim.better == "lower" else group.median / baseline.value
+        return _Found(ratio, (None, None), (group,))
+    metric = baseline.metric or claim.metric
+    free = {_IMPLEMENTATION, *claim.params, *baseline.params}
+    others = [
+        other
+        for other in _latest(groups)
+        if other is not group
+        and other.identity["metric"] == metric
+        and _has(other, baseline.params)
+        and not _variation(group, other)
+        and all(other.identity[name] == group.identity[name] for name in ("cpu", "gpu", "threads", "node", "unit"))
+        and _without(other.identity["params"], free) == _without(group.identity["params"], free)
+    ]
+    others = [other for other in others if other.median > 0]
+    if not others or group.median <= 0:
+        return None
+    best = (min if claim.better == "lower" else max)(others, key=lambda other: other.median)
+    above, below = (best, group) if claim.better == "lower" else (group, best)
+    interval = ratio_interval(below.samples, above.samples)
+    return _Found(above.median / below.median, interval, (group, best))
+
+
+def _latest(groups: Sequence[Group]) -> list[Group]:
+    """The latest group of each case on each machine: unlike records are never averaged."""
+    found: dict[str, Group] = {}
+    for group in groups:
+        fields = ("benchmark", "metric", "unit", "params", "cpu", "gpu", "threads", "node")
+        key = repr([_sorted(group.identity[name]) for name in fields])
+        if key not in found or found[key].last < group.last:
+            found[key] = group
+    return list(found.values())
+
+
+def _other_hardware(claim: Claim, group: Group, facts: Facts) -> str:
+    """Why the group's hardware is not the claim's, or ""."""
+    gpu, cpu = group.identity["gpu"], group.identity["cpu"]
+    if not claim.gpu or (claim.gpu == "none" and not gpu) or (claim.gpu == "any" and gpu):
+        return ""
+    if not gpu:
+        return f"measured on a CPU ({cpu}), claimed for {claim.hardware}"
+    if claim.gpu == "none":
+        return f"measured on a GPU ({gpu}), claimed for {claim.hardware}"
+    names = {_gpu_name(re.sub(r"^\d+x ", "", name), facts) for name in gpu.split(", ")}
+    return "" if _gpu_name(claim.gpu, facts) in names else f"measured on {gpu}, claimed for {claim.hardware}"
+
+
+def _gpu_name(text: str, facts: Facts) -> str:
+    try:
+        gpu = parse_gpu(facts, text)
+    except UsageError:
+        return text.lower()
+    return gpu.name if gpu else "none"
+
+
+def command_of(recipe: Recipe, claim: Claim) -> str:
+    """The command that measures a claim, or "" where no benchmark does."""
+    for name, benchmark in recipe.benchmarks.items():
+        if claim.benchmark not in ("", name):
+            continue
+        metrics = [value.metric for value in benchmark.parse.values]
+        if claim.metric in metrics or claim.metric in benchmark.parse.metrics:
+            variant = benchmark.variants[0] if benchmark.variants else recipe.default_variant
+            if benchmark.gpu:
+                fitting = (
+                    v for v in benchmark.variants or recipe.variants if recipe.variants[v].requires.gpu != "none"
+                )
+                variant = next(fitting, variant)
+            return f"reprokit bench {recipe.name}:{variant} {name} --repeat 10"
+    return ""
+
+
+def as_lines(judged: Sequence[JudgedClaim]) -> list[tuple[str, list[str]]]:
+    """For a terminal: each verdict, and beside it the claim, its numbers, and why or what measures it."""
+    found = []
+    for each, row in zip(judged, as_table(judged, "").rows, strict=True):
+        claim, paper, measured, ratio, verdict, why, source = row
+        numbers = f", measured {measured}, ratio {ratio}" if measured else ""
+        lines = [f"{each.recipe}: {claim}", f"paper {paper} ({source}){numbers}", why]
+        found.append((verdict, [line for line in lines if line]))
+    return found
+
+
+def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
+    rows = []
+    for each in judged:
+        claim = each.claim
+        about = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
+        interval = f" ({each.low:.2f}..{each.high:.2f})" if each.low is not None and each.high is not None else ""
+        rows.append(
+            (
+                claim.metric + (f" ({about})" if about else ""),
+                f"{number(claim.value)} {claim.unit}".strip(),
+                "" if each.measured is None else f"{number(each.measured)} {claim.unit}".strip(),
+                "" if each.ratio is None else f"{each.ratio:.2f}{interval}",
+                each.verdict,
+                each.reason or (each.command if each.verdict == "not measured" else ""),
+                f"{claim.where}; {claim.hardware}",
+            )
+        )
+    columns = ("claim", "paper", "measured", "ratio", "verdict", "why, or what measures it", "source")
+    return ReportTable(title, "", columns, tuple(rows), words=(0, 4, 5, 6))
+
+
+def _has(group: Group, params: Mapping[str, Any]) -> bool:
+    """Whether the group is about this case. A parser may have read a number where the recipe writes text."""
+    found = group.identity["params"]
+    return all(name in found and str(found[name]) == str(value) for name, value in params.items())
+
+
+def _variation(group: Group, other: Group) -> bool:
+    """Whether the other is a variation of the same implementation, such as `ours-packed` of `ours`."""
+    mine = group.identity["params"].get(_IMPLEMENTATION)
+    return mine is not None and str(other.identity["params"].get(_IMPLEMENTATION, "")).startswith(f"{mine}-")
+
+
+def _without(params: Mapping[str, Any], names: set[str]) -> Any:
+    return _sorted({name: value for name, value in params.items() if name not in names})
+
+
+def _sorted(value: Any) -> Any:
+    return sorted((key, repr(inner)) for key, inner in value.items()) if isinstance(value, dict) else value

@@ -1,0 +1,138 @@
+"""Two sets of results side by side, case by case. Unlike records are named, never averaged. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit.results.likeness import Group, differing, key_of
+from reprokit.results.stats import SLOWDOWN, Effect, effect
+from reprokit.results.tables import ReportTable, number, shown
+
+# Where these differ, a difference of the numbers says nothing about the code, unless the user compares just that.
+_HARDWARE = ("cpu", "threads", "gpu", "driver", "node", "files")
+_CASE = ("recipe", "benchmark", "metric", "unit")
+# From this many runs of each set on, runs are compared: samples of one run resemble each other.
+_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One case in both sets. `unlike` names conditions that differ; `notes` what was not compared, and doubts."""
+
+    a: Group
+    b: Group
+    effect: Effect
+    unlike: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("recipe", "benchmark", "metric", "unit", "params")
+        return {
+            **{name: self.a.identity[name] for name in names},
+            "a": {"median": self.a.median, "samples": len(self.a.samples)},
+            "b": {"median": self.b.median, "samples": len(self.b.samples)},
+            **vars(self.effect),
+            "verdict": self.verdict,
+            "unlike": list(self.unlike),
+            "notes": list(self.notes),
+        }
+
+    @property
+    def verdict(self) -> str:
+        return f"unlike: differ in {', '.join(self.unlike)}" if self.unlike else self.effect.judgement
+
+
+def compare(a: Iterable[Group], b: Iterable[Group], chosen: Collection[str]) -> tuple[list[Comparison], int]:
+    """The cases that both sets have, and the number of cases that one set alone has.
+
+    `chosen` are the fields by which the sets were chosen, such as `node` or `params.impl`, which may differ.
+    """
+    one, other = _by_case(a, chosen), _by_case(b, chosen)
+    both = [key for key in one if key in other]
+    return [_compared(one[key], other[key], chosen) for key in both], len(one) + len(other) - 2 * len(both)
+
+
+def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -> Comparison:
+    notes: list[str] = []
+    sides = []
+    for name, found in (("A", a), ("B", b)):
+        latest = max(found, key=lambda group: group.last)
+        if len(found) > 1:
+            others = ", ".join(differing(found))
+            notes.append(f"{name}: only the latest of {len(found)} sets of unlike records, which differ in {others}")
+        notes += [f"{name}: in doubt: {text}" for text in latest.doubts]
+        sides.append(latest)
+    parts = [_repeats(side) for side in sides]
+    runs = min(map(len, parts))
+    if runs < _RUNS and any(len(part) > 1 for side in parts for part in side):
+        notes.append(
+            f"samples of {runs} run{'s' if runs > 1 else ''}: differences between runs are not in the interval"
+        )
+    if _one_after_the_other(*sides):
+        notes.append("one set was measured after the other: a machine that changed in between looks like a difference")
+    fields = [field for field in differing(sides) if field.partition(".")[0] in _HARDWARE]
+    unlike = tuple(field for field in fields if not {field, field.partition(".")[0]} & set(chosen))
+    measured = effect(*(_units(side, runs) for side in parts))
+    return Comparison(sides[0], sides[1], measured, unlike, tuple(notes))
+
+
+def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
+    """What is compared: medians of runs where both sets have enough runs, else samples, in order of measurement."""
+    if most_runs < _RUNS:
+        return [sample for part in parts for sample in part]
+    return [statistics.median(part) for part in parts]
+
+
+def _one_after_the_other(a: Group, b: Group) -> bool:
+    spans = sorted((min(run.time for run in group.runs), max(run.time for run in group.runs)) for group in (a, b))
+    return spans[0][1] < spans[1][0]
+
+
+def _repeats(group: Group) -> list[tuple[float, ...]]:
+    """The samples of each run of the command."""
+    parts = []
+    for run in sorted(group.runs, key=lambda run: run.time):
+        start = 0
+        counts = run.repeats if sum(run.repeats) == len(run.samples) else (len(run.samples),)
+        for count in counts:
+            parts.append(run.samples[start : start + count])
+            start += count
+    return [part for part in parts if part]
+
+
+def _by_case(found: Iterable[Group], chosen: Collection[str]) -> dict[str, list[Group]]:
+    without = {field.partition(".")[2] for field in chosen if field.startswith("params.")}
+    names = tuple(name for name in _CASE if name not in chosen)
+    cases: dict[str, list[Group]] = {}
+    for group in found:
+        params = sorted((name, repr(value)) for name, value in group.identity["params"].items() if name not in without)
+        cases.setdefault(f"{key_of(group, names)}{params}", []).append(group)
+    return cases
+
+
+def as_table(cases: Sequence[Comparison], title: str) -> ReportTable:
+    """One row a case. The notes name doubts, and how many samples noisy cases would need."""
+    rows = []
+    notes: dict[str, None] = {}
+    for case in cases:
+        first = case.a.identity
+        params = ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items())
+        measured = case.effect
+        interval = f"{measured.low:.3f}..{measured.high:.3f}" if measured.low and measured.high else ""
+        medians = (number(case.a.median), number(case.b.median))
+        ratio = f"{measured.ratio:.3f}" if measured.ratio is not None else ""
+        counts = f"{len(case.a.samples)}, {len(case.b.samples)}"
+        name = f"{first['benchmark']} {first['metric']} [{first['unit']}]"
+        verdict = "unlike" if case.unlike else case.verdict
+        rows.append((name, params, *medians, ratio, interval, f"{measured.p:.2g}", counts, verdict))
+        if case.unlike:
+            notes[f"{name} {params}: {case.verdict}"] = None
+        notes |= dict.fromkeys(case.notes)
+        fewest = min(len(case.a.samples), len(case.b.samples))
+        if case.verdict in ("no difference found", "too few samples") and (measured.needed or 0) > fewest:
+            notes[f"{name} {params}: {measured.needed} samples in each set would find {SLOWDOWN:.0%}"] = None
+    columns = ("metric", "case", "A", "B", "B/A", "95 % interval", "p", "samples", "verdict")
+    return ReportTable(title, "", columns, tuple(rows), tuple(notes), words=(0, 1, 8), keys=2)

@@ -1,0 +1,75 @@
+"""Tables of results as CSV, Markdown and LaTeX, with text from records made harmless in each. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Sequence
+
+from reprokit.results.tables import ReportTable
+from reprokit.untrusted.text import escaped, markdown
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
+}  # fmt: skip
+_NUMBER = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
+
+
+def as_csv(tables: Sequence[ReportTable]) -> str:
+    """All tables below each other; the first columns name the table and its conditions."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    for table in tables:
+        writer.writerow([_cell(text) for text in ("table", "conditions", *table.columns)])
+        for row in table.rows:
+            writer.writerow([_cell(text) for text in (table.title, table.conditions, *row)])
+    return stream.getvalue()
+
+
+def as_markdown(tables: Sequence[ReportTable]) -> str:
+    parts = []
+    for table in tables:
+        marks = ["---" if number in table.words else "---:" for number in range(len(table.columns))]
+        rows = [_markdown_row(table.columns), f"|{'|'.join(marks)}|", *map(_markdown_row, table.rows)]
+        below = [markdown(text) for text in (table.conditions, *table.notes) if text]
+        parts.append("\n".join([f"**{markdown(table.title)}**", "", *rows, "", *(f"{line}  " for line in below)]))
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def as_latex(tables: Sequence[ReportTable]) -> str:
+    """`table` environments for the package booktabs."""
+    parts = []
+    for table in tables:
+        align = "".join("l" if number in table.words else "r" for number in range(len(table.columns)))
+        lines = [r"\begin{table}", rf"\caption{{{latex(table.title)}. {latex(table.conditions)}}}"]
+        lines += [rf"\begin{{tabular}}{{{align}}}", r"\toprule", _latex_row(table.columns), r"\midrule"]
+        lines += [*map(_latex_row, table.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+FORMATS: dict[str, Callable[[Sequence[ReportTable]], str]] = {
+    "csv": as_csv,
+    "markdown": as_markdown,
+    "latex": as_latex,
+}
+
+
+def latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in escaped(text))
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet runs what begins like a formula."""
+    text = escaped(text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not _NUMBER.fullmatch(text) else text
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(markdown, cells))} |"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return f"{' & '.join(map(latex, cells))} \\\\"

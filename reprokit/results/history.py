@@ -1,0 +1,66 @@
+"""How a metric went over time: points, a sparkline for a terminal. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from reprokit.results.likeness import Group, key_of
+from reprokit.results.tables import ReportTable, number, shown
+
+_BARS = "▁▂▃▄▅▆▇█"
+_MOST_BARS = 40
+# A line of the history is one case on one machine: code and image may change along it.
+_LINE = ("recipe", "variant", "benchmark", "metric", "unit", "params", "cpu", "threads", "gpu", "node", "files")
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """The medians of one case on one machine, oldest first: time, commit or image, median."""
+
+    title: str
+    case: str
+    hardware: str
+    points: tuple[tuple[str, str, float], ...]
+
+
+def lines_of(groups: Iterable[Group]) -> list[HistoryLine]:
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(key_of(group, _LINE), []).append(group)
+    return [_line(alike) for alike in found.values()]
+
+
+def table(lines: Sequence[HistoryLine], title: str) -> ReportTable:
+    rows = []
+    for line in lines:
+        medians = [point[2] for point in line.points]
+        change = f"{100 * (medians[-1] / medians[0] - 1):+.1f} %" if medians[0] > 0 else ""
+        ends = (number(medians[0]), number(medians[-1]), change)
+        rows.append((line.title, line.case, line.hardware, str(len(medians)), *ends, sparkline(medians)))
+    columns = ("benchmark", "case", "machine", "runs", "first", "last", "change", "medians")
+    return ReportTable(title, "", columns, tuple(rows), words=(0, 1, 2, 7), keys=3)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A bar a value, of the last 40; all equal ones are low."""
+    last = values[-_MOST_BARS:]
+    low, high = min(last), max(last)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[round(steps * (value - low) / (high - low)) if high > low else 0] for value in last)
+
+
+def _line(alike: Sequence[Group]) -> HistoryLine:
+    first = alike[0].identity
+    points = sorted(
+        (run.time, group.identity["commit"] or group.identity["image_digest"].removeprefix("sha256:"), run.samples)
+        for group in alike
+        for run in group.runs
+    )
+    return HistoryLine(
+        f"{first['recipe']}:{first['variant']} {first['benchmark']} [{first['unit']}]",
+        ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items()),
+        first["gpu"] or f"{first['cpu']}, {first['threads']} threads",
+        tuple((time, origin[:12], statistics.median(samples)) for time, origin, samples in points),
+    )

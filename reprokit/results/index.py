@@ -1,0 +1,114 @@
+"""An SQLite index of a large file of records, in reprokit's own folder.
+
+The file stays the truth: an index that does not fit it is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from reprokit import paths
+from reprokit.errors import UsageError
+from reprokit.results import lines
+from reprokit.results.likeness import IDENTITY, Group, Run, groups, identity, run_of
+from reprokit.untrusted import files
+
+# Smaller files are read in a few hundredths of a second.
+LARGE = 8 << 20
+_VERSION = f"1 {' '.join(IDENTITY)}"
+_TAIL = 4096
+_TABLES = """
+CREATE TABLE IF NOT EXISTS source (version TEXT, inode INTEGER, mtime INTEGER, size INTEGER, lines INTEGER, tail BLOB);
+CREATE TABLE IF NOT EXISTS identity (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS run (identity INTEGER, time TEXT, samples TEXT, repeats TEXT, doubts TEXT);
+"""
+
+
+def read_groups(file: Path) -> list[Group]:
+    """The groups of like records in `file`, from an index if it is large. Raises UsageError as `lines.read`."""
+    try:
+        large = file.stat().st_size >= LARGE
+    except OSError:
+        large = False
+    return _indexed(file) if large else groups(lines.read(file))
+
+
+def _indexed(file: Path) -> list[Group]:
+    folder = paths.private(paths.private(paths.home()) / "results")
+    path = folder / f"{hashlib.sha256(os.fsencode(file.absolute())).hexdigest()[:32]}.sqlite"
+    try:
+        return _queried(path, file)
+    except sqlite3.DatabaseError:  # damaged, or of another version
+        path.unlink(missing_ok=True)
+        return _queried(path, file)
+    except OSError as error:
+        raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
+
+
+def _queried(path: Path, file: Path) -> list[Group]:
+    with closing(sqlite3.connect(path, timeout=60)) as database, database:
+        database.execute("PRAGMA synchronous = OFF")  # it can be made again
+        database.execute("BEGIN IMMEDIATE")  # another process may update it, too
+        for statement in _TABLES.strip().split("\n"):
+            database.execute(statement)
+        _update(database, file)
+        found = {number: Group(json.loads(text)) for number, text in database.execute("SELECT id, text FROM identity")}
+        rows = database.execute("SELECT identity, time, samples, repeats, doubts FROM run ORDER BY rowid")
+        for number, time, samples, repeats, doubts in rows:
+            found[number].runs.append(Run(time, _values(samples), _values(doubts), _values(repeats)))
+    return list(found.values())
+
+
+def _values(text: str) -> tuple[Any, ...]:
+    """Most runs have no doubts: those need no parser."""
+    return () if text == "[]" else tuple(json.loads(text))
+
+
+def _update(database: sqlite3.Connection, file: Path) -> None:
+    """Add the lines that were appended since; start again where the file is another one."""
+    info = file.stat()
+    state = database.execute("SELECT version, inode, mtime, size, lines, tail FROM source").fetchone()
+    start = count = 0
+    if state and state[:2] == (_VERSION, info.st_ino) and state[3] <= info.st_size:
+        if state[2] == info.st_mtime_ns:
+            return
+        if state[3] < info.st_size and _end(file, state[3]) == state[5]:
+            start, count = state[3], state[4]
+    if not start:
+        database.execute("DELETE FROM identity")
+        database.execute("DELETE FROM run")
+    content = files.read(file, lines.MOST, start)
+    complete = content[: content.rfind(b"\n") + 1]
+    known = dict(database.execute("SELECT text, id FROM identity"))
+    database.executemany(
+        "INSERT INTO run VALUES (?, ?, ?, ?, ?)", _rows(complete, str(file), count + 1, known, database)
+    )
+    size = start + len(complete)
+    database.execute("DELETE FROM source")
+    values = (_VERSION, info.st_ino, info.st_mtime_ns, size, count + complete.count(b"\n"), _end(file, size))
+    database.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?)", values)
+
+
+def _rows(
+    content: bytes, where: str, first: int, known: dict[str, int], database: sqlite3.Connection
+) -> Iterator[tuple[int, str, str, str, str]]:
+    for _, record in lines.numbered(content, where, first):
+        text = identity(record)
+        if text not in known:
+            known[text] = len(known) + 1
+            database.execute("INSERT INTO identity VALUES (?, ?)", (known[text], text))
+        run = run_of(record)
+        yield known[text], run.time, json.dumps(run.samples), json.dumps(run.repeats), json.dumps(run.doubts)
+
+
+def _end(file: Path, size: int) -> bytes:
+    """A digest of the bytes before `size`."""
+    start = max(0, size - _TAIL)
+    return hashlib.sha256(files.read(file, lines.MOST, start)[: size - start]).digest()

@@ -1,0 +1,112 @@
+"""Which records may be pooled, and their medians. Pure."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprokit.errors import UsageError
+from reprokit.results.record import Record
+
+# The fields in which pooled records agree. Excluded: samples, time and the machine's state, which differ in each
+# measurement; clocks, which vary; reprokit's version, the schema, the facts about the machine that older records lack,
+# and the image's trust, which do not affect the result.
+IDENTITY = (
+    "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest", "commit",
+    "dirty", "cpu", "threads", "gpu", "driver", "node", "environment", "files",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """The samples of one record; `repeats` and `doubts` as in `Record`."""
+
+    time: str
+    samples: tuple[float, ...]
+    doubts: tuple[str, ...] = ()
+    repeats: tuple[int, ...] = ()
+
+
+@dataclass
+class Group:
+    """Records that agree in IDENTITY, whose values are `identity`."""
+
+    identity: Mapping[str, Any]
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def samples(self) -> list[float]:
+        """All samples in the order of measurement."""
+        return [sample for run in sorted(self.runs, key=lambda run: run.time) for sample in run.samples]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    @property
+    def last(self) -> str:
+        """The time of the latest run."""
+        return max(run.time for run in self.runs)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Reasons not to trust some of the runs."""
+        return list(dict.fromkeys(text for run in self.runs for text in run.doubts))
+
+
+def identity(record: Record) -> str:
+    """A JSON text that is equal for records which agree in all fields of IDENTITY."""
+    return json.dumps({name: getattr(record, name) for name in IDENTITY}, sort_keys=True)
+
+
+def run_of(record: Record) -> Run:
+    return Run(record.time, record.samples, record.doubts, record.repeats)
+
+
+def groups(records: Iterable[Record]) -> list[Group]:
+    """Group records that agree in IDENTITY, in order of first appearance."""
+    found: dict[str, Group] = {}
+    for record in records:
+        key = identity(record)
+        if key not in found:
+            found[key] = Group({name: getattr(record, name) for name in IDENTITY})
+        found[key].runs.append(run_of(record))
+    return list(found.values())
+
+
+def pool(records: Sequence[Record]) -> Group:
+    """Pool records that agree in IDENTITY. Raises UsageError naming the fields in which they differ."""
+    found = groups(records)
+    if not found:
+        raise UsageError("there are no records to average")
+    if len(found) > 1:
+        raise UsageError(
+            f"{len(records)} records cannot be averaged: they differ in {', '.join(differing(found))}",
+            hint="`reprokit results compare` compares them side by side",
+        )
+    return found[0]
+
+
+def differing(found: Sequence[Group]) -> list[str]:
+    """The fields of IDENTITY in which groups differ; for a mapping the keys, as `params.batch`."""
+    fields = []
+    for name in IDENTITY:
+        values = [group.identity[name] for group in found]
+        if isinstance(values[0], dict):
+            keys = sorted({key for value in values for key in value})
+            fields += [f"{name}.{key}" for key in keys if _differ([value.get(key) for value in values])]
+        elif _differ(values):
+            fields.append(name)
+    return fields
+
+
+def key_of(group: Group, names: Iterable[str]) -> str:
+    """A JSON text that is equal for groups which agree in these fields."""
+    return json.dumps([group.identity[name] for name in names], sort_keys=True)
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    return len({json.dumps(value, sort_keys=True) for value in values}) > 1

@@ -1,0 +1,151 @@
+"""The files of records, `results/NAME.jsonl`: one JSON object a line. An index can be made from them at any time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from reprokit.errors import EngineError, UsageError
+from reprokit.results.record import ADAPTER, READABLE, Record
+from reprokit.untrusted import files
+from reprokit.untrusted.documents import first_fault, measure, parsed
+from reprokit.untrusted.files import Folder
+
+FOLDER = "results"
+MOST = 1 << 30  # bytes of one file: a record takes 1 to 3 KB
+
+
+def append(root: Path, path: str, records: Iterable[Record]) -> None:
+    """Append to the file `path` below `root`, all or nothing, also with several writers or a full disk.
+
+    An incomplete last line, which a crash leaves, is removed. `root` may be a stranger's checkout, so no link in it is
+    followed. Raises UsageError for one, EngineError where the file cannot be written.
+    """
+    lines = "".join(record.to_json() + "\n" for record in records).encode()
+    try:
+        with Folder(root) as folder, _locked(folder, path) as handle:
+            size = _repaired(handle)
+            try:
+                written = os.write(handle, lines)
+                if written != len(lines):
+                    raise OSError("no space left")
+            except BaseException:
+                os.ftruncate(handle, size)
+                raise
+    except OSError as error:
+        raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
+
+
+def keep(root: Path, path: str, numbers: Iterable[int]) -> None:
+    """Keep only the lines with these numbers, from 1. A crash leaves the old file. Raises as `append`."""
+    kept = set(numbers)
+    try:
+        with Folder(root) as folder, _locked(folder, path) as handle, folder.replacing(path) as new:
+            with os.fdopen(os.dup(handle), "rb") as old:
+                new.writelines(line for number, line in enumerate(old, 1) if number in kept)
+            new.flush()
+            os.fsync(new.fileno())
+    except OSError as error:
+        raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
+
+
+@contextmanager
+def _locked(folder: Folder, path: str) -> Iterator[int]:
+    """The descriptor of the file, locked against other writers. `keep` may replace the file while one waits."""
+    while True:
+        handle = folder.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            now = folder.open(path, os.O_RDWR | os.O_CREAT)
+            same = os.path.sameopenfile(handle, now)
+            os.close(now)
+            if same:
+                yield handle
+                return
+        finally:
+            os.close(handle)
+
+
+def _repaired(handle: int) -> int:
+    """Remove an incomplete last line, or end it where only its line end is missing; returns the size."""
+    size = start = os.fstat(handle).st_size
+    tail = b""
+    while start and b"\n" not in tail:
+        step = min(start, 1 << 16)
+        start -= step
+        tail = os.pread(handle, step, start) + tail
+    rest = tail.rpartition(b"\n")[2]
+    if not rest:
+        return size
+    if _is_torn(rest):
+        os.ftruncate(handle, size - len(rest))
+        return size - len(rest)
+    os.write(handle, b"\n")
+    return size + 1
+
+
+def _is_torn(line: bytes) -> bool:
+    try:
+        parsed(line.decode("utf-8"))
+    except ValueError:
+        return True
+    return False
+
+
+def read(file: Path) -> list[Record]:
+    """The records of `file`. Raises UsageError naming `file:line` for a line that is no record."""
+    try:
+        return [record for _, record in numbered(files.read(file, MOST), str(file))]
+    except FileNotFoundError:
+        raise UsageError("no results yet", str(file), "`reprokit bench NAME` measures some") from None
+    except OSError as error:
+        raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
+
+
+def numbered(content: bytes, where: str, first: int = 1) -> Iterator[tuple[int, Record]]:
+    """The records with their line numbers. An incomplete last line is skipped: its writer crashed, or still writes.
+
+    Raises UsageError naming `where:line` for another line that is no record.
+    """
+    *lines, rest = content.split(b"\n")
+    if rest and not _is_torn(rest):
+        lines.append(rest)
+    for number, line in enumerate(lines, first):
+        if line.strip():
+            yield number, _from_json(line, f"{where}:{number}")
+
+
+def _from_json(line: bytes, where: str) -> Record:
+    measure(line, where)
+    try:
+        record = ADAPTER.validate_json(line)
+    except ValidationError:
+        record = _slowly(line, where)
+    # NaN is not JSON, but parsers read it.
+    if record.schema in READABLE and b"NaN" not in line and b"Infinity" not in line:
+        return record
+    return _slowly(line, where)
+
+
+def _slowly(line: bytes, where: str) -> Record:
+    """Read a line that the fast parser refuses, or name what is wrong. Half a surrogate pair becomes `?`."""
+    try:
+        data = parsed(line.decode("utf-8"))
+    except ValueError:
+        raise UsageError("not a record: no JSON", where, "remove the incomplete line") from None
+    if not isinstance(data, dict) or "schema" not in data:
+        raise UsageError("not a record of reprokit", where)
+    if data["schema"] not in READABLE:
+        raise UsageError(f"unknown schema {data['schema']!r}", where, "use a newer reprokit")
+    try:
+        return ADAPTER.validate_json(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+    except ValidationError as error:
+        raise UsageError(f"not a record: {': '.join(first_fault(error))}", where) from None
+    except ValueError:
+        raise UsageError("not a record: it holds a number that is not finite", where) from None

@@ -1,0 +1,239 @@
+"""Plots of any benchmark, with axes from the parameters of its records, and of a metric over time. SVG by matplotlib.
+
+The report's plots take their colours from the page, so that they suit dark mode and print.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import statistics
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprokit.errors import EngineError, UsageError
+from reprokit.results.history import HistoryLine
+from reprokit.results.likeness import Group
+from reprokit.results.tables import shown
+from reprokit.untrusted.text import escaped
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which the colour-blind can distinguish; markers tell series apart in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#6b6b6b", "#CC3311")
+_MARKERS = "osD^vP*X"
+# Stand-ins that are replaced by the page's own colours.
+_INK, _GRID = "#010101", "#020202"
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10,
+    "text.color": _INK, "axes.edgecolor": _INK, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
+    "axes.spines.top": False, "axes.spines.right": False, "grid.color": _GRID, "grid.linewidth": 0.6,
+    "svg.fonttype": "none", "svg.hashsalt": "reprokit",
+    # A name with dollar signs is no formula.
+    "text.parse_math": False,
+}  # fmt: skip
+_LARGEST = 1e100  # on an axis
+_MOST_SERIES, _MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot as SVG for a page, and what it shows in words."""
+
+    svg: str
+    caption: str
+
+
+def plots(groups: Sequence[Group]) -> list[Plot]:
+    """The plots of one metric under one set of conditions. Raises UsageError where matplotlib is missing."""
+    with plotting():
+        return _plots(groups)
+
+
+def _plots(groups: Sequence[Group]) -> list[Plot]:
+    axis = _axis(groups)
+    if axis is None:
+        rows = sorted(groups, key=_case)[:_MOST_ROWS]
+        return [_drawn(_rows(rows), _caption(groups, f"{len(rows)} of {len(groups)} cases"))]
+    series: dict[str, dict[str, list[Group]]] = {}
+    same = _constant(groups)
+    for group in groups:
+        params = group.identity["params"]
+        rest = {name: value for name, value in params.items() if name not in (axis, "impl") and name not in same}
+        by_panel = series.setdefault(_words(rest), {})
+        by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
+    if sum(map(len, series.values())) <= _MOST_SERIES:
+        lines = {", ".join(filter(None, (i, rest))): g for rest, by in series.items() for i, g in by.items()}
+        return [_drawn(_lines(lines, axis), _caption(groups, f"by {axis}"))]
+    panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:_MOST_PLOTS]
+    return [
+        _drawn(_lines(dict(list(by.items())[:_MOST_SERIES]), axis), _caption(groups, f"by {axis}; {rest}"))
+        for rest, by in panels
+    ]
+
+
+def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> None:
+    """Draw medians over runs into `file`, by its suffix. Raises UsageError, EngineError."""
+    with plotting():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 4.5), layout="constrained")
+        axes = figure.subplots()
+        for number, line in enumerate(lines[:_MOST_SERIES]):
+            values = [median for _, _, median in line.points]
+            axes.plot(range(1, len(values) + 1), values, label=_short(f"{line.case} {line.hardware}"), **_style(number))
+        axes.set_xlabel("run")
+        axes.set_ylabel(_short(f"{metric}, {lines[0].title}"))
+        axes.grid(True, axis="y")
+        axes.legend(frameon=False, fontsize=8)
+        save(figure, file)
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure in the format of the file's suffix. Raises UsageError, EngineError."""
+    if file.suffix not in (".svg", ".png", ".pdf"):
+        raise UsageError("a plot is a .svg, .png or .pdf file", str(file))
+    try:
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    except OSError as error:
+        raise EngineError(f"the plot could not be written: {error.strerror or error}", str(file)) from None
+
+
+@contextmanager
+def plotting() -> Iterator[None]:
+    """Draw with our settings. matplotlib warns about letters without a glyph, which the reader's font may have."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[results]"') from None
+    with warnings.catch_warnings(), matplotlib.rc_context(_SETTINGS):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _constant(groups: Sequence[Group]) -> set[str]:
+    """Parameters that all groups share: a caption need not repeat them."""
+    values: dict[str, list[str]] = {}
+    for group in groups:
+        for name, value in group.identity["params"].items():
+            values.setdefault(name, []).append(repr(value))
+    return {name for name, found in values.items() if len(found) == len(groups) and len(set(found)) == 1}
+
+
+def _axis(groups: Sequence[Group]) -> str | None:
+    """The number among the parameters that has the most values, at least two."""
+    values: dict[str, set[float]] = {}
+    for group in groups:
+        for name, value in group.identity["params"].items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
+                values.setdefault(name, set()).add(value)
+    found = max(sorted(values), key=lambda name: len(values[name]), default=None)
+    return found if found and len(values[found]) > 1 else None
+
+
+def _lines(series: dict[str, list[Group]], axis: str) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    axes = figure.subplots()
+    every = []
+    for number, (name, groups) in enumerate(series.items()):
+        placed = sorted(groups, key=lambda group: _at(group, axis))
+        points = [(_at(group, axis), group) for group in placed if not math.isnan(_at(group, axis))]
+        xs = [x for x, _ in points]
+        ys = [group.median for _, group in points]
+        spreads = [_quartiles(group) for _, group in points]
+        below = [max(0.0, y - low) for y, (low, _) in zip(ys, spreads, strict=True)]
+        above = [max(0.0, high - y) for y, (_, high) in zip(ys, spreads, strict=True)]
+        axes.errorbar(xs, ys, yerr=[below, above], label=_short(name), capsize=2, **_style(number))
+        every += list(zip(xs, ys, strict=True))
+    _scales(axes, every)
+    identity = next(iter(series.values()))[0].identity
+    axes.set_xlabel(_short(axis))
+    axes.set_ylabel(_short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.grid(True, axis="y")
+    if len(series) > 1 or next(iter(series)):
+        axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _rows(groups: Sequence[Group]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1.2 + 0.3 * len(groups)), layout="constrained")
+    axes = figure.subplots()
+    for place, group in enumerate(groups):
+        low, high = _quartiles(group)
+        axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=3)
+        axes.plot([group.median], [place], color=COLOURS[0], marker="o")
+    axes.set_yticks(range(len(groups)), [_short(_case(group)) or "all" for group in groups])
+    axes.invert_yaxis()
+    identity = groups[0].identity
+    axes.set_xlabel(_short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.grid(True, axis="x")
+    return figure
+
+
+def _scales(axes: Any, points: Sequence[tuple[float, float]]) -> None:
+    """Logarithmic where all values are positive and span more than a factor of 20."""
+    from matplotlib.ticker import NullFormatter
+
+    for values, name in (([x for x, _ in points], "x"), ([y for _, y in points], "y")):
+        if min(values) > 0 and max(values) > 20 * min(values):
+            axes.set(**{f"{name}scale": "log"})
+            axis = getattr(axes, f"{name}axis")
+            # The usual labels are formulas, which are not parsed.
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.set_minor_formatter(NullFormatter())
+
+
+def _drawn(figure: Figure, caption: str) -> Plot:
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    # Other figures of a page have the same names.
+    svg = re.sub(r' id="[A-Za-z0-9]+_[0-9]+"', "", svg).replace(_INK, "var(--ink)").replace(_GRID, "var(--line)")
+    svg = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", svg, count=1)
+    return Plot(re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL), caption)
+
+
+def _at(group: Group, axis: str) -> float:
+    value = group.identity["params"].get(axis)
+    return float(value) if isinstance(value, int | float) and abs(value) < _LARGEST else math.nan
+
+
+def _quartiles(group: Group) -> tuple[float, float]:
+    samples = group.samples
+    if len(samples) < 2:
+        return samples[0], samples[0]
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return low, high
+
+
+def _style(number: int) -> dict[str, Any]:
+    return {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
+
+
+def _caption(groups: Sequence[Group], what: str) -> str:
+    identity = groups[0].identity
+    return f"{identity['benchmark']}: {identity['metric']} [{identity['unit']}], medians and quartiles {what}"
+
+
+def _case(group: Group) -> str:
+    return _words(group.identity["params"])
+
+
+def _words(params: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in params.items())
+
+
+def _short(text: str) -> str:
+    text = escaped(text)
+    return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"

@@ -1,0 +1,138 @@
+"""One benchmark result with everything needed to believe it. All benchmarks write this record.
+
+A record names what was measured, on which hardware, and with which inputs. It contains no host name and no path of the
+host, so that results can be published.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any
+
+import pydantic
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter
+
+SCHEMA = 2
+READABLE = (1, 2)
+_STRICT = ConfigDict(strict=True)
+# Beyond these, sums and squares of samples would overflow, and sizes could not be shown.
+_Sample = Annotated[FiniteFloat, Field(ge=-1e150, le=1e150)]
+_Count = Annotated[int, Field(ge=0, le=1 << 60)]
+# JSON has lists; a tuple keeps a record immutable.
+_Numbers = Annotated[tuple[_Sample, ...], Field(strict=False)]
+_Counts = Annotated[tuple[int, ...], Field(strict=False)]
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
+class MachineFacts:
+    """What does not change while a machine runs; 0 and empty where unknown. Sizes are bytes."""
+
+    sockets: _Count = 0
+    cores: _Count = 0
+    numa_nodes: _Count = 0
+    memory: _Count = 0
+    caches: Mapping[str, _Count] = field(default_factory=dict)
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
+class MachineState:
+    """What changes, seen before and after a benchmark; None and empty where unknown.
+
+    `load` is the number of processors that others kept busy, `throttles` counts the CPU's thermal slow-downs since it
+    started. Clocks are MHz, temperatures degrees Celsius. The `gpu_` lists have one entry for each GPU.
+    """
+
+    load: FiniteFloat | None = None
+    cpu_clock: int | None = None
+    cpu_temperature: FiniteFloat | None = None
+    throttles: int | None = None
+    gpu_clock: _Counts = ()
+    gpu_temperature: _Counts = ()
+    gpu_slowdown: _Texts = ()
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
+class Record:
+    """`samples` are in `unit`, in the order of measurement; `time` is the start, UTC, ISO 8601.
+
+    `repeats` is the number of samples of each run of the command, `warm_up` the number of runs before them that were
+    not measured. `input_hash` covers all inputs of the image, `lock_hash` the variant's lock. `commit` is the commit of
+    the workspace, `dirty` whether its tracked files differ from it. `environment` is what the program reports of itself
+    (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container may use,
+    `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
+    whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of
+    `reprokit verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth`
+    or `overhead` where the benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means
+    unknown; older records lack the later fields.
+    """
+
+    metric: str
+    unit: str
+    samples: Annotated[_Numbers, Field(min_length=1)]
+    params: Mapping[str, Any]
+    recipe: str
+    variant: str
+    benchmark: str
+    command: str
+    input_hash: str
+    image_digest: str
+    cpu: str
+    threads: int
+    gpu: str
+    driver: str
+    reprokit: str
+    time: str
+    clocks: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    image_state: str = ""
+    image_stale: bool | None = None
+    image_verified: str = ""
+    repeats: _Counts = ()
+    warm_up: int = 0
+    lock_hash: str = ""
+    commit: str = ""
+    dirty: bool | None = None
+    node: str = ""
+    machine: MachineFacts = field(default_factory=MachineFacts)
+    before: MachineState = field(default_factory=MachineState)
+    after: MachineState = field(default_factory=MachineState)
+    limited_by: str = ""
+    warnings: _Texts = ()
+    schema: int = SCHEMA
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over mean; None for a single sample or a mean of 0."""
+        mean = statistics.fmean(self.samples)
+        return statistics.stdev(self.samples) / abs(mean) if len(self.samples) > 1 and mean else None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons not to trust the samples, those about the image first."""
+        unverified = ["the image is unverified"] if self.image_state == "unverified" else []
+        stale = ["the image was built from other inputs than the recipe's"] if self.image_stale else []
+        return (*stale, *unverified, *self.warnings)
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps({**dataclasses.asdict(self), "spread": self.spread}, allow_nan=False)
+
+
+ADAPTER = TypeAdapter(Record)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a record, which docs/record.schema.json publishes."""
+    schema = ADAPTER.json_schema()
+    schema["properties"]["spread"] = {
+        "description": "standard deviation over mean, computed from the samples",
+        "anyOf": [{"type": "number"}, {"type": "null"}],
+    }
+    schema["properties"]["schema"]["enum"] = list(READABLE)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit record", **schema}

@@ -1,0 +1,284 @@
+"""The report: one HTML page without scripts and requests, and Markdown, from records and recipes. Pure but for plots.
+
+Records come from a checkout and may hold anything. Every text is escaped by the template, the page's own policy forbids
+scripts and requests, and it needs no JavaScript.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from reprokit.formatting import size
+from reprokit.recipe.model import Recipe
+from reprokit.results import claims
+from reprokit.results.claims import JudgedClaim, Verdict
+from reprokit.results.formats import as_markdown
+from reprokit.results.likeness import groups, key_of
+from reprokit.results.plots import Plot, plots
+from reprokit.results.record import MachineState, Record
+from reprokit.results.tables import ReportTable, sections
+from reprokit.supply.lock.model import VariantLock
+from reprokit.untrusted.text import escaped, markdown
+
+# A plot takes a fifth of a second and 30 KB.
+_MOST_PLOTS = 12
+# The first rows tell; the rest is in the exported CSV.
+_MOST_ROWS, _MOST_TABLES = 2000, 60
+_CONDITIONS = ("recipe", "variant", "benchmark", "metric", "unit", "cpu", "gpu", "threads", "node", "image_digest")
+Rows = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as a data: address, and what it shows in words."""
+
+    address: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class VariantFacts:
+    """What the report says about a variant besides its records.
+
+    `findings` are those of `check`, in words; `sizes` are the bytes of each block of the image that was measured last,
+    empty where the engine does not have it.
+    """
+
+    name: str
+    lock: VariantLock | None
+    findings: tuple[str, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RecipeReport:
+    """One recipe's part of the page."""
+
+    name: str
+    paper: str
+    claims: ReportTable
+    environment: tuple[tuple[str, Rows], ...]
+    plots: tuple[Plot, ...]
+    pictures: tuple[Picture, ...]
+    tables: tuple[ReportTable, ...]
+    machines: tuple[tuple[str, Rows], ...]
+    commands: tuple[str, ...]
+    badges: Rows
+    verdicts: Mapping[str, int]
+    steps: ReportTable | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole page."""
+
+    title: str
+    summary: str
+    recipes: tuple[RecipeReport, ...]
+
+
+def report(recipes: Sequence[RecipeReport]) -> Report:
+    counts = Counter[str]()
+    for each in recipes:
+        counts.update(each.verdicts)
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    names = ", ".join(each.name for each in recipes)
+    return Report(f"Reproduction of {names}", f"Claims: {verdicts}.", tuple(recipes))
+
+
+def recipe_report(
+    recipe: Recipe,
+    records: Sequence[Record],
+    judged: Sequence[JudgedClaim],
+    variants: Sequence[VariantFacts],
+    pictures: Sequence[tuple[str, bytes]] = (),
+    steps: ReportTable | None = None,
+) -> RecipeReport:
+    """A recipe's part. `pictures` are further plots, SVG with a caption; `steps` those of `reproduce`."""
+    ordered = sorted(records, key=lambda record: (record.variant, record.benchmark, record.metric, record.time))
+    found = groups(ordered)
+    by_conditions: dict[str, list] = {}
+    for group in found:
+        by_conditions.setdefault(key_of(group, _CONDITIONS), []).append(group)
+    drawn: list[Plot] = []
+    for alike in sorted(by_conditions.values(), key=len, reverse=True):
+        drawn += plots(alike) if len(drawn) < _MOST_PLOTS else []
+    return RecipeReport(
+        name=recipe.name,
+        paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
+        claims=claims.as_table(judged, f"claims of {recipe.name}"),
+        environment=tuple((f"{recipe.name}:{facts.name}", _environment(recipe, facts, ordered)) for facts in variants),
+        plots=tuple(drawn[:_MOST_PLOTS]),
+        pictures=tuple(
+            Picture("data:image/svg+xml;base64," + base64.b64encode(svg).decode(), caption) for caption, svg in pictures
+        ),
+        tables=tuple(_shortened(sections(found, recipe.claims))),
+        machines=tuple(_machines(ordered)),
+        commands=tuple(_commands(recipe, ordered)),
+        badges=_badges(recipe, ordered, judged, variants),
+        verdicts=Counter(each.verdict for each in judged),
+        steps=steps,
+    )
+
+
+def as_html(page: Report) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, finalize=_finalized
+    )
+    template = environment.get_template("report.html.j2")
+    return template.render(report=page, verdicts=get_args(Verdict))
+
+
+def as_summary(page: Report) -> str:
+    """Markdown for the summary of a job on GitHub."""
+    parts = [f"# {markdown(page.title)}", markdown(page.summary)]
+    for each in page.recipes:
+        parts.append(f"## {markdown(each.name)}\n\n{as_markdown([each.claims])}")
+        parts += [as_markdown([each.steps])] if each.steps else []
+        parts.append(f"<details><summary>Results</summary>\n\n{as_markdown(each.tables)}\n</details>")
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _finalized(value: object) -> object:
+    """Control and format characters are shown as escapes: they could reorder or hide text."""
+    return escaped(value, lines=True) if type(value) is str else value
+
+
+def _shortened(tables: Sequence[ReportTable]) -> list[ReportTable]:
+    short = []
+    for table in tables[:_MOST_TABLES]:
+        hidden = len(table.rows) - _MOST_ROWS
+        more = (f"{hidden} more rows: `reprokit results export --csv` prints all",) if hidden > 0 else ()
+        notes = (*table.notes, *more)
+        short.append(
+            ReportTable(table.title, table.conditions, table.columns, table.rows[:_MOST_ROWS], notes, table.words)
+        )
+    if len(tables) > _MOST_TABLES:
+        rest = f"{len(tables) - _MOST_TABLES} more tables: `reprokit results show` prints all"
+        short.append(ReportTable("Further tables", rest, (), ()))
+    return short
+
+
+def _environment(recipe: Recipe, facts: VariantFacts, records: Sequence[Record]) -> Rows:
+    variant = recipe.variants[facts.name]
+    mine = [record for record in records if record.variant == facts.name]
+    lock = facts.lock
+    rows = [
+        ("base", variant.base),
+        ("pins", ", ".join(f"{pin} {version}" for pin, version in variant.pins.items())),
+        ("blocks", ", ".join(block.name for block in variant.blocks)),
+        ("sources", ", ".join(f"{source.git} at {source.commit}" for source in variant.sources)),
+        ("lock", lock.hash if lock else "none: inputs may change between builds"),
+        ("inputs by kind", _sizes(lock) if lock else ""),
+        ("image by block", ", ".join(f"{name} {size(count)}" for name, count in facts.sizes.items())),
+        ("findings of check", "; ".join(facts.findings) or "none"),
+        ("images measured", ", ".join(_unique(record.image_digest for record in mine))),
+        ("commits measured", ", ".join(_unique(_commit(record) for record in mine))),
+        ("data", ", ".join(_unique(f"{name} {digest}" for record in mine for name, digest in record.files.items()))),
+        ("reprokit", ", ".join(_unique(record.reprokit for record in mine))),
+    ]
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _sizes(lock: VariantLock) -> str:
+    from reprokit.supply.kinds import kinds
+
+    parts = []
+    for kind in kinds():
+        entries = getattr(lock, kind.name)
+        total = sum(getattr(entry, "size", 0) or 0 for entry in entries)
+        parts += [f"{kind.name}: {len(entries)}{f', {size(total)}' if total else ''}"] if entries else []
+    return "; ".join(parts)
+
+
+def _machines(records: Sequence[Record]) -> list[tuple[str, Rows]]:
+    """One table for each machine, of its latest record."""
+    found: dict[tuple, Record] = {}
+    for record in records:
+        found[(record.node, record.cpu, record.gpu, record.threads)] = record
+    return [(record.gpu or record.cpu or "machine", _machine(record)) for record in found.values()]
+
+
+def _machine(record: Record) -> Rows:
+    facts = record.machine
+    caches = ", ".join(f"{name} {size(count)}" for name, count in facts.caches.items())
+    clocks = ", ".join(f"{name} {value}" for name, value in record.clocks.items())
+    rows = [
+        ("node", record.node),
+        ("processor", f"{record.cpu}, {record.threads} threads for the container"),
+        ("cores", f"{facts.cores} in {facts.sockets} sockets, {facts.numa_nodes} NUMA nodes" if facts.cores else ""),
+        ("caches", caches),
+        ("memory", size(facts.memory) if facts.memory else ""),
+        ("GPU", f"{record.gpu}, driver {record.driver}" if record.gpu else "none"),
+        ("clocks in MHz", clocks),
+        ("before", _state(record.before)),
+        ("after", _state(record.after)),
+        ("in doubt", "; ".join(record.doubts)),
+    ]
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _state(state: MachineState) -> str:
+    parts = [
+        f"{state.load:g} processors busy" if state.load is not None else "",
+        f"{state.cpu_clock} MHz" if state.cpu_clock is not None else "",
+        f"{state.cpu_temperature:g} °C" if state.cpu_temperature is not None else "",
+        *(f"GPU {n}: {clock} MHz" for n, clock in enumerate(state.gpu_clock)),
+        *(f"GPU {n}: {heat} °C" for n, heat in enumerate(state.gpu_temperature)),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _commands(recipe: Recipe, records: Sequence[Record]) -> list[str]:
+    """The commands that repeat the rows, from the name of the recipe alone."""
+    ran: dict[str, None] = {}
+    for record in records:
+        if record.benchmark in recipe.benchmarks and record.variant in recipe.variants:
+            repeats = len(record.repeats) or 1
+            warm_up = f" --warm-up {record.warm_up}" if record.warm_up else ""
+            ran[f"reprokit bench {recipe.name}:{record.variant} {record.benchmark} --repeat {repeats}{warm_up}"] = None
+    variants = sorted({record.variant for record in records if record.variant in recipe.variants})
+    builds = [f"reprokit build {recipe.name}:{variant}" for variant in variants]
+    return [*builds, *ran, f"reprokit claims {recipe.name}", f"reprokit report {recipe.name} -o report"]
+
+
+def _badges(
+    recipe: Recipe, records: Sequence[Record], judged: Sequence[JudgedClaim], variants: Sequence[VariantFacts]
+) -> Rows:
+    """What ACM's artifact review asks for each badge (version 1.1), filled in from what is known."""
+    counts = Counter(each.verdict for each in judged)
+    locked = [facts.name for facts in variants if facts.lock]
+    smoke = f"{len(recipe.smoke)} smoke commands, {len(recipe.benchmarks)} benchmarks"
+    code = recipe.paper.urls.get("code") or next(
+        (source.git for variant in recipe.variants.values() for source in variant.sources), "not named"
+    )
+    failed = counts["not reproduced"]
+    reproduced = (
+        f"{counts['reproduced']} of {len(judged)} claims reproduced, {failed} not, "
+        f"{counts['not comparable']} not comparable, {counts['not measured']} not measured"
+    )
+    return (
+        ("Artifacts available: where", code),
+        ("Artifacts available: licence", recipe.paper.licence),
+        ("Functional: documented", f"the recipe {recipe.name} names pins, blocks, data, benchmarks and claims"),
+        ("Functional: consistent", ", ".join(f"{each.claim.where}" for each in judged[:8]) or "no claims"),
+        ("Functional: complete", f"locked variants: {', '.join(locked) or 'none'}; all inputs by checksum"),
+        ("Functional: exercisable", f"{smoke}; {len(records)} records"),
+        ("Reusable", f"variants: {', '.join(recipe.variants)}; `reprokit render {recipe.name}` needs Docker alone"),
+        ("Results reproduced", reproduced),
+    )
+
+
+def _commit(record: Record) -> str:
+    return f"{record.commit[:12]}{' with changes' if record.dirty else ''}" if record.commit else ""
+
+
+def _unique(values: Iterable[str]) -> list[str]:
+    return [value for value in dict.fromkeys(values) if value]

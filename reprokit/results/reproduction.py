@@ -1,0 +1,96 @@
+"""The steps from check to report: which are done, which are due, and why others were skipped. Pure but for its file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from reprokit import paths
+from reprokit.errors import ReprokitError, UsageError, WorkFailed
+from reprokit.recipe.find import Target
+from reprokit.results.tables import ReportTable
+from reprokit.untrusted import files
+from reprokit.untrusted.documents import parsed
+
+# Each needs the one before it, unless NEEDS says otherwise.
+NAMES = ("check", "lock", "fetch", "build", "smoke", "bench", "claims")
+NEEDS = {"check": (), "lock": ("check",), "fetch": ("check",), "build": ("check",), "claims": ()}
+_MOST = 1 << 20
+
+Status = Literal["done", "failed", "skipped"]
+
+
+@dataclass(frozen=True)
+class ReproductionStep:
+    """One step. `command` is what a user would type for it, `exit_code` a failure's."""
+
+    name: str
+    command: str
+    status: Status
+    reason: str = ""
+    exit_code: int = 0
+
+
+class Journal:
+    """The steps of the last try, in reprokit's state folder. A changed recipe begins anew."""
+
+    def __init__(self, target: Target, fresh: bool) -> None:
+        content = files.read(target.path, _MOST)
+        self._key = hashlib.sha256(content).hexdigest()
+        name = hashlib.sha256(os.fsencode(Path.cwd()) + b"\0" + target.label.encode()).hexdigest()[:32]
+        self._path = paths.private(paths.state() / "reproduce") / f"{name}.json"
+        self.steps: dict[str, ReproductionStep] = {} if fresh else self._read()
+
+    def add(self, step: ReproductionStep) -> None:
+        self.steps[step.name] = step
+        data = {"key": self._key, "steps": [asdict(each) for each in self.steps.values()]}
+        temporary = self._path.with_suffix(".new")
+        temporary.write_text(json.dumps(data), encoding="utf-8")
+        temporary.replace(self._path)
+
+    def _read(self) -> dict[str, ReproductionStep]:
+        try:
+            data = parsed(files.read(self._path, _MOST))
+            found = [ReproductionStep(**step) for step in data["steps"]] if data["key"] == self._key else []
+        except (OSError, ValueError, TypeError, KeyError):
+            return {}
+        return {step.name: step for step in found if step.status == "done"}
+
+
+def blocked(name: str, steps: dict[str, ReproductionStep]) -> str:
+    """Why a step cannot run after those before it, or ""."""
+    before = NEEDS.get(name, NAMES[NAMES.index(name) - 1 : NAMES.index(name)])
+    missing = next((steps[each] for each in before if steps[each].status != "done"), None)
+    return f"{missing.name} {'failed' if missing.status == 'failed' else 'was skipped'}" if missing else ""
+
+
+def attempt(name: str, argv: Sequence[str], run: Callable[[Sequence[str]], int]) -> ReproductionStep:
+    """Run a step. What this machine or the network cannot do is skipped with the reason; other errors are failures.
+
+    A claim that is not reproduced is a result, not a failure.
+    """
+    command = " ".join(("reprokit", *argv))
+    try:
+        code = run(argv)
+    except WorkFailed as error:
+        return ReproductionStep(name, command, "failed", error.message, error.exit_code)
+    except ReprokitError as error:
+        remedy = f" ({error.hint})" if error.hint and isinstance(error, UsageError) else ""
+        return ReproductionStep(name, command, "skipped", error.message + remedy)
+    if code == 1 and name == "claims":
+        return ReproductionStep(name, command, "done", "a claim is not reproduced")
+    if code == 3:
+        return ReproductionStep(name, command, "skipped", "this machine cannot run it")
+    if code:
+        return ReproductionStep(name, command, "failed", f"exit code {code}", code)
+    return ReproductionStep(name, command, "done")
+
+
+def as_table(steps: Sequence[ReproductionStep]) -> ReportTable:
+    rows = tuple((step.name, step.status, step.reason, step.command) for step in steps)
+    return ReportTable("Steps", "", ("step", "status", "reason", "command"), rows, words=(0, 1, 2, 3))

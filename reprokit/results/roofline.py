@@ -1,0 +1,97 @@
+"""What limits a measured time: compute, memory bandwidth, or overhead, by counted work and measured peaks. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+# Below this share of the roof, neither processor nor memory is the limit: start-up, launches and waiting are.
+_OVERHEAD = 0.1
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+
+
+class CountedMeasurement(Protocol):
+    """Samples of one metric."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def samples(self) -> tuple[float, ...]: ...
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+
+def limits(measured: Sequence[CountedMeasurement]) -> list[str]:
+    """`compute`, `bandwidth`, `overhead`, or "" where unknown, for each measurement of one run.
+
+    A program counts its work in metrics that end in `.work` (GFLOP) and `.traffic` (MB) with the parameters of the
+    time, without `impl`, and measures `machine.peak` (GFLOP/s, by dtype) and `machine.bandwidth` (GB/s).
+    """
+    counted = _counted(measured)
+    peaks = {
+        str(each.params.get("dtype", "")): statistics.median(each.samples)
+        for each in measured
+        if each.metric == "machine.peak"
+    }
+    bandwidth = max((max(each.samples) for each in measured if each.metric == "machine.bandwidth"), default=0.0)
+    return [_limit(each, counted, peaks, bandwidth) for each in measured]
+
+
+@dataclass(frozen=True)
+class RooflinePoint:
+    """A measured time of counted work: FLOP a byte of traffic, and GFLOP/s."""
+
+    name: str
+    intensity: float
+    rate: float
+
+
+def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
+    """One for each time whose work and traffic were counted."""
+    counted = _counted(measured)
+    found = []
+    for time in measured:
+        prefix, case = time.metric.partition(".")[0], _case(time.params)
+        work, traffic = counted.get((f"{prefix}.work", case)), counted.get((f"{prefix}.traffic", case))
+        seconds = statistics.median(time.samples) * _SECONDS.get(time.unit, 0.0)
+        if work and traffic and seconds > 0:
+            params = [f"{name}={value}" for name, value in time.params.items()]
+            found.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
+    return found
+
+
+def _counted(measured: Sequence[CountedMeasurement]) -> dict[tuple[str, str], float]:
+    """Medians of counted work and traffic, by metric and case."""
+    return {
+        (each.metric, _case(each.params)): statistics.median(each.samples)
+        for each in measured
+        if each.metric.endswith((".work", ".traffic"))
+    }
+
+
+def _limit(
+    time: CountedMeasurement, counted: Mapping[tuple[str, str], float], peaks: Mapping[str, float], bandwidth: float
+) -> str:
+    prefix = time.metric.partition(".")[0]
+    work = counted.get((f"{prefix}.work", _case(time.params)))
+    traffic = counted.get((f"{prefix}.traffic", _case(time.params)))
+    peak = peaks.get(str(time.params.get("dtype", "")))
+    seconds = statistics.median(time.samples) * _SECONDS.get(time.unit, 0.0)
+    if work is None or traffic is None or not peak or not bandwidth or seconds <= 0:
+        return ""
+    return limit(work / peak, traffic / 1e3 / bandwidth, seconds)
+
+
+def limit(compute: float, memory: float, total: float) -> str:
+    """What limits a `total` time, by the least times of its computing and of its memory traffic at the peaks."""
+    if max(compute, memory) < _OVERHEAD * total:
+        return "overhead"
+    return "compute" if compute >= memory else "bandwidth"
+
+
+def _case(params: Mapping[str, Any]) -> str:
+    return repr(sorted((name, repr(value)) for name, value in params.items() if name != "impl"))

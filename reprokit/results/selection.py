@@ -1,0 +1,76 @@
+"""Sets of records as a user writes them: `1f2e3a`, `node=alpha`, `variant=cuda,param.impl=ours`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reprokit.errors import UsageError
+from reprokit.recipe.spelling import nearest
+from reprokit.results.likeness import Group
+
+_FIELDS = {
+    "commit": "commit", "image": "image_digest", "inputs": "input_hash", "node": "node", "recipe": "recipe",
+    "variant": "variant", "benchmark": "benchmark", "metric": "metric", "cpu": "cpu", "gpu": "gpu", "driver": "driver",
+}  # fmt: skip
+_PREFIXED = ("commit", "image_digest", "input_hash")
+_PARAM = "param."
+_WORDS = ("commit", "image_digest", "input_hash", "node", "variant")
+_FEWEST = 4  # characters of a hash
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Fields of records, or `params.NAME`, with the value or the prefix of a hash that each must have."""
+
+    terms: tuple[tuple[str, str], ...]
+
+    @property
+    def fields(self) -> set[str]:
+        return {field for field, _ in self.terms}
+
+    def groups(self, found: Iterable[Group]) -> list[Group]:
+        return [group for group in found if all(_has(group, field, value) for field, value in self.terms)]
+
+
+def selection(text: str, found: Iterable[Group]) -> Selection:
+    """Read `FIELD=VALUE,...`; a word alone is the beginning of a commit, image or input hash, a node or a variant.
+
+    Raises UsageError where a field is unknown, or nothing that was `found` has such a word.
+    """
+    terms = []
+    for part in text.split(","):
+        name, separator, value = part.partition("=")
+        if not separator:
+            terms.append((_field_of(part, found), part))
+        elif name.startswith(_PARAM):
+            terms.append((f"params.{name.removeprefix(_PARAM)}", value))
+        elif name in _FIELDS:
+            terms.append((_FIELDS[name], value))
+        else:
+            known = ", ".join((*_FIELDS, "param.NAME"))
+            raise UsageError(f"no such field of records: {name}{nearest(name, _FIELDS)}", text, f"fields are {known}")
+    return Selection(tuple(terms))
+
+
+def _field_of(word: str, found: Iterable[Group]) -> str:
+    fields = {field for field in _WORDS for group in found if _has(group, field, word)}
+    if not fields:
+        raise UsageError(
+            f"no record has the commit, image, inputs, node or variant {word!r}",
+            hint="`reprokit results list` shows what there is; other sets are written FIELD=VALUE",
+        )
+    if len(fields) > 1:
+        short = [name for name, field in _FIELDS.items() if field in fields]
+        raise UsageError(f"{word!r} can mean {' or '.join(short)}", hint=f"write for example {short[0]}={word}")
+    return fields.pop()
+
+
+def _has(group: Group, field: str, value: str) -> bool:
+    if field.startswith("params."):
+        return str(group.identity["params"].get(field.partition(".")[2])) == value
+    content = str(group.identity[field])
+    if field in _PREFIXED:
+        short = value.removeprefix("sha256:")
+        return len(short) >= _FEWEST and content.removeprefix("sha256:").startswith(short)
+    return content == value

@@ -1,0 +1,161 @@
+"""How two sets of timings differ: effect with interval, a test, and the samples that would be needed. Pure.
+
+Timings are skewed and drift, so medians and ranks are compared, and neighbouring samples that depend on each other
+count as fewer samples.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from reprokit.errors import UsageError
+
+# One build measured twice differs by this on a machine that is not idle, so a smaller difference is not called one.
+MARGIN = 0.02
+LEVEL = 0.05  # of the test
+# Timings that are noisier than this (coefficient of variation) are so in spells, which look like differences. So the
+# test must be surer (tests/performance/compare.py).
+_QUIET, _NOISY_LEVEL = 0.033, 0.005
+# Dependence below this cannot be told from chance with 10 samples.
+_INDEPENDENT = 0.1
+# The slow-down that `needed` samples find with this power.
+SLOWDOWN, _POWER = 0.05, 0.9
+_RESAMPLES = 2000
+# The rank-sum test needs this many samples more than a t-test, for normal data at worst.
+_EFFICIENCY = 3 / math.pi
+_EXACT_MOST = 400  # pairs of samples for which the exact distribution is computed
+_NORMAL = statistics.NormalDist()
+
+Judgement = Literal["higher", "lower", "no difference found", "too few samples"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The median of B as a multiple of that of A, with its 95 % interval; None where A's median is 0 or negative.
+
+    `p` is the two-sided probability of such ranks without a difference. `needed` is the number of samples in each set
+    that would find a slow-down of 5 % in 9 of 10 comparisons, None where unknown.
+    """
+
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p: float
+    judgement: Judgement
+    needed: int | None
+
+
+def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
+    """Compare samples in the order of measurement. Raises UsageError where scipy is missing."""
+    first, second = statistics.median(a), statistics.median(b)
+    dependence = _dependence(a, b)
+    ratio = second / first if first > 0 and second < first * 1e150 else None
+    low, high = ratio_interval(a, b, dependence)
+    p = _p_value(a, b, dependence)
+    needed = _needed(a, b, dependence)
+    level = LEVEL if _spread(a, b) <= _QUIET else _NOISY_LEVEL
+    if min(len(a), len(b)) < 2 or _least_p(len(a), len(b)) >= LEVEL:
+        return Effect(ratio, low, high, p, "too few samples", needed)
+    apart = abs(second - first) > MARGIN * abs(first) and not _drifts(a, b)
+    if p >= level or not apart:
+        return Effect(ratio, low, high, p, "no difference found", needed)
+    return Effect(ratio, low, high, p, "higher" if second > first else "lower", needed)
+
+
+def ratio_interval(
+    a: Sequence[float], b: Sequence[float], dependence: float = 1.0
+) -> tuple[float | None, float | None]:
+    """The 95 % interval of median(b) / median(a) by bootstrap; None where it cannot be known."""
+    if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
+        return None, None
+    middle = math.log(statistics.median(b)) - math.log(statistics.median(a))
+    one, other = sorted(a), sorted(b)
+    ranks = zip(_middle_ranks(len(a), 0), _middle_ranks(len(b), 1), strict=True)
+    drawn = sorted(math.log(other[second]) - math.log(one[first]) for first, second in ranks)
+    wider = math.sqrt(dependence)
+    ends = (drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES)])
+    # A float ends at e to the 709th.
+    low, high = (math.exp(min(middle + wider * (end - middle), 700.0)) for end in ends)
+    return low, high
+
+
+@cache
+def _middle_ranks(count: int, seed: int) -> tuple[int, ...]:
+    """The ranks, within sorted samples, of the medians of bootstrap samples: always the same for the same seed.
+
+    The middle one of n uniform numbers has a Beta distribution (David and Nagaraja, Order Statistics, 2.1), so one draw
+    replaces n: the cost does not grow with the samples.
+    """
+    rng = random.Random(seed)
+    half = (count + 1) / 2
+    return tuple(min(int(count * rng.betavariate(half, half)), count - 1) for _ in range(_RESAMPLES))
+
+
+def _p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float:
+    """The Mann-Whitney test, with its score reduced to the number of independent samples."""
+    try:
+        from scipy.stats import mannwhitneyu
+    except ImportError:
+        raise UsageError("comparing results needs scipy", hint='install it: pip install "reprokit[results]"') from None
+    exact = len(a) * len(b) <= _EXACT_MOST and len({*a, *b}) == len(a) + len(b)
+    p = float(mannwhitneyu(a, b, method="exact" if exact else "asymptotic").pvalue)
+    if not 0 < p < 1:  # NaN where all samples are equal
+        return 0.0 if p == 0 else 1.0
+    return 2 * (1 - _NORMAL.cdf(_NORMAL.inv_cdf(1 - p / 2) / math.sqrt(dependence))) if p > 1e-12 else p
+
+
+def _least_p(a: int, b: int) -> float:
+    """The smallest p that the test can give: all of one set above the other."""
+    return 2 / math.comb(a + b, a) if a + b < 50 else 0.0
+
+
+def _dependence(*sets: Sequence[float]) -> float:
+    """By how much neighbours' dependence shrinks the number of samples, at least 1: (1 + r) / (1 - r).
+
+    r is the correlation of successive ranks within the sets, corrected for its bias of -1/n.
+    """
+    products = squares = 0.0
+    for samples in sets:
+        ordered = sorted(samples)
+        # Equal samples share their mean rank.
+        ranks = [(bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 for value in samples]
+        centred = [rank - (len(samples) - 1) / 2 for rank in ranks]
+        products += sum(x * y for x, y in itertools.pairwise(centred))
+        squares += sum(x * x for x in centred)
+    if not squares:
+        return 1.0
+    r = products / squares + 2 / sum(map(len, sets))
+    r = min(max(r - _INDEPENDENT, 0.0), 0.9)
+    return (1 + r) / (1 - r)
+
+
+def _drifts(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether the halves of one set differ by as much as the sets."""
+    between = abs(statistics.median(b) - statistics.median(a))
+    halves = [(samples[: len(samples) // 2], samples[len(samples) // 2 :]) for samples in (a, b)]
+    return any(abs(statistics.median(late) - statistics.median(early)) >= between for early, late in halves)
+
+
+def _spread(*sets: Sequence[float]) -> float:
+    """The larger coefficient of variation; infinite where a sample is not positive."""
+    if any(len(samples) < 2 or min(samples) <= 0 for samples in sets):
+        return math.inf
+    return max(statistics.stdev(map(math.log, samples)) for samples in sets)
+
+
+def _needed(a: Sequence[float], b: Sequence[float], dependence: float) -> int | None:
+    """From the normal approximation to the test's power, on logarithms."""
+    spread = _spread(a, b)
+    if math.isinf(spread):
+        return None
+    scores = _NORMAL.inv_cdf(1 - LEVEL / 2) + _NORMAL.inv_cdf(_POWER)
+    count = 2 * (scores * spread / math.log(1 + SLOWDOWN)) ** 2 / _EFFICIENCY * dependence
+    return max(4, math.ceil(count))

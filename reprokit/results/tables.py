@@ -1,0 +1,185 @@
+"""Records as tables: one row a case, medians with their spread, implementations side by side. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reprokit.recipe.claim import Claim
+from reprokit.results.likeness import IDENTITY, Group, differing, key_of
+
+# Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
+# table of its own, with a note that names these fields.
+_QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
+_MOST_DOUBTS = 3
+_TABLE = tuple(name for name in IDENTITY if name != "params")
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table of one metric under one set of conditions. `rows` are as wide as `columns`.
+
+    `words` are the numbers of the columns with words, which are left-aligned. The first `keys` columns identify a row.
+    """
+
+    title: str
+    conditions: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    words: tuple[int, ...] = ()
+    keys: int = 1
+
+
+def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[ReportTable]:
+    """The tables of `groups`. A note names what separates groups that answer the same question."""
+    tables: dict[str, list[Group]] = {}
+    questions: dict[str, list[Group]] = {}
+    for group in groups:
+        tables.setdefault(key_of(group, _TABLE), []).append(group)
+        questions.setdefault(key_of(group, _QUESTION), []).append(group)
+    return [_section(table, questions, claims) for table in tables.values()]
+
+
+def overview(groups: Sequence[Group]) -> ReportTable:
+    """One row for each benchmark's metric on each machine."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(key_of(group, (*_QUESTION, "cpu", "gpu", "node")), []).append(group)
+    rows = []
+    for alike in found.values():
+        first = alike[0].identity
+        rows.append(
+            (
+                f"{first['recipe']}:{first['variant']}",
+                first["benchmark"],
+                f"{first['metric']} [{first['unit']}]",
+                str(len({key_of(group, ("params",)) for group in alike})),
+                str(sum(len(group.runs) for group in alike)),
+                str(sum(len(run.samples) for group in alike for run in group.runs)),
+                max(group.last for group in alike),
+                first["node"],
+                first["gpu"] or first["cpu"],
+            )
+        )
+    columns = ("recipe", "benchmark", "metric", "cases", "records", "samples", "last", "node", "machine")
+    return ReportTable("results", "", columns, tuple(rows), words=(0, 1, 2, 6, 7, 8), keys=3)
+
+
+def number(value: float) -> str:
+    """Four significant digits, with an exponent only for very large or small numbers."""
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        digits = f"{value:.4g}"
+        return f"{value:.0f}" if "e" in digits else digits
+    return f"{value:.3e}"
+
+
+def _section(table: list[Group], questions: dict[str, list[Group]], claims: Sequence[Claim]) -> ReportTable:
+    first = table[0].identity
+    every = [group.identity["params"] for group in table]
+    names = list(dict.fromkeys(name for params in every for name in params))
+    constant = {
+        name: every[0][name]
+        for name in names
+        if name in every[0] and len(table) > 1 and len({repr(params.get(name)) for params in every}) == 1
+    }
+    compared = len(table) > 1 and "impl" in names and "impl" not in constant
+    varying = [name for name in names if name not in constant and not (compared and name == "impl")]
+    columns, rows = (_side_by_side if compared else _plain)(table, varying)
+    runs = max(len(group.runs) for group in table)
+    settings = [f"{name} {shown(value)}" for name, value in constant.items()] + conditions(first)
+    if runs > 1:
+        settings.append(f"{runs} runs")
+    return ReportTable(
+        f"{first['recipe']}:{first['variant']} {first['benchmark']}: {first['metric']} [{first['unit']}]",
+        ", ".join(settings),
+        (*varying, *columns),
+        tuple(rows),
+        tuple(_notes(table, questions[key_of(table[0], _QUESTION)], claims)),
+        keys=len(varying),
+    )
+
+
+def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
+    rows = [
+        (
+            *(shown(group.identity["params"].get(name, "")) for name in varying),
+            number(group.median),
+            _spread(group),
+            str(len(group.samples)),
+        )
+        for group in table
+    ]
+    return ["median", "min..max", "samples"], rows
+
+
+def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """One column an implementation, and the ratio of the others' medians to the first one's."""
+    cases: dict[tuple[str, ...], dict[str, Group]] = {}
+    for group in table:
+        params = group.identity["params"]
+        case = tuple(shown(params.get(name, "")) for name in varying)
+        cases.setdefault(case, {})[shown(params.get("impl", ""))] = group
+    impls = list(dict.fromkeys(impl for by_impl in cases.values() for impl in by_impl))
+    rows = []
+    for case, by_impl in cases.items():
+        cells = [_with_spread(by_impl[i]) if i in by_impl else "" for i in impls]
+        base = by_impl.get(impls[0])
+        for impl in impls[1:]:
+            both = base is not None and base.median and impl in by_impl
+            cells.append(f"{by_impl[impl].median / base.median:.2f}x" if base and both else "")
+        rows.append((*case, *cells))
+    return [*impls, *(f"{impl}/{impls[0]}" for impl in impls[1:])], rows
+
+
+def conditions(identity: Mapping[str, Any]) -> list[str]:
+    """Where and with which image records were measured, in words."""
+    hardware = [identity["gpu"] and f"{identity['gpu']} (driver {identity['driver']})", identity["cpu"]]
+    commit = f"commit {identity['commit'][:12]}{' with changes' if identity['dirty'] else ''}"
+    return [
+        *(part for part in hardware if part),
+        *([] if "threads" in identity["params"] else [f"{identity['threads']} threads"]),
+        *([f"node {identity['node']}"] if identity["node"] else []),
+        *(
+            [f"image {identity['image_digest'].removeprefix('sha256:')[:12]}"]
+            if identity["image_digest"]
+            else ["no image"]
+        ),
+        *([f"inputs {identity['input_hash'][:12]}"] if identity["input_hash"] else []),
+        *([commit] if identity["commit"] else []),
+    ]
+
+
+def _notes(table: list[Group], alike: list[Group], claims: Sequence[Claim]) -> list[str]:
+    notes = []
+    apart = [field for field in differing(alike) if not field.startswith("params.")]
+    if apart:
+        notes.append(f"not averaged with other records of this benchmark: they differ in {', '.join(apart)}")
+    doubts = list(dict.fromkeys(text for group in table for text in group.doubts))
+    # What was measured counts more than how: a stale image is never among the rest.
+    doubts.sort(key=lambda text: not text.startswith("the image "))
+    notes += [f"in doubt: {text}" for text in doubts[:_MOST_DOUBTS]]
+    if len(doubts) > _MOST_DOUBTS:
+        notes.append(f"in doubt for {len(doubts) - _MOST_DOUBTS} further reasons: `--json` has all")
+    for claim in claims:
+        cases = (group.identity["params"] for group in table)
+        about = any(all(str(params.get(n)) == str(v) for n, v in claim.params.items()) for params in cases)
+        if claim.metric == table[0].identity["metric"] and not claim.baseline and about:
+            figure = f"{number(claim.value)} {claim.unit}".strip()
+            notes.append(f"the paper reports {figure} on {claim.hardware} ({claim.where})")
+    return notes
+
+
+def _with_spread(group: Group) -> str:
+    return number(group.median) + (f" ({_spread(group)})" if len(group.samples) > 1 else "")
+
+
+def _spread(group: Group) -> str:
+    return f"{number(min(group.samples))}..{number(max(group.samples))}"
+
+
+def shown(value: Any) -> str:
+    """A parameter as text."""
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,123 @@
+"""The verbs in groups, and the command group that imports a verb's module only when the verb is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from reprokit.errors import UsageError
+
+# Verbs with their line of help: the first line of the command's docstring (a test compares them).
+GROUPS = {
+    "Recipes": {
+        "list": "List the recipes.",
+        "show": "Show a recipe: its paper, variants, pins and benchmarks.",
+        "new": "Write a recipe: a commented start, or what a repository states.",
+        "check": "Check pins against the facts, before anything is downloaded.",
+        "solve": "Find the pins that pass `check` and differ least from those of a recipe.",
+        "blocks": "List the blocks that recipes can use, also your own; show one.",
+        "schema": "Print the JSON Schema of recipes, for editors.",
+    },
+    "Supply": {
+        "lock": "Resolve all inputs of recipes, and write the locks beside them.",
+        "fetch": "Download everything that locks name into the store, and the base images onto the engine.",
+        "outdated": "List inputs that upstream has changed, removed or replaced since they were locked.",
+        "store": "List, verify, free and copy the inputs of recipes.",
+        "config": "Show the mirrors and proxies in force, and the source of each.",
+    },
+    "Build": {
+        "build": "Build the image of a recipe.",
+        "render": "Write the Dockerfile of a recipe.",
+        "verify": "Build a recipe again from its lock, and compare the result with the image that is there.",
+        "smoke": "Check, build and try recipes, for CI.",
+        "images": "List the images of recipes: size, age, built here or trusted, and the containers that use them.",
+        "size": "Show what each block of images costs, what they share, and what removing one frees.",
+        "clean": "Remove what reprokit made and nothing needs: images, layers of builds, containers, workspace copies.",
+        "trust": "List images that were built here or are trusted; trust others.",
+    },
+    "Containers": {
+        "run": "Run a command in a recipe's container.",
+        "shell": "Open a terminal in a recipe's container.",
+        "exec": "Run a command in a container that is running.",
+        "notebook": "Serve Jupyter from a recipe's container.",
+        "ps": "List reprokit's containers.",
+        "logs": "Print what a container's commands wrote.",
+        "stop": "Stop containers; their files stay.",
+        "rm": "Remove containers and their files.",
+    },
+    "Results": {
+        "bench": "Run a recipe's benchmarks and record the figures.",
+        "tune": "Search for the fastest way to fuse the operators of a BERT layer.",
+        "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",
+        "profile": "Run a command under a profiler, and show its most expensive kernels or functions.",
+        "roofline": "Show the peaks of a GPU from its data sheet, and measure those of this machine.",
+        "results": "List, show, compare, export and prune the results of benchmarks.",
+        "claims": "Judge the papers' claims by the results: reproduced or not, not comparable, not measured.",
+        "report": "Write a page about results: environment, claims, plots, machines, commands, artifact evaluation.",
+    },
+    "Bundles and nodes": {
+        "export": "Write images as one file, each layer once, for `reprokit load` elsewhere.",
+        "inspect": "Show a bundle: images, layers, pins, requirements, extras.",
+        "diff": "Compare two bundles: layers, pins, packages, sizes.",
+        "load": "Verify bundles and load their images into the engine.",
+        "nodes": "List the nodes: reachable or not, engine, GPUs, free space, images of recipes.",
+        "send": "Send images to other machines through ssh: only the layers that each lacks.",
+        "push": "Put the image of a recipe into a registry.",
+        "pull": "Pull the image of a recipe from a registry.",
+    },
+    "Help": {
+        "help": "Show a page of the documentation; without a topic, list them.",
+        "doctor": "Look at this machine or a node: engine, GPUs, memory, disk, network; name faults and remedies.",
+        "explain": "Name the cause of a failure from its log, and the remedy.",
+        "completion": "Print a script that completes verbs, options, recipes, variants, containers and nodes.",
+    },
+}
+VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+
+
+class VerbGroup(TyperGroup):
+    """The root command. Its help and the completion of verbs read the table, without importing a verb."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        return TyperCommand(name=cmd_name, help=VERBS[cmd_name]) if cmd_name in VERBS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        verb = args[0]
+        if verb in VERBS:
+            return verb, load_verb(verb), args[1:]
+        if ctx.resilient_parsing:  # completion
+            return None, None, []
+        from reprokit.recipe.spelling import nearest
+
+        raise UsageError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", hint="see `reprokit --help`")
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, VERBS))
+        for title, verbs in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(width), line) for verb, line in verbs.items()])
+
+
+def load_verb(verb: str) -> Any:
+    """The command of `reprokit/commands/VERB.py`: its function of the same name, or its group of verbs."""
+    from reprokit.commands._examples import EXAMPLES
+
+    found = getattr(importlib.import_module(f"reprokit.commands.{verb}"), verb)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(verb)(found)
+        found = single
+    command = get_command(found)
+    for name, each in getattr(command, "commands", {"": command}).items():
+        # `\b` keeps the lines as they are.
+        each.epilog = "\n".join(
+            ["\b", "Examples:", *(f"  {line}" for line in EXAMPLES.get(f"{verb} {name}".rstrip(), ()))]
+        )
+    return command

@@ -1,0 +1,1 @@
+"""Whether an image is what its lock says: a rebuild, compared layer by layer and file by file."""

@@ -1,0 +1,133 @@
+"""Two layers compared file by file, and two images by their settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal
+
+from reprokit.verify.entries import SEEN, LayerEntry, content_of, entries
+
+Kind = Literal["time", "content", "removed", "added"]
+Look = Callable[[Iterator[bytes], Iterator[bytes]], str]
+# Changes that are kept of one layer; all are counted.
+_KEPT = 1000
+_SHOWN = 200
+_BYTES = 16
+# What the engine notes about a build, and what names its machine.
+_NOTES = {"Image", "Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "ArgsEscaped"}
+_LABELS = {"reprokit.base", "reprokit.version"}
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A path that is not the same in both layers. `time`: only times or names of owners, which no container reads.
+
+    `detail` is the first difference, `known` the reason why this path is known to differ, or empty.
+    """
+
+    path: str
+    kind: Kind
+    detail: str = ""
+    known: str = ""
+
+
+@dataclass
+class ComparedLayer:
+    """Layer `number` from 1. `files` counts the entries of both, `same` those that are equal in everything."""
+
+    number: int
+    instruction: str
+    files: int = 0
+    same: int = 0
+    times: int = 0
+    differ: int = 0
+    changes: list[FileChange] = field(default_factory=list)
+
+    def add(self, change: FileChange) -> None:
+        if change.kind == "time":
+            self.times += 1
+        else:
+            self.differ += 1
+        if len(self.changes) < _KEPT:
+            self.changes.append(change)
+
+
+def compare_layers(
+    layer: ComparedLayer, pair: tuple[Path, Path], known: Mapping[str, str], where: str, look: Look | None = None
+) -> None:
+    """Compare two uncompressed layers. `known` are patterns of paths that differ between builds, with reasons.
+
+    `look` gets the contents of the first pair of files that differ, and returns more about them. Raises UsageError
+    naming `where` for a layer that is damaged or too large.
+    """
+    with pair[0].open("rb") as one, pair[1].open("rb") as other:
+        before, after = entries(one, where), entries(other, where)
+        paths = sorted({*before, *after})
+        layer.files = len(paths)
+        for key in paths:
+            left, right = before.get(key), after.get(key)
+            if left and right and left.seen == right.seen:
+                if left.unseen == right.unseen:
+                    layer.same += 1
+                else:
+                    layer.add(FileChange(key[0], "time", _unseen(left, right)))
+                continue
+            reason = next((why for pattern, why in known.items() if fnmatchcase(key[0], pattern)), "")
+            if left is None or right is None:
+                layer.add(FileChange(key[0], "added" if right else "removed", "", reason))
+                continue
+            detail = _seen(left, right)
+            if left.seen[-1] != right.seen[-1]:
+                detail = "; ".join(filter(None, (_first(content_of(one, left), content_of(other, right)), detail)))
+                if look and not layer.differ:
+                    detail += look(content_of(one, left), content_of(other, right))
+            layer.add(FileChange(key[0], "content", detail, reason))
+
+
+def _seen(left: LayerEntry, right: LayerEntry) -> str:
+    rows = zip(SEEN[:-1], left.seen, right.seen, strict=False)
+    return "; ".join(f"{name} {a[:_SHOWN] or 'none'} -> {b[:_SHOWN] or 'none'}" for name, a, b in rows if a != b)
+
+
+def _unseen(left: LayerEntry, right: LayerEntry) -> str:
+    names = ("time", "user", "group")
+    pairs = zip(names, left.unseen, right.unseen, strict=True)
+    return "; ".join(f"{name} {str(a)[:_SHOWN]} -> {str(b)[:_SHOWN]}" for name, a, b in pairs if a != b)
+
+
+def _first(one: Iterator[bytes], other: Iterator[bytes]) -> str:
+    """Where two contents begin to differ, with the bytes from there on."""
+    at = 0
+    for left, right in zip_longest(one, other, fillvalue=b""):
+        if left != right:
+            bytes_of_both = enumerate(zip(left, right, strict=False))
+            inside = next((i for i, (a, b) in bytes_of_both if a != b), min(len(left), len(right)))
+            shown = (part[inside : inside + _BYTES].hex() or "end" for part in (left, right))
+            return f"byte {at + inside}: {' -> '.join(shown)}"
+        at += len(left)
+    return ""
+
+
+def settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """What an image sets for its containers, one value each: ENV and labels one by one."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if key == "Env" and isinstance(value, list):
+            flat |= {f"env {str(each).partition('=')[0]}": str(each).partition("=")[2] for each in value}
+        elif key == "Labels" and isinstance(value, dict):
+            flat |= {f"label {name}": str(text) for name, text in value.items() if name not in _LABELS}
+        elif value and key not in _NOTES:
+            flat[key] = json.dumps(value, sort_keys=True)
+    return flat
+
+
+def changed_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Settings that differ, with both values, empty where there is none."""
+    before, after = settings(one), settings(other)
+    names = sorted({*before, *after})
+    return [(n, before.get(n, ""), after.get(n, "")) for n in names if before.get(n, "") != after.get(n, "")][:_KEPT]

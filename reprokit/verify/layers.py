@@ -1,0 +1,123 @@
+"""The layers of an image in the engine or in a bundle, written uncompressed into a folder to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from reprokit.bundle.layers import settings
+from reprokit.bundle.read import opened
+from reprokit.bundle.verify import VerifiedBundle
+from reprokit.bundle.verify import verify as verify_bundle
+from reprokit.display import ByteProgress
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.host.disk import free_bytes, too_small
+from reprokit.oci.blob_folder import BlobFolder
+from reprokit.oci.compress import copy
+from reprokit.oci.model import Image, Layer
+from reprokit.oci.read import engine_image, read_images
+from reprokit.untrusted.limits import COMPARED
+
+
+class ComparedImage(Protocol):
+    """An image that can be compared: its diff IDs from the base up, and its settings for containers.
+
+    `id` is empty for an image that is not in the engine.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def diff_ids(self) -> tuple[str, ...]: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+        """Write these layers as `layer_file`. Raises UsageError, EngineError."""
+
+
+@dataclass(frozen=True)
+class ImageInEngine:
+    engine: Engine
+    name: str
+    id: str
+    diff_ids: tuple[str, ...]
+    config: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, engine: Engine, name: str) -> ImageInEngine:
+        """Raises UsageError if the engine has no such image."""
+        found = engine_image(engine, name)
+        return cls(engine, found.name, found.id, found.layers, (engine.image(name) or {}).get("Config") or {})
+
+    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+        without = frozenset(self.diff_ids) - diff_ids
+        image = engine_image(self.engine, self.name)
+        read_images(self.engine, [image], BlobFolder(folder), without, progress, _bounded(folder))
+
+
+@dataclass(frozen=True)
+class ImageInBundle:
+    bundle: VerifiedBundle
+    image: Image
+    id: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.image.name
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        return self.image.diff_ids
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return settings(self.image.config)
+
+    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+        if missing := diff_ids - self.bundle.sizes.keys():
+            hint = "compare with the image in the engine, or with a bundle that has all layers"
+            raise UsageError(f"the layer {min(missing)} is excluded from the bundle", self.bundle.bundle.where, hint)
+        bounded, sink = _bounded(folder), BlobFolder(folder)
+        for diff_id in diff_ids:
+            with sink.begin() as blob:
+                blob.keep(bounded(self.bundle.blocks(diff_id, True, lambda count: None), blob.write))
+
+
+@contextmanager
+def image_in_bundle(path: Path, name: str, progress: ByteProgress) -> Iterator[ImageInBundle]:
+    """The image of this name in a bundle, or its only one; every byte is hashed. Raises UsageError."""
+    with opened(path) as bundle:
+        images = [image for image in bundle.images if image.name == name] or list(bundle.images)
+        if len(images) != 1:
+            names = ", ".join(image.name for image in bundle.images)[:1000]
+            raise UsageError(f"the bundle has no image {name}", str(path), f"it has {names or 'none'}")
+        yield ImageInBundle(verify_bundle(bundle, progress), images[0])
+
+
+def layer_file(folder: Path, diff_id: str) -> Path:
+    """Where `write` put a layer. Raises UsageError if the image did not have it."""
+    if found := BlobFolder(folder).find(diff_id, "tar"):
+        return found.path
+    raise UsageError(f"the layer {diff_id} could not be read")
+
+
+def _bounded(folder: Path) -> Callable[[Iterable[bytes], Callable[[bytes], object]], Layer]:
+    """`copy`, which stops where layers need more than the limit or than the disk has."""
+    written, free = 0, free_bytes(folder)
+
+    def counted(blocks: Iterable[bytes]) -> Iterator[bytes]:
+        nonlocal written
+        for block in blocks:
+            written += len(block)
+            COMPARED.check(written, "bytes of layers to compare")
+            if free is not None and written > free:
+                raise too_small(written, free, str(folder))
+            yield block
+
+    return lambda blocks, write: copy(counted(blocks), write)

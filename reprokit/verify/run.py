@@ -1,0 +1,133 @@
+"""`reprokit verify`: a rebuild without any cache, compared with an image that is there."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from reprokit import paths
+from reprokit.bundle.layers import instructions_of
+from reprokit.display import ByteProgress
+from reprokit.engine import OWN_IMAGES, Engine
+from reprokit.errors import ReprokitError
+from reprokit.host import command
+from reprokit.image.blocks import uses
+from reprokit.image.build import build
+from reprokit.image.run import BuildOptions, OnEvent
+from reprokit.recipe.find import Target
+from reprokit.supply.gateway import Gateway
+from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
+from reprokit.verify.layers import ComparedImage, ImageInEngine, layer_file
+
+Verdict = Literal["same", "other times", "differs"]
+# diffoscope gets one pair of files of each layer, each of at most 16 MiB.
+_LOOK_BYTES = 16 << 20
+_LOOK_S = 60
+_LOOK_OUTPUT = 1 << 20
+_LOOK_LINES = 40
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A comparison of `image` with a rebuild. `settings` are those that differ, with the values of both.
+
+    `only_in_one` are diff IDs of layers at positions that the other image does not have.
+    """
+
+    image: str
+    image_id: str
+    seconds: float
+    layers: list[ComparedLayer]
+    settings: list[tuple[str, str, str]] = field(default_factory=list)
+    only_in_one: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.settings or self.only_in_one or any(layer.differ for layer in self.layers):
+            return "differs"
+        return "other times" if any(layer.times for layer in self.layers) else "same"
+
+
+@contextmanager
+def rebuilt(
+    engine: Engine, target: Target, offline: bool, progress: OnEvent, traffic: Callable[[Gateway], None]
+) -> Iterator[tuple[ImageInEngine, float]]:
+    """Build a variant without any cache, under a name that is removed afterwards. Raises as `build`."""
+    name = f"{OWN_IMAGES}/verify:{secrets.token_hex(8)}"
+    try:
+        result = build(engine, target, BuildOptions(no_cache=True, offline=offline, name=name), progress, traffic)
+        yield ImageInEngine.of(engine, name), result.seconds
+    finally:
+        with suppress(ReprokitError):  # there is none if the build failed
+            engine.remove_image(name, force=True)
+
+
+def known_differences(target: Target) -> dict[str, str]:
+    """Patterns of paths that a variant's blocks are known to build in another way each time, with the reasons."""
+    specs = [use.spec for use in uses(target)]
+    known = [spec.differs for spec in specs if not spec.differs_with or spec.differs_with in target.variant.pins]
+    return {pattern: why for differs in known for pattern, why in differs.items()}
+
+
+def compare_images(
+    target: Target,
+    image: ComparedImage,
+    again: ImageInEngine,
+    seconds: float,
+    progress: ByteProgress = lambda done, total: None,
+) -> Verification:
+    """Compare an image with its rebuild. Raises UsageError for layers that are damaged or too large, EngineError."""
+    known = known_differences(target)
+    made = instructions_of(again.engine.history(again.name), len(again.diff_ids))
+    pairs = list(zip(image.diff_ids, again.diff_ids, strict=False))
+    found = Verification(image.name, image.id, seconds, [], changed_settings(image.config, again.config))
+    longer = max(image.diff_ids, again.diff_ids, key=len)
+    found.only_in_one.extend(longer[len(pairs) :])
+    differing = [(one, other) for one, other in pairs if one != other]
+    with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
+        folders = Path(scratch) / "before", Path(scratch) / "after"
+        sides: list[ComparedImage] = [image, again]
+        for index, (folder, side) in enumerate(zip(folders, sides, strict=True)):
+            folder.mkdir()
+            if differing:
+                side.write(frozenset(pair[index] for pair in differing), folder, progress)
+        for number, (one, other) in enumerate(pairs, 1):
+            layer = ComparedLayer(number, made[number - 1])
+            found.layers.append(layer)
+            if one != other:
+                files = layer_file(folders[0], one), layer_file(folders[1], other)
+                compare_layers(layer, files, known, f"layer {number}", diffoscope(Path(scratch)))
+                if not layer.changes:  # the same entries, but the tar around them was written in another way
+                    layer.times += 1
+    return found
+
+
+def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], str] | None:
+    """What diffoscope finds in two files, where it is installed."""
+    program = shutil.which("diffoscope")
+    if program is None:
+        return None
+
+    def look(one: Iterator[bytes], other: Iterator[bytes]) -> str:
+        files = scratch / "one", scratch / "other"
+        for path, blocks in zip(files, (one, other), strict=True):
+            with path.open("wb") as file:
+                for block in blocks:
+                    if file.tell() + len(block) > _LOOK_BYTES:
+                        return ""
+                    file.write(block)
+        words = [program, "--text", "-", "--text-color", "never", *map(str, files)]
+        try:
+            done = command.run(words, _LOOK_S, _LOOK_OUTPUT)
+        except (subprocess.TimeoutExpired, command.Flood, OSError):
+            return ""
+        return "".join(f"\n{line}" for line in done.out.splitlines()[:_LOOK_LINES])
+
+    return look

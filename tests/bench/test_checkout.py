@@ -1,0 +1,81 @@
+"""The commit of a workspace, without running what its repository configures."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.bench.checkout import commit_of
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    return subprocess.run(
+        ["git", *identity, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    root = tmp_path / "checkout"
+    (root / "workspaces" / "x").mkdir(parents=True)
+    git(root, "init", "-q", "-b", "main")
+    (root / "workspaces" / "x" / "a.py").write_text("1\n")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "one")
+    return root
+
+
+def test_the_commit_and_whether_files_differ(repository):
+    folder, head = repository / "workspaces" / "x", git(repository, "rev-parse", "HEAD")
+    assert commit_of(folder) == (head, False)
+    (folder / "new.py").write_text("untracked files are results, too\n")
+    assert commit_of(folder) == (head, False)
+    (folder / "a.py").write_text("2\n")
+    assert commit_of(folder) == (head, True)
+    git(repository, "add", ".")
+    assert commit_of(folder) == (head, True)
+
+
+def test_a_change_in_the_second_of_the_commit_is_seen(repository):
+    file = repository / "workspaces" / "x" / "a.py"
+    file.write_text("4\n")
+    git(repository, "commit", "-qam", "two")
+    file.write_text("5\n")  # of the same size
+    time.sleep(1.1)
+    assert commit_of(repository)[1] is True
+
+
+def test_packed_references_detached_heads_and_worktrees(repository, tmp_path):
+    head = git(repository, "rev-parse", "HEAD")
+    git(repository, "pack-refs", "--all")
+    assert commit_of(repository) == (head, False)
+    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+    assert commit_of(tmp_path / "tree" / "workspaces" / "x") == (head, False)
+
+
+def test_outside_a_repository_and_in_a_broken_one(tmp_path, repository):
+    assert commit_of(tmp_path) == ("", None)
+    (repository / ".git" / "HEAD").write_text("ref: ../../../etc/passwd\n")
+    assert commit_of(repository) == ("", None)
+    (repository / ".git" / "HEAD").write_bytes(b"\xff" * 100)
+    assert commit_of(repository) == ("", None)
+
+
+@pytest.mark.parametrize("key", ["core.fsmonitor", "filter.evil.clean", "core.hooksPath"])
+def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
+    ran, program = tmp_path / "ran", tmp_path / "evil"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nexec cat\n")
+    program.chmod(0o755)
+    (repository / ".gitattributes").write_text("* filter=evil\n")
+    git(repository, "config", key, str(program))
+    (repository / "workspaces" / "x" / "a.py").write_text("3\n")
+    assert commit_of(repository)[1] is True
+    assert not ran.exists()
+    if key != "core.hooksPath":  # the control: plain git runs it
+        git(repository, "status")
+        assert ran.exists()

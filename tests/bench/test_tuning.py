@@ -1,0 +1,131 @@
+"""The search in a container: its command, and what of its output is believed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from reprokit.bench import tuning
+from reprokit.bench.parse import parse
+from reprokit.bench.tuning import PlanSearch, SearchProgress, SearchReader
+from reprokit.errors import UsageError
+from tests.support.paths import ROOT
+from tests.support.records import RECORD
+from tests.support.searches import PROGRESS, ROW, SUMMARY, VERSUS
+
+SEARCH = PlanSearch(
+    {"batch": 8, "mask": "fixed", "window": None}, ["exact", "random"], 64, 3, "sha256:" + "ab" * 32, "cd" * 32
+)
+
+
+@pytest.fixture
+def operator_fusion(monkeypatch):
+    for name in ("operator_fusion", "fused_attention"):
+        monkeypatch.syspath_prepend(str(ROOT / "workspaces" / name))
+
+
+def read(text: str, pieces: int = 1 << 20) -> tuple[SearchReader, list[SearchProgress]]:
+    seen: list[SearchProgress] = []
+    reader = SearchReader(seen.append)
+    for start in range(0, len(text), pieces):
+        reader.add(text[start : start + pieces])
+    return reader, seen
+
+
+def test_the_program_takes_the_command(operator_fusion):
+    from operator_fusion import command, shapes
+
+    text = SEARCH.benchmark().command.partition("exec ")[2]
+    found = command.parser().parse_args(shlex.split(text)[3:])
+    assert (found.batch, found.mask, found.strategy, found.budget, found.seeds) == (
+        8,
+        "fixed",
+        ["exact", "random"],
+        64,
+        3,
+    )
+    assert found.json and found.results == SEARCH.journal and found.plot == SEARCH.plot
+    assert tuning.STRATEGIES == command.STRATEGIES
+    assert (get_args(tuning.Mask), get_args(tuning.Dtype)) == (shapes.MASKS, shapes.DTYPES)
+
+
+def test_no_value_of_the_command_line_is_read_by_the_shell():
+    command = replace(SEARCH, shape={"device": "cpu; touch /x"}).benchmark().command
+    assert "'--device=cpu; touch /x'" in command
+
+
+def test_other_images_and_sources_have_other_journals():
+    others = [replace(SEARCH, image="sha256:" + "00" * 32), replace(SEARCH, sources="00" * 32)]
+    assert len({each.journal for each in [SEARCH, *others]}) == 3
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 1 << 20])
+def test_progress_and_summary_arrive_in_pieces(pieces: int):
+    text = f"noise\n{json.dumps({'progress': PROGRESS})}\n" * 3 + json.dumps({"summary": SUMMARY}) + "\n"
+    reader, seen = read(text, pieces)
+    assert [each.used for each in seen] == [8, 8, 8]
+    assert reader.summary is not None and reader.summary.plan == 41115
+    assert tuning.table(reader.summary) == [("random", "1", "64", "0.950", "not reached", "1 %")]
+    assert tuning.comparison(reader.summary) == [
+        "random's best, plan 1: 1.010 [1.000, 1.020] of the time of exact's best"
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"plan": -1}, {"plan": 65536}, {"segments": "\x1b[2J"}, {"segments": "1 " * 40}, {"time": 0}, {"time": 1e300},
+        {"time": float("nan")}, {"rows": []}, {"rows": [ROW] * 6}, {"against": "\x1b[2J"}, {"versus": [VERSUS] * 6},
+        {"rows": [{**ROW, "strategy": "x" * 1000}]}, {"rows": [{**ROW, "seeds": 10**400}]}, {"plotted": "[link]"},
+    ],
+)  # fmt: skip
+def test_a_forged_summary_is_not_read(change: dict):
+    assert read(json.dumps({"summary": SUMMARY}) + "\n")[0].summary
+    assert read(json.dumps({"summary": {**SUMMARY, **change}}) + "\n")[0].summary is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"progress"', '{"progress": []}', '{"progress": ' + "[" * 50_000, '{"progress": "\ud800"}', '{"progress"\0}'],
+)
+def test_a_line_that_is_no_progress_is_passed_over(line: str):
+    _, seen = read(f"{line}\n{json.dumps({'progress': PROGRESS})}\n")
+    assert len(seen) == 1
+
+
+def test_a_line_without_an_end_takes_no_memory():
+    good = json.dumps({"progress": PROGRESS})
+    reader = SearchReader(lambda _: None)
+    for _ in range(200):
+        reader.add('{"progress": ' + "x" * 50_000)
+        assert sys.getsizeof(vars(reader)["_rest"]) < 200_000
+    seen: list[SearchProgress] = []
+    reader._progress = seen.append
+    reader.add(f"{good}\n{good}\n")
+    assert len(seen) == 1, "the end of a dropped line was read as a line"
+
+
+def test_what_was_recorded_before_is_not_recorded_again():
+    known = replace(RECORD, params={"job": "plan", "id": "1"}, samples=(1.0, 1.1))
+    again = replace(known, time="2026-11-22T09:00:00Z", command="another search")
+    fresh = replace(again, samples=(1.0, 1.2))
+    (new,) = SEARCH.new([again, fresh], [known])
+    assert new.samples == (1.0, 1.2)
+    assert new.command == "python3 -m operator_fusion tune --batch=8 --mask=fixed"
+
+
+def test_the_lines_of_progress_are_no_measurements():
+    record = {"metric": "operator_fusion.relative_time", "unit": "1", "samples": [1], "params": {"id": "1"}}
+    lines = [{"progress": PROGRESS}, record, {"summary": SUMMARY}]
+    found = parse(SEARCH.benchmark().parse, "\n".join(map(json.dumps, lines)))
+    assert [each.samples for each in found.measurements] == [(1.0,)]
+
+
+def test_a_misspelt_strategy_is_named():
+    with pytest.raises(UsageError, match="unknown strategy 'exat'; did you mean exact"):
+        tuning.strategy("exat")

@@ -1,0 +1,64 @@
+"""`reprokit lock`: what it refuses, and that a failure ends with its cause."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reprokit import paths
+from reprokit.engine import Engine
+from reprokit.errors import SourceError, UsageError
+from reprokit.image.lock import resolve
+from reprokit.image.lock.sections import sections
+from reprokit.image.render import render
+from reprokit.recipe.find import target
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
+
+RECIPE = "variants:\n  cpu: {base: 'debian:12', apt: [llvm-99-dev], blocks: [apt]}\n"
+
+
+def test_a_failed_lock_ends_with_its_cause(call, recipe, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    def fail(*_: object) -> None:
+        raise SourceError("apt cannot resolve llvm-99-dev: E: Unable to locate package llvm-99-dev")
+
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+    monkeypatch.setattr(resolve, "lock_variant", fail)
+    recipe("gnn", RECIPE)
+    error = call("lock", "gnn").exception
+    assert isinstance(error, SourceError)
+    assert "llvm-99-dev" in error.explanation[0] and error.explanation[1].startswith("remedy: ")
+    assert call("explain", "--last").stdout.startswith("line 1: ")
+
+
+@pytest.mark.parametrize("option", [["--update", "all"], ["--data"], ["--as-of", "2024-03-01"]])
+def test_a_check_takes_no_option_that_changes_a_lock(call, recipe, option):
+    recipe("gnn", RECIPE)
+    error = call("lock", "--check", *option, "gnn").exception
+    assert isinstance(error, UsageError) and "--check writes nothing" in error.message
+
+
+def test_a_variant_without_a_lock_fails_the_check(call, recipe, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setattr(paths, "recipe_dirs", lambda: [tmp_path / "recipes"])
+    recipe("gnn", "variants: {cpu: {base: 'debian:12'}, other: {base: 'debian:12'}}\n")
+    assert (call("lock", "--check").exit_code, call("lock", "--check", "gnn").exit_code) == (0, 1)
+    cpu = target("gnn:cpu")
+    found = sections(cpu, render(cpu), "x86_64")
+    base = Base(reference="debian:12", digest="sha256:" + "1" * 64)
+    lock = VariantLock(reprokit="1", inputs=found, python="", glibc="2.36", machine="x86_64", base=base)
+    write(lock_path(cpu.path), Lock(recipe="gnn", variants={"cpu": lock}))
+    assert call("lock", "--check", "gnn:cpu").exit_code == 0
+    done = call("lock", "--check")
+    assert (done.exit_code, done.stdout) == (1, "gnn:cpu: up to date\ngnn:other: no lock\n")
+    write(lock_path(cpu.path), Lock(recipe="gnn", variants={"cpu": lock, "other": lock}))
+    assert call("lock", "--check").exit_code == 0
+
+
+def test_a_check_as_json(call, recipe):
+    recipe("gnn", "variants: {cpu: {base: debian:12}}")
+    done = call("lock", "--check", "--json", "gnn")
+    assert done.exit_code == 1
+    missing = [{"recipe": "gnn:cpu", "state": "missing", "stale": []}]
+    assert json.loads(done.stdout) == {"ok": False, "locks": missing}

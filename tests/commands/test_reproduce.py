@@ -1,0 +1,46 @@
+"""`reprokit reproduce`: it goes on where it can, names what it cannot, and ends in a report."""
+
+from __future__ import annotations
+
+import pytest
+
+PLAIN = """
+variants: {cpu: {base: "debian:12"}}
+benchmarks:
+  b: {command: "echo 1", parse: {values: [{pattern: "(?P<value>.*)", metric: b.time, unit: s}]}}
+claims: [{metric: b.time, value: 1, unit: s, hardware: a CPU, gpu: none, where: Table 1}]
+"""
+CLASHING = PLAIN.replace('"debian:12"}', '"debian:12", pins: {torch: "1.8.0", python: "3.12"}}')
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
+
+
+@pytest.mark.usefixtures("home")
+def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_path):
+    recipe("x", PLAIN)
+    for start in ("", "done before"):
+        done = call("reproduce", "x:cpu")
+        assert done.exit_code == 0, done.output
+        assert start in done.stderr
+        rows = [line.split()[:2] for line in done.stdout.splitlines() if line.split()[1:2] in (["done"], ["skipped"])]
+        assert rows == [
+            ["check", "done"], ["lock", "skipped"], ["fetch", "done"], ["build", "skipped"], ["smoke", "skipped"],
+            ["bench", "skipped"], ["claims", "done"],
+        ]  # fmt: skip
+    page = (tmp_path / "results" / "x-report" / "index.html").read_text()
+    assert "unix:///nowhere" not in page and "build was skipped" in page and "not measured" in page
+    assert str(tmp_path) not in page
+
+
+@pytest.mark.usefixtures("home")
+def test_a_stack_that_cannot_work_stops_everything_but_the_report(call, recipe, tmp_path):
+    recipe("x", CLASHING)
+    done = call("reproduce", "x", "-o", "out")
+    assert done.exit_code == 1
+    assert "check failed" in done.stdout
+    assert "check failed" in (tmp_path / "out" / "index.html").read_text()
+    assert (tmp_path / "out" / "summary.md").exists()

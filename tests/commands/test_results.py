@@ -1,0 +1,123 @@
+"""`reprokit results`, on records in the folder where the user stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.results.lines import append, read
+from tests.support.records import RECORD
+
+A, B = "aa" * 20, "bb" * 20
+SPMM = replace(RECORD, recipe="x", metric="spmm", benchmark="spmm", params={}, samples=(1.0, 3.0))
+QUICK = (1.0, 1.007, 1.002, 1.005, 1.001, 1.006, 1.003, 1.004)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    return lambda *records: append(tmp_path, "results/x.jsonl", records)
+
+
+def test_unlike_records_are_shown_apart_with_the_reason(call, recorded):
+    unlike = replace(SPMM, samples=(9.0,), image_digest="sha256:3d", cpu="Xeon")
+    recorded(SPMM, unlike, SPMM)
+    shown = call("results", "show", "x").stdout
+    rows = [line.split() for line in shown.splitlines() if ".." in line and line[0] == " "]
+    assert rows == [["2", "1..3", "4"], ["9", "9..9", "1"]]
+    note = "not averaged with other records of this benchmark: they differ in"
+    assert shown.count(note) == 1 and note in shown.partition("all tables\n")[2]
+
+
+def test_what_is_shown_is_of_the_variant_and_benchmarks_that_are_named(call, recorded):
+    recorded(SPMM, replace(SPMM, variant="cuda"), replace(SPMM, benchmark="kernel"))
+    for arguments, count in ((["x"], 3), (["x:cpu"], 2), (["x:cpu", "kernel"], 1)):
+        assert len(json.loads(call("results", "show", *arguments, "--json").stdout)["records"]) == count
+    listed = json.loads(call("results", "list", "--json").stdout)
+    assert [(row["recipe"], row["benchmark"], row["records"]) for row in listed] == [
+        ("x:cpu", "spmm", "1"), ("x:cuda", "spmm", "1"), ("x:cpu", "kernel", "1"),
+    ]  # fmt: skip
+
+
+def test_what_a_benchmark_printed_outside_is_shown(call, tmp_path):
+    (tmp_path / "printed.jsonl").write_text(
+        '{"environment": {"processor": "EPYC", "threads": 2}, "time": "2026-11-21T09:00:00Z"}\n'
+        '{"metric": "spmm", "unit": "ms", "samples": [1.5, 2.5], "params": {"rows": 8}}\n'
+    )
+    shown = "".join(call("results", "show", "x", "--records", "printed.jsonl").stdout.split())
+    assert "x:hostprinted:spmm[ms]" in shown and "EPYC,2threads,noimage" in shown
+
+
+def test_two_commits_are_compared(call, recorded):
+    recorded(replace(SPMM, commit=A, samples=QUICK), replace(SPMM, commit=B, samples=QUICK))
+    same = call("results", "compare", "aaaa", "bbbb")
+    assert same.exit_code == 0 and "no difference found" in same.stdout
+    recorded(replace(SPMM, commit="cc" * 20, samples=tuple(2 * n for n in QUICK)))
+    slower = call("results", "compare", "aaaa", "cccc", "--json")
+    assert slower.exit_code == 1
+    (case,) = json.loads(slower.stdout)["cases"]
+    assert (case["verdict"], case["ratio"]) == ("higher", 2.0) and case["low"] < 2 < case["high"]
+
+
+def test_two_files_are_compared(call, recorded, tmp_path):
+    recorded(replace(SPMM, samples=QUICK))
+    append(tmp_path, "b.jsonl", [replace(SPMM, samples=QUICK, cpu="Xeon")])
+    answer = call("results", "compare", "results/x.jsonl", "b.jsonl")
+    assert answer.exit_code == 0 and "unlike: differ in cpu" in answer.stdout
+
+
+def test_history_and_export(call, recorded, tmp_path):
+    recorded(SPMM, replace(SPMM, samples=(4.0,), commit=A, time="2027-01-01T00:00:00Z"))
+    assert "▁█" in call("results", "history", "spmm").stdout
+    assert call("results", "history", "spmm", "--plot", "h.svg").exit_code == 0
+    assert (tmp_path / "h.svg").read_text().startswith("<?xml")
+    for form, part in (("--csv", "2,1..3,2"), ("--markdown", "| 2 |"), ("--latex", "\\toprule")):
+        assert part in call("results", "export", "x", form).stdout
+
+
+def test_old_records_are_removed_with_consent(call, recorded, tmp_path):
+    times = [f"2026-11-{day}T00:00:00Z" for day in (20, 21, 22)]
+    recorded(*(replace(SPMM, time=time) for time in times), replace(SPMM, cpu="Xeon", time=times[0]))
+    asked = call("results", "prune", "x", "--last", "2")
+    assert isinstance(asked.exception, UsageError) and "1 of 4 records" in asked.exception.message
+    assert call("results", "prune", "x", "--last", "2", "--yes").exit_code == 0
+    left = read(tmp_path / "results" / "x.jsonl")
+    assert [(r.cpu, r.time[8:10]) for r in left] == [("EPYC", "21"), ("EPYC", "22"), ("Xeon", "20")]
+    assert call("results", "prune", "x", "--before", "2026-11-22", "--yes").exit_code == 0
+    assert len(read(tmp_path / "results" / "x.jsonl")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["show", "x"], "no results yet"), (["list"], "no results yet"), (["show", "../x"], "not the name of a recipe"),
+        (["export", "x"], "one format"), (["prune", "x"], "one rule"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_named(call, arguments, message):
+    failure = call("results", *arguments).exception
+    assert isinstance(failure, UsageError) and message in failure.message
+
+
+HUGE = 10**4000
+
+
+@pytest.mark.parametrize("samples", [(1e150, 5e-324), (-1e150, 1e150), (0.0, 0.0), (5e-324,) * 9, (1e150,) * 9])
+def test_numbers_at_the_end_of_what_floats_hold(call, recorded, tmp_path, recipe, samples):
+    recipe("x", "variants: {cpu: {base: 'debian:12'}}\nclaims: [{metric: spmm, value: 1, hardware: h, where: w}]\n")
+    params = ({"n": HUGE}, {"n": -1e300}, {"n": 1}, {"n": 2})
+    recorded(*(replace(SPMM, samples=samples, params=each, commit=A) for each in params))
+    recorded(*(replace(SPMM, samples=QUICK, params=each, commit=B) for each in params))
+    for verb in (["results", "compare", "aaaa", "bbbb"], ["results", "compare", "bbbb", "aaaa"], ["results", "show"],
+                 ["results", "history", "spmm"], ["claims"], ["report", "-o", "out"]):  # fmt: skip
+        answer = call(*verb)
+        assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
+    assert "<svg" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_hostile_records_cannot_control_the_terminal(call, recorded):
+    recorded(replace(SPMM, metric="\x1b[2Jspmm", params={"\x1b]0;x": "\u202e"}, cpu="a\rb", commit=A), SPMM)
+    for verb in (["show", "x"], ["list"], ["history", "spmm"], ["export", "x", "--csv"], ["compare", "cpu", "cpu"]):
+        assert not set("\x1b\r\u202e") & set(call("results", *verb).stdout)

@@ -1,0 +1,146 @@
+"""All checks at once, with every probe replaced by one that hangs, fails, prints rubbish, or is missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from reprokit.compat.model import Finding
+from reprokit.doctor.bounded import NoAnswer
+from reprokit.doctor.checks import CHECKS
+from reprokit.doctor.examine import Check, examine
+from reprokit.doctor.examined import Examined
+from reprokit.doctor.shell import Reported
+from tests.support.examined import INFO, FakeMachine, PlainEngine, target
+
+OFFLINE = [check for check in CHECKS if check.__name__.rpartition(".")[2] != "mirrors"]
+RECIPE = target({"base": "debian:12", "requires": {"gpu": "required", "memory": "64GiB", "disk": "30GiB"}})
+RUBBISH = [
+    *("", " ", "\x1b]0;owned\x07", "\u202e", "9" * 3000, "-1", "nan", "0x", "%s", "{}", "[]", ",,,,,,", "a b c d"),
+    *("MemTotal: x kB", "MemTotal:", "/dev/sda 1 1 1 1% /", "0, 0, 0, 0, 0", "$(id)", "1 2 3 4", "nameserver"),
+]
+
+
+class Probe:
+    """A shell and an engine that answer in one way."""
+
+    node = ""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.released = threading.Event()
+
+    def ask(self, script: str, limit_s: float = 0) -> Reported:
+        return Reported(self._answer({}, Anything()))
+
+    def carry_out(self, command: str) -> int:
+        return 1
+
+    def connect(self) -> Any:
+        return self._answer(PlainEngine({}), PlainEngine({name: RUBBISH for name in INFO}))
+
+    def _answer(self, missing: Any, rubbish: Any) -> Any:
+        if self.how == "hangs":
+            self.released.wait()  # whoever waits for it outlasts the test
+        if self.how == "fails":
+            raise OSError(5, "Input/output error")
+        return rubbish if self.how == "rubbish" else missing
+
+
+class Anything(dict[str, list[str]]):
+    """Rubbish under every name."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return RUBBISH
+
+
+@pytest.mark.parametrize("check", OFFLINE, ids=lambda check: check.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
+def test_one_check_whose_probes_are_broken(check: Check, how: str) -> None:
+    probe = Probe(how)
+    found = examine(Examined(probe, probe.connect, RECIPE), [check], 0.1)
+    probe.released.set()
+    assert all(isinstance(finding, Finding) and finding.rule for finding in found)
+    assert all(finding.remedy for finding in found if finding.severity != "info")
+
+
+@pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
+def test_all_checks_whose_probes_are_broken(how: str) -> None:
+    probe = Probe(how)
+    found = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 0.5)
+    probe.released.set()
+    assert found
+    if how in ("hangs", "fails"):
+        named = {finding.rule.partition(".")[0] for finding in found} | {s for f in found for s in f.subjects}
+        assert {"engine", "kernel", "disk", "gpu"} <= named
+        assert any(finding.severity in ("error", "warning", "unknown") for finding in found)
+
+
+def test_a_probe_that_says_rubbish_surprises_no_check() -> None:
+    probe = Probe("rubbish")
+    found = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 60)
+    assert [finding.reason for finding in found if "not checked" in finding.reason] == []
+
+
+text = st.one_of(st.sampled_from(RUBBISH), st.text(max_size=40))
+value = st.recursive(
+    st.none() | st.booleans() | st.integers() | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@given(lines=st.lists(text, max_size=4), info=st.dictionaries(st.sampled_from(sorted(INFO)), value, max_size=9))
+def test_no_answer_is_unforeseen(lines: list[str], info: dict[str, Any]) -> None:
+    class Shell(Probe):
+        def ask(self, script: str, limit_s: float = 0) -> Reported:
+            class Same(dict[str, list[str]]):
+                def get(self, name: str, default: Any = None) -> Any:
+                    return lines
+
+            return Reported(Same())
+
+    host = Examined(Shell("missing"), lambda: PlainEngine(info), RECIPE)
+    found = examine(host, [check for check in OFFLINE if "proxies" not in check.__name__], 60)
+    assert [finding.reason for finding in found if "not checked" in finding.reason] == []
+
+
+def test_what_was_found_before_a_hang_counts(machine: FakeMachine) -> None:
+    class Hanging:
+        __name__ = "x.hanging"
+
+        def find(self, host: Examined) -> Iterator[Finding]:
+            yield Finding("error", "hanging", ("a",), "found")
+            raise NoAnswer("no answer within 1 s")
+
+    found = examine(machine.host(), [Hanging()], 30)
+    assert [(finding.severity, finding.reason) for finding in found] == [
+        ("error", "found"),
+        ("warning", "not checked: no answer within 1 s"),
+    ]
+
+
+def test_checks_run_side_by_side(machine: FakeMachine) -> None:
+    together = threading.Barrier(5, timeout=60)
+
+    class Meeting:
+        __name__ = "x.meeting"
+
+        def find(self, host: Examined) -> Iterator[Finding]:
+            together.wait()
+            yield Finding("info", "meeting", ("x",), "")
+
+    assert len(examine(machine.host(), [Meeting() for _ in range(5)], 60)) == 1
+
+
+def test_without_an_engine_what_needs_one_is_named_once(machine: FakeMachine) -> None:
+    machine.engine = None
+    found = [finding for finding in examine(machine.host(), OFFLINE, 60) if finding.rule == "not-asked"]
+    assert [finding.reason for finding in found] == ["not checked: no engine answers"]
+    assert {"storage", "isolation", "registry"} <= set(found[0].subjects)

@@ -1,0 +1,134 @@
+"""The log of the last failure: bounded, private, explained in a few lines, and never in the way of the failure."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import EngineError, SourceError, UsageError
+from reprokit.explain import last
+from reprokit.explain.last import OutputRecording, explained, keep, log_path
+from reprokit.explain.load import matcher
+
+NVCC = "checking\n/bin/sh: 1: nvcc: not found\n"
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("REPROKIT_CONFIG", str(tmp_path / "config" / "config.yaml"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def test_cause_and_remedy_in_three_lines():
+    cause, remedy, more = keep(NVCC)
+    assert cause.startswith("cause: there is no nvcc")
+    assert remedy.startswith("remedy: ")
+    assert "reprokit explain --last" in more and "line 2 " in more
+    assert not any("\n" in line for line in (cause, remedy, more))
+
+
+def test_what_is_known_for_certain_comes_before_what_the_output_says():
+    killed = "reprokit: out of memory during the build: the kernel killed cc1plus (PID 7 of the host); MAX_JOBS=3 fits"
+    cause, remedy, _ = keep("c++: fatal error: Killed signal terminated program cc1plus", [killed])
+    assert cause.endswith("the kernel killed cc1plus (PID 7 of the host)") and "MAX_JOBS=3" in remedy
+    assert log_path().read_text().splitlines()[0] == killed
+
+
+def test_the_exit_code_comes_last():
+    cause = keep("x.c:3: main: Assertion `n > 0' failed.", ["reprokit: exit code 134 (SIGABRT)"])[0]
+    assert "crashed" not in cause
+    assert keep("", ["reprokit: exit code 134 (SIGABRT)"])[0].startswith("cause: the program crashed (SIGABRT)")
+    assert log_path().read_text() == "reprokit: exit code 134 (SIGABRT)\n"
+
+
+def test_what_no_rule_knows_is_kept_and_accuses_nobody():
+    assert keep("frobnication complete\nthe end\n") == ()
+    assert log_path().read_text() == "frobnication complete\nthe end\n"
+
+
+def test_nothing_printed_is_no_log():
+    keep(NVCC)
+    assert keep(b" \n") == ()
+    assert log_path().read_text() == NVCC
+
+
+def test_the_log_is_the_users_own_and_lies_in_the_state_folder(home: Path, tmp_path: Path):
+    keep(NVCC)
+    keep("again\n")
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()] == [
+        "home/state/failures/last.log"
+    ]
+    assert stat.S_IMODE(log_path().stat().st_mode) == 0o600
+    assert stat.S_IMODE(log_path().parent.stat().st_mode) == 0o700
+
+
+def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path):
+    keep("first\n")
+    (tmp_path / "precious").write_text("mine")
+    log_path().unlink()
+    log_path().symlink_to(tmp_path / "precious")
+    keep(NVCC)
+    assert (tmp_path / "precious").read_text() == "mine" and log_path().read_text() == NVCC
+
+
+@pytest.mark.parametrize("spoil", ["home", "rule"])
+def test_a_failure_reaches_the_user_whatever_happens_here(spoil: str, home: Path, tmp_path: Path):
+    if spoil == "home":
+        home.write_text("a file where the folder should be")
+    else:
+        (tmp_path / "config" / "rules").mkdir(parents=True)
+        (tmp_path / "config" / "rules" / "mine.yaml").write_text("not: [a rule")
+        matcher.cache_clear()
+    assert len(keep(NVCC)) == (3 if spoil == "home" else 0)
+    matcher.cache_clear()
+
+
+def test_much_output_keeps_its_beginning_and_its_end(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(last, "HALF", 1000)
+    recording = OutputRecording()
+    recording.write(b"first\n")
+    for number in range(20_000):
+        recording.write(b"%d\n" % number)
+    recording.write(b"x" * 300 + b"\nlast\n")
+    kept = recording.content()
+    assert len(kept) < 2100
+    assert kept.startswith(b"first\n0\n") and kept.endswith(b"x\nlast\n") and b"bytes left out]" in kept
+    recording.write(b"y" * 5000)
+    assert recording.content().endswith(b"y" * 1000) and len(recording.content()) < 2100
+
+
+@pytest.mark.parametrize("sizes", [[10], [999, 1, 1], [1001], [2000], [2001], [1000, 1000, 1], [5000, 1]])
+def test_what_is_left_out_is_counted(monkeypatch: pytest.MonkeyPatch, sizes: list[int]):
+    monkeypatch.setattr(last, "HALF", 1000)
+    recording = OutputRecording()
+    for size in sizes:
+        recording.write(b"z" * size)
+    kept = recording.content()
+    dropped = int(kept.partition(b"[")[2].partition(b" ")[0] or 0)
+    assert kept.count(b"z") + dropped == sum(sizes)
+    assert (dropped == 0) == (b"left out" not in kept)
+
+
+def test_an_error_is_explained_from_its_own_text():
+    with pytest.raises(SourceError) as error, explained():
+        raise SourceError("apt failed:\n  E: Unable to locate package llvm-99")
+    assert error.value.explanation[0].startswith("cause: ")
+
+
+def test_an_explained_error_keeps_its_explanation():
+    failed = EngineError("E: Unable to locate package llvm-99")
+    failed.explanation = ("cause: known",)
+    with pytest.raises(EngineError) as error, explained():
+        raise failed
+    assert error.value.explanation == ("cause: known",)
+    assert not log_path().exists()
+
+
+def test_wrong_usage_is_no_failure():
+    with pytest.raises(UsageError) as error, explained():
+        raise UsageError("nvcc: not found")
+    assert error.value.explanation == () and not log_path().exists()

@@ -1,0 +1,34 @@
+FROM base AS git
+ARG REPROKIT_APT_GIT=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    expect git runnable "$(git --version >&2 && echo runnable)"
+# Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
+# locked commits.
+ARG REPROKIT_GIT=https://
+RUN git config --global url."$REPROKIT_GIT".insteadOf https:// && git config --global advice.detachedHead false && \
+    git config --global --add url."$REPROKIT_GIT"git.example.org/.insteadOf git@git.example.org: && \
+    git config --global --add url."$REPROKIT_GIT"git.example.org/.insteadOf ssh://git@git.example.org/
+# A commit is fetched by its ID, or with the complete history if the server refuses that. Submodules must be at the
+# commits of the tree (pitfall submodule-missing).
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export GIT_TERMINAL_PROMPT=0; \
+    mkdir -p /a; cd /a; \
+    git init -q; git remote add origin https://git.example.org/team/a; \
+    git fetch -q --depth 1 origin 0123456789abcdef0123456789abcdef01234567 || git fetch -q --tags origin '+refs/heads/*:refs/remotes/origin/*'; \
+    git checkout -q 0123456789abcdef0123456789abcdef01234567; \
+    expect 'commit of a' 0123456789abcdef0123456789abcdef01234567 "$(git rev-parse HEAD)"; \
+    find . -name .git -prune -exec rm -rf {} +
+# With the folders above them, as COPY would make those with the time of the build.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir /product; cd /; \
+    for path in /a; do path="$(realpath "$path")"; cp -a --parents "${path#/}" /product; done
+
+FROM base AS with-git
+COPY --from=git /product/ /

@@ -1,0 +1,119 @@
+# operator-fusion, variant cpu
+ARG BASE=debian:12
+FROM ${BASE} AS base
+# What each RUN below begins and ends with, so that the same inputs give the same layers: no random names and seeds, no
+# logs, and one date for all that it changed. A removed file of a lower layer leaves a mark that keeps the time of the
+# build, so logs and caches are emptied instead. The fraction of a second grows from step to step for engines that find
+# changes by date; layers do not hold it. The pause keeps apart what this step and the one before it changed.
+SHELL ["/bin/sh", "-c", "\
+    export SOURCE_DATE_EPOCH=946684800 PYTHONHASHSEED=0 PERL_HASH_SEED=0 PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/tmp; \
+    start=\"$(date +%s.%N)\"; second=\"${start%.*}\"; sleep 0.02; \
+    /bin/sh -c \"$0\" || exit; \
+    find /tmp /var/tmp -mindepth 1 -depth -newerct \"@$start\" '(' ! -type d -o -empty ')' -delete; \
+    for path in /var/log /var/cache/fontconfig /var/cache/ldconfig /etc/machine-id /var/lib/dbus/machine-id; do \
+        [ ! -e \"$path\" ] || find \"$path\" -type f -newerct \"@$start\" -exec truncate --size=0 {} +; \
+    done; \
+    find / -xdev '(' -path /dev -o -path /proc -o -path /sys ')' -prune \
+        -o '(' -newermt \"@$start\" -o -type d -newerct \"@$start\" ')' \
+        -exec touch --no-dereference --date=\"@$SOURCE_DATE_EPOCH.${second#?}\" {} + # step:"]
+
+ARG REPROKIT_APT_BASE=
+ENV LANG=C.UTF-8
+# Old images have expired certificates (pitfall apt-expired-ca), which are renewed before anything uses TLS.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block base: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    expect distribution debian:12 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
+
+FROM base AS image
+ARG REPROKIT_APT_PYTHON=
+# Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
+# block wheels adds it where no wheel brings it.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    python3.11 -m venv /opt/venv; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
+    expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"
+
+# torch and its dependencies only: the variant's own versions are installed over them, by the block wheels.
+ARG REPROKIT_WHEELS_TORCH=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS_TORCH" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS_TORCH" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cpu; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" torch==2.13.0+cpu; \
+    python3 -m pip check --disable-pip-version-check
+# pitfall cuda-mismatch: the wheel's own CUDA is tested.
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block torch: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect torch 2.13.0+cpu "$(python3 -c 'import torch; print(torch.__version__)')"; \
+    expect 'CUDA of torch' none "$(python3 -c 'import torch; print(torch.version.cuda or "none")')"
+
+# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
+# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
+ARG REPROKIT_WHEELS=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    if [ -n "$REPROKIT_WHEELS" ]; then \
+        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
+    else \
+        set -- --extra-index-url https://download.pytorch.org/whl/cpu; \
+    fi; \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+        torch==2.13.0+cpu \
+        numpy==1.26.4 \
+        ninja==1.11.1.4 \
+        xgboost-cpu==3.2.0 \
+        matplotlib==3.10.8; \
+    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
+        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
+    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
+    expect torch 2.13.0+cpu "$(found torch)"; \
+    expect numpy 1.26.4 "$(found numpy)"; \
+    expect ninja 1.11.1.4 "$(found ninja)"; \
+    expect xgboost-cpu 3.2.0 "$(found xgboost-cpu)"; \
+    expect matplotlib 3.10.8 "$(found matplotlib)"; \
+    python3 -m pip check --disable-pip-version-check
+
+ARG REPROKIT_APT_EXTENSION=
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    sources=""; [ -z "${REPROKIT_APT_EXTENSION:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
+    apt-get $sources update; \
+    DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-12 g++-12 libc6-dev python3.11-dev; \
+    apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    for tool in gcc g++; do \
+        for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"12 "/usr/local/bin/$name"; done; \
+    done; \
+    ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
+    expect c++ runnable "$(c++ --version >&2 && echo runnable)"
+# pitfall gcc-too-new: torch and nvcc both use this compiler instead of the distribution's newest.
+ENV CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    expect gcc 12 "$(gcc -dumpfullversion)"; \
+    expect g++ 12 "$(c++ -dumpfullversion)"; \
+    expect ninja runnable "$(ninja --version >&2 && echo runnable)"; \
+    expect Python.h present "$(test -f "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" && echo present)"; \
+    expect torch/extension.h present "$(python3 -c 'import os; from torch.utils.cpp_extension import include_paths; print("present" if any(os.path.exists(p + "/torch/extension.h") for p in include_paths()) else "")')"
+
+RUN mkdir -p /workspace
+WORKDIR /workspace
+SHELL ["/bin/sh", "-c"]

@@ -1,0 +1,65 @@
+"""The shell that blocks install packages with."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from reprokit.image.render import render
+from reprokit.image.shell import without_step
+from reprokit.supply.kinds.apt.install import enable
+from tests.support.rendering import target
+
+LINES = """\
+deb http://mirror.test/debian bookworm main
+deb [signed-by="/x.gpg"] http://mirror.test/debian bookworm main
+deb http://mirror.test/debian bookworm-updates main
+deb http://security.test/debian-security bookworm-security main
+"""
+STANZAS = """\
+Types: deb
+URIs: http://mirror.test/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /x.gpg
+
+Types: deb
+URIs: http://security.test/debian-security
+Suites: bookworm-security
+Components: main
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "changed"),
+    [("sources.list", LINES, [0, 1]), ("sources.list.d/debian.sources", STANZAS, [3])],
+)
+def test_components_are_asked_of_the_main_archive_only(tmp_path, name: str, text: str, changed: list[int]):
+    file = tmp_path / "apt" / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    (tmp_path / "os-release").write_text("VERSION_CODENAME=bookworm\n")
+    script = "; ".join(enable(["contrib", "non-free"])).replace("/etc/", f"{tmp_path}/")
+    for _ in range(2):  # a second block that asks for them changes nothing more
+        subprocess.run(["sh", "-euc", script], check=True)
+        expected = text.splitlines()
+        for line in changed:
+            expected[line] += " contrib non-free"
+        assert file.read_text().splitlines() == expected
+
+
+def test_what_surrounds_each_command_is_cut_off_from_what_engines_show(tmp_path):
+    text = render(target(tmp_path)).dockerfile
+    shell = re.search(r"^SHELL (\[.*?\])$", text, re.MULTILINE | re.DOTALL)
+    assert shell
+    program = json.loads(shell[1].replace("\\\n", ""))
+    assert program[:2] == ["/bin/sh", "-c"] and len(program) == 3
+    subprocess.run(["sh", "-n", "-c", program[2]], check=True)
+    shown = " ".join([*program, "set -eu; make"])
+    assert without_step(shown) == "/bin/sh -c set -eu; make"
+    failed = f"The command '{shown}' returned a non-zero code: 1"
+    assert without_step(failed) == "The command '/bin/sh -c set -eu; make' returned a non-zero code: 1"
+    assert without_step("set -eu; make") == "set -eu; make"

@@ -1,0 +1,43 @@
+"""Repositories as folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.importing.collect import collect
+from reprokit.importing.model import Statement
+from reprokit.importing.tree import FolderTree
+from tests.support.upstream import Upstream
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Callable[[dict[str, str]], FolderTree]:
+    """`folder({path: text})` writes the files and opens their folder."""
+
+    def write(files: dict[str, str]) -> FolderTree:
+        root = tmp_path / "repository"
+        root.mkdir(exist_ok=True)
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        return FolderTree(root)
+
+    return write
+
+
+@pytest.fixture
+def stated(folder: Callable[[dict[str, str]], FolderTree]) -> Callable[[dict[str, str]], list[Statement]]:
+    return lambda files: collect(folder(files))
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    server = Upstream()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()

@@ -1,0 +1,145 @@
+"""The decision over statements: who wins, why, and what is asked."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from reprokit.compat.distributions import bundled_distributions
+from reprokit.compat.facts import bundled
+from reprokit.errors import UsageError
+from reprokit.importing.collect import collect
+from reprokit.importing.decide import decide
+from reprokit.importing.python_choice import candidates
+
+
+@pytest.fixture
+def decided(folder):
+    def run(files: dict[str, str], day: str = "2022-03-01"):
+        tree = folder(files)
+        statements, when = collect(tree), date.fromisoformat(day)
+        base, choice = candidates(statements, bundled(), when)[0]
+        known = bundled_distributions()
+        return decide(statements, tree.contents.sizes.keys(), {}, "tool", base, choice, when, bundled(), known)
+
+    return run
+
+
+def setup(**keywords: object) -> str:
+    return f"from setuptools import setup\nsetup({', '.join(f'{k}={v!r}' for k, v in keywords.items())})\n"
+
+
+def test_files_that_agree_are_joined_and_the_weightier_wins_otherwise(decided):
+    found = decided(
+        {
+            "setup.py": setup(name="tool", install_requires=["numpy>=1.18", "torch>=1.8,<1.11", "scipy==1.7.3"]),
+            "requirements.txt": "numpy==1.21.5\nscipy==1.5.0\n",
+            "README.md": "PyTorch 1.4\n",
+        }
+    )
+    assert found.requirements["numpy"].value == "numpy==1.21.5,>=1.18"
+    assert [str(o) for o in found.requirements["numpy"].origins] == ["setup.py:2", "requirements.txt:1"]
+    scipy = found.requirements["scipy"]
+    assert scipy.value == "scipy==1.7.3"
+    assert [(str(x.origin), x.value, x.why) for x in scipy.lost] == [
+        ("requirements.txt:2", "scipy==1.5.0", "contradicts setup.py:2, which counts more")
+    ]
+    assert found.requirements["torch"].value == "torch<1.11,>=1.8" and "tool" not in found.requirements
+
+
+@pytest.mark.parametrize(
+    ("day", "requires", "classifiers", "extra", "base", "why"),
+    [
+        ("2022-03-01", ">=3.7", [], "", "debian:11 3.9", "debian:11 was stable"),
+        ("2024-03-01", ">=3.7", [], "", "debian:12 3.11", "debian:12 was stable"),
+        ("2020-12-01", ">=3.6", [], "", "debian:11 3.9", "debian:10 was stable on 2020-12-01, and its archive"),
+        ("2024-03-01", ">=3.7", ["3.8", "3.9"], "", "debian:11 3.9", "the Python of debian:11 fits better"),
+        ("2022-03-01", ">=3.11", [], "", "debian:12 3.11", "fits better"),
+        ("2022-03-01", ">=3.7", [], "FROM debian\nRUN conda create python=3.11\n", "debian:12 3.11", "fits better"),
+        ("2020-12-01", ">=3.6,<3.9", [], "", "ubuntu:20.04 3.8", ""),
+    ],
+)
+def test_the_python_is_the_nearest_that_can_be_had(decided, day, requires, classifiers, extra, base, why):
+    tested = [f"Programming Language :: Python :: {version}" for version in classifiers]
+    files = {"setup.py": setup(name="tool", python_requires=requires, classifiers=tested)}
+    found = decided(files | ({"Dockerfile": extra} if extra else {}), day)
+    assert f"{found.base.distro} {found.base.python}" == base and why in found.base_choice.why
+
+
+def test_a_python_that_no_distribution_has_is_named(decided):
+    found = decided({"requirements.txt": "numpy\n", "environment.yml": "dependencies: [python=3.7]\n"}, "2020-12-01")
+    [lost] = found.base_choice.lost
+    assert (lost.value, str(lost.origin)) == ("Python ==3.7.*", "environment.yml:1")
+    assert lost.why == "no distribution here has it; 3.9 is the nearest"
+    with pytest.raises(UsageError, match="no distribution has a Python that fits '<3'"):
+        decided({"setup.py": setup(name="tool", python_requires="<3")})
+
+
+def test_imports_are_required_where_nothing_else_is_stated(decided):
+    found = decided(
+        {
+            "train.py": "import cv2, yaml, helper, os\nfrom sklearn import svm\nimport never_heard_of\n"
+            "try:\n  import jax\nexcept ImportError:\n  pass\n",
+            "helper.py": "import numpy\n",
+            "tests/test_it.py": "import hypothesis\n",
+            "docs/conf.py": "import sphinx_rtd_theme\n",
+        }
+    )
+    assert set(found.requirements) == {
+        *("opencv-python-headless", "pyyaml", "scikit-learn", "numpy", "hypothesis", "pytest"),
+    }
+    assert str(found.requirements["scikit-learn"].origins[0]) == "train.py:2"
+    assert [(q.text, str(q.origin)) for q in found.questions] == [
+        ("the module never_heard_of is imported: which distribution has it?", "train.py:3")
+    ]
+    assert found.python_paths == ("",) and [choice.value for choice in found.apt] == ["libglib2.0-bin"]
+
+
+def test_extras_are_left_out_unless_the_tests_or_the_code_need_them(decided):
+    extras = {"test": ["pytest-mock"], "docs": ["sphinx"], "plot": ["matplotlib>=3"], "gpu": ["cupy"]}
+    files = {
+        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require=extras),
+        "tool/__init__.py": "import matplotlib\n",
+        "tests/test_a.py": "import tool\n",
+    }
+    found = decided(files)
+    assert set(found.requirements) == {"numpy", "pytest-mock", "pytest", "matplotlib", "setuptools", "wheel"}
+    assert found.requirements["matplotlib"].value == "matplotlib>=3" and found.modules == ("tool",)
+    del files["tests/test_a.py"]
+    assert "sphinx" not in decided(files).requirements
+
+
+def test_markers_count_for_the_chosen_python(decided):
+    found = decided(
+        {"requirements.txt": "a; python_version<'3.8'\nb; sys_platform=='win32'\nc; python_version>='3.8'\n"}
+    )
+    assert list(found.requirements) == ["c"]
+
+
+def test_kernels_get_the_compiler_of_the_distribution(decided):
+    files = {
+        "setup.py": "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "setup(name='tool', ext_modules=[CUDAExtension('k', ['k.cu'])])\n",
+        "README.md": "CUDA 10.2\n",
+    }
+    found = decided(files)
+    assert found.pins["cuda"].value == "11.2" and found.pins["gcc"].value == "10"
+    assert [(x.value, str(x.origin)) for x in found.pins["cuda"].lost] == [("CUDA ==10.2.*", "README.md:1")]
+    assert "11.6 was the newest on 2022-03-01" in found.pins["cuda"].why
+    assert "cuda" not in decided({"setup.py": setup(name="tool")}).pins
+
+
+def test_kernels_that_a_branch_chooses_are_found_and_asked_about(decided):
+    code = (
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDA_HOME, CppExtension, CUDAExtension\n"
+    )
+    code += (
+        "kind = CUDAExtension if CUDA_HOME else CppExtension\nsetup(name='tool', ext_modules=[kind('k', ['k.cu'])])\n"
+    )
+    found = decided({"setup.py": code})
+    assert found.pins["cuda"].value == "11.2"
+    (question,) = [q for q in found.questions if "compiled for CUDA or for the CPU" in q.text]
+    assert question.text.endswith("here for CUDA 11.2") and str(question.origin) == "setup.py:3"
+    imported = "from torch.utils.cpp_extension import CUDAExtension\n"
+    assert "cuda" not in decided({"setup.py": imported + setup(name="tool")}).pins

@@ -1,0 +1,34 @@
+"""The recipe of a decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from reprokit.compat.facts import bundled
+from reprokit.importing.decision import Choice, Decision, PythonBase
+from reprokit.importing.draft import draft
+from reprokit.importing.versions import Versions
+from reprokit.recipe.load import load_text
+
+DECISION = Decision("tool", date(2023, 7, 1), PythonBase("debian:12", "3.11"), Choice("debian:12"))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "version", "block", "pin"),
+    [
+        ("", "2.0.1", {"cuda": "11.7"}, "2.0.1"),
+        ("11.8", "2.1.0", {}, "2.1.0+cu118"),  # PyPI's has another major version of CUDA
+        ("", "99.0", None, "99.0"),  # the CUDA of its wheel, which the block asserts, is not known
+    ],
+)
+def test_torch_is_installed_by_its_block(cuda, version, block, pin):
+    decision = replace(DECISION, pins={"cuda": Choice(cuda), "gcc": Choice("11")} if cuda else {})
+    text = draft(decision, Versions({"torch": version, "numpy": "1.26.4"}), "", "", bundled())
+    variant = next(iter(load_text(text, "tool.yaml", "tool").variants.values()))
+    blocks = {used.name: used.options for used in variant.blocks}
+    assert variant.pins["torch"] == pin and blocks.get("torch") == block
+    assert variant.wheels == ([] if block is not None else [f"torch=={pin}"]) + ["numpy==1.26.4"]
+    assert "torch" not in blocks or [*blocks].index("torch") < [*blocks].index("wheels")

@@ -1,0 +1,42 @@
+"""What a repair may change, by the path and the value of the change."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.importing.permitted import RecipeChange, permitted
+from tests.support.repairs import VARIANT
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("apt/-", "libgl1", "apt: libgl1"),
+        ("wheels/-", "pyyaml", "wheels: pyyaml"),
+        ("wheels/-", "protobuf<3.21", "wheels: protobuf<3.21"),
+        ("pins/gcc", "11", "pins/gcc: 11"),
+        ("pins/numpy", "1.23.5", "wheels: numpy==1.23.5"),
+        ("pins/cmake", "3.31", "wheels: cmake==3.31.*"),
+        ("sources/0/submodules", True, "sources/0/submodules: True"),
+        ("build_args/MAX_JOBS", "3", "build_args/MAX_JOBS: 3"),
+    ],
+)
+def test_packages_pins_submodules_and_jobs_are_permitted(path, value, found):
+    change = permitted({"op": "add", "path": f"/variants/*/{path}", "value": value}, VARIANT)
+    assert isinstance(change, RecipeChange) and str(change) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        ("apt/-", "git", "has it already"),
+        ("wheels/-", "numpy", "has 1.26.4 already"),
+        ("pins/llvm", "10", "needs a block"),
+        ("pins/python", "3.9", "another base"),
+        ("pins/gcc", "12", "has it already"),
+        ("pins/python", None, "the choice is yours"),
+    ],
+)
+def test_what_changes_nothing_or_needs_a_person_is_left(path, value, why):
+    found = permitted({"op": "replace", "path": f"/variants/*/{path}", "value": value}, VARIANT)
+    assert isinstance(found, str) and why in found

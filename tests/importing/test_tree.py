@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from reprokit.importing.tree import CommitTree, FolderTree
+from reprokit.supply.kinds.git.store import folder_of
+from tests.support.stores import fetch
+
+FILES = {"README.md": "# It\n", "lib.py": "import numpy\n", ".gitattributes": "*.md export-ignore\n*.py export-subst\n"}
+
+
+def test_a_folder_and_its_commit_hold_the_same(repositories, store, tmp_path: Path):
+    repositories.make("team/dep", {"x": "1"})
+    head = repositories.make("team/tool", FILES, {"lib/dep": ("team/dep", "https://forge.test/team/dep")})
+    checkout = FolderTree(repositories.root / "team/tool.git")
+    commit = fetch(store, "team/tool", head)
+    stored = CommitTree(folder_of(commit, store), commit.url, head)
+
+    assert checkout.commit == head and checkout.date == stored.date
+    assert abs((datetime.now(timezone.utc) - checkout.date).total_seconds()) < 600
+    assert {path: stored.contents.sizes[path] for path in FILES} == {path: len(FILES[path]) for path in FILES}
+    assert (
+        dict(stored.read(sorted(FILES)))
+        == dict(checkout.read(sorted(FILES)))
+        == {path: text.encode() for path, text in FILES.items()}
+    )
+    assert stored.contents.submodules == {
+        "lib/dep": repositories.git("team/dep", "rev-parse", "HEAD"),
+    }
+
+
+def test_the_address_of_a_clone_is_its_origin(repositories):
+    repositories.make("team/tool", FILES)
+    for written, read in (
+        ("git@forge.test:team/tool.git", "https://forge.test/team/tool"),
+        ("https://forge.test/team/tool", "https://forge.test/team/tool"),
+        ("/srv/tool", ""),
+    ):
+        repositories.git("team/tool", "config", "remote.origin.url", written)
+        assert FolderTree(repositories.root / "team/tool.git").address == read
+
+
+def test_a_folder_without_git_has_no_commit(tmp_path: Path):
+    (tmp_path / "a.py").write_text("")
+    tree = FolderTree(tmp_path)
+    assert (tree.address, tree.commit, tree.date) == ("", "", None) and list(tree.contents.sizes) == ["a.py"]

@@ -1,0 +1,108 @@
+"""The time machine against an index that gives upload times, with uv itself."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from reprokit.config import Configuration
+from reprokit.errors import SourceError
+from reprokit.importing.decision import Choice, Decision, PythonBase
+from reprokit.importing.model import Origin
+from reprokit.importing.versions import versions_of
+from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.mirrors.places import Mirrors
+from tests.support.fetching import HOSTS
+from tests.support.json_index import Index
+from tests.support.upstream import Upstream
+
+
+@pytest.fixture
+def resolved(store, tmp_path, upstream: Upstream):
+    def run(index: Index, *requirements: str, preferred: dict[str, str] = {}, day: str = "2021-06-01"):  # noqa: B006
+        index.wheel("setuptools", "57.0", "2021-05-01")
+        index.wheel("wheel", "0.36", "2021-01-01")
+        settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
+        mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
+        origin = Origin("setup.py", 7)
+        decision = Decision(
+            name="tool",
+            day=date.fromisoformat(day),
+            base=PythonBase("debian:11", "3.9"),
+            base_choice=Choice("debian:11"),
+            requirements={text.split("=")[0].split("<")[0]: Choice(text, (origin,)) for text in requirements},
+            preferred=preferred,
+        )
+        return versions_of(decision, Platform("3.9", "2.31"), mirrors, lambda line: None, f"{day}T23:59:59Z")
+
+    return run
+
+
+@pytest.fixture
+def index(upstream: Upstream, tmp_path: Path) -> Index:
+    return Index(upstream, tmp_path / "wheels")
+
+
+def test_versions_are_those_of_the_day_and_of_lock_files(index: Index, resolved):
+    for version, day in (("1.0", "2020-01-01"), ("1.1", "2021-05-31"), ("1.2", "2021-06-02")):
+        index.wheel("plain", version, day, requires=("inner",))
+        index.wheel("inner", version, day)
+    assert resolved(index, "plain").pins == {"plain": "1.1", "inner": "1.1"}
+    assert resolved(index, "plain", preferred={"inner": "1.0", "bad": "x y"}).pins == {"plain": "1.1", "inner": "1.0"}
+    assert resolved(index, "plain", day="2021-06-03").pins["plain"] == "1.2"
+
+
+def test_the_first_wheel_after_the_day_is_taken_and_named(index: Index, resolved):
+    index.wheel("compiled", "1.0", "2021-01-01", "cp38-cp38-manylinux2014_x86_64")
+    index.wheel("compiled", "1.1", "2021-08-01", "cp39-cp39-manylinux2014_x86_64")
+    index.wheel("compiled", "2.0", "2022-08-01", "cp39-cp39-manylinux2014_x86_64")
+    found = resolved(index, "compiled")
+    assert found.pins == {"compiled": "1.1"}
+    [question] = found.questions
+    assert (
+        question.text
+        == ("on 2021-06-01 no compiled had a wheel for Python 3.9; 1.1 of 2021-08-01 is the first that has")
+        and str(question.origin) == "setup.py:7"
+    )
+
+
+def test_an_exact_version_without_a_wheel_becomes_the_nearest(index: Index, resolved):
+    index.wheel("compiled", "1.0", "2021-01-01", "cp38-cp38-manylinux2014_x86_64")
+    for version in ("0.9", "1.1", "1.2"):
+        index.wheel("compiled", version, "2021-02-01", "cp39-cp39-manylinux2014_x86_64")
+    found = resolved(index, "compiled==1.0")
+    assert found.pins == {"compiled": "1.1"} and "compiled==1.0 has no wheel for Python 3.9" in found.questions[0].text
+
+
+def test_an_sdist_is_read_and_not_built(index: Index, resolved):
+    index.wheel("user", "1.0", "2021-01-01", requires=("source==0.5",))
+    index.wheel("inner", "1.0", "2021-01-01")
+    needs = 'inner>=0.1\n\n[extra]\nnever\n\n[:python_version < "3"]\nold\n'
+    index.sdist("source", "0.5", "2021-01-01", needs)
+    found = resolved(index, "user")
+    assert found.pins == {"user": "1.0", "inner": "1.0", "setuptools": "57.0", "wheel": "0.36"}
+    assert [(s.package, s.requires) for s in found.sdists] == [("source==0.5", ["inner>=0.1"])]
+
+
+def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
+    index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
+    index.wheel("b", "1.0", "2021-01-01")
+    index.wheel("b", "2.0", "2021-01-01")
+    found = resolved(index, "a", "b==2.0")
+    assert found.pins == {"a": "1.0", "b": "1.0"} and "does not fit with the others" in found.questions[0].text
+
+
+def test_what_no_index_has_is_left_out_and_asked(index: Index, resolved):
+    index.wheel("plain", "1.0", "2021-01-01")
+    found = resolved(index, "plain", "plian")
+    assert found.pins == {"plain": "1.0"} and "the index has no plian" in found.questions[0].text
+
+
+def test_an_index_without_upload_times_is_named(upstream: Upstream, tmp_path: Path, resolved):
+    index = Index(upstream, tmp_path / "wheels", times=False)
+    index.wheel("plain", "1.0", "2021-01-01")
+    with pytest.raises(SourceError, match="no upload times"):
+        resolved(index, "plain")

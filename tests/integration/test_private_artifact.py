@@ -1,0 +1,155 @@
+"""An artifact with environment.yml, an sdist, a requirement of git and a private source: from `new` to a claim."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from tests.support.conda_channel import index_channel, make_package
+from tests.support.forge import Forge
+from tests.support.names import unique
+from tests.support.ssh_server import SshServer, ssh_server
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.network,
+    pytest.mark.long,
+    pytest.mark.skipif(os.geteuid() != 0, reason="starts an sshd of its own, which takes root"),
+]
+
+RECIPE = """\
+name: {name}
+paper: {{title: T, venue: V, year: 2020, licence: MIT}}
+variants:
+  v:
+    base: debian:12
+    pins: {{distro: "debian:12", python: "3.11"}}
+    blocks: [python, wheels, conda, git, imports]
+    conda: [{{file: environment.yml}}]
+    conda_channels: [lab]
+    wheels: [{{file: environment.yml}}, {{file: pyproject.toml, extras: [bench]}}]
+    sources: [{{name: code, git: "{server}/team/code", commit: {commit}, path: /opt/code}}]
+benchmarks:
+  spmm:
+    command: python3 /opt/code/bench.py
+    parse: {{values: [{{pattern: 'time: (?P<value>\\S+) ms', metric: spmm.time, unit: ms}}]}}
+claims:
+  - {{metric: spmm.time, value: 1.5, unit: ms, hardware: a CPU, where: table 3}}
+"""
+# docopt has an sdist only.
+ENVIRONMENT = """\
+name: paper
+channels: [lab]
+dependencies:
+  - solver >=1
+  - pip
+  - pip: ["docopt>=0.6,<0.7", "tool @ git+https://forge.test/team/tool@v1"]
+"""
+PROJECT = (
+    '[project]\nname = "code"\nversion = "1"\ndependencies = []\n[project.optional-dependencies]\nbench = ["six<2"]\n'
+)
+BENCH = """\
+import docopt, os, six, subprocess, tool
+print(os.environ["TOKEN"])
+print(subprocess.check_output("solver").decode(), "time:", tool.MS, "ms")
+"""
+TOOL = {
+    "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61"]\nbuild-backend = "setuptools.build_meta"\n'
+    '[project]\nname = "tool"\nversion = "1.0"\ndependencies = ["six"]\n[tool.setuptools]\npy-modules = ["tool"]\n',
+    "tool.py": "MS = 1.5\n",
+}
+
+
+class Lab:
+    """A folder with a recipe, as its user has it, whose `key` opens the private repository."""
+
+    def __init__(self, root: Path, name: str, server: SshServer, port: int) -> None:
+        self.root, self.key = root, server.private_key.splitlines()[2]
+        self.name = name
+        forge, private = Forge(root / "forge"), Forge(server.root / "forge")
+        forge.publish("team/tool", TOOL)
+        forge.git("team/tool", "tag", "v1")
+        commit = private.publish("team/code", {"bench.py": BENCH})
+        self.environment = {
+            **os.environ, **forge.settings, **server.environment,
+            "REPROKIT_HOME": str(root / "home"), "REPROKIT_CONDA_MIRRORS": f"http://127.0.0.1:{port}/{{channel}}",
+        }  # fmt: skip
+        (root / "recipes").mkdir()
+        self.run("new", self.name)
+        texts = {"environment.yml": ENVIRONMENT, "pyproject.toml": PROJECT}
+        texts[f"{self.name}.yaml"] = RECIPE.format(name=self.name, server=server.address, commit=commit)
+        for file, text in texts.items():
+            (root / "recipes" / file).write_text(text)
+
+    def run(self, *words: str, code: int = 0, **more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "reprokit", *words],
+            capture_output=True,
+            text=True,
+            cwd=self.root,
+            env={**self.environment, **more},
+        )
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+
+def holds(folder: Path, secret: bytes) -> list[str]:
+    return [str(file) for file in folder.rglob("*") if file.is_file() and secret in file.read_bytes()]
+
+
+def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path, short_path: Path):
+    channel, name = tmp_path / "channels" / "lab", unique("lab")
+    of_lab = f"reprokit.recipe={name}"
+    make_package(channel, "solver", "1.2")
+    index_channel(channel)
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "channels"))
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "lab").mkdir()
+    (short_path / "ssh").mkdir()
+    try:
+        with ssh_server(short_path / "ssh") as private:
+            lab = Lab(tmp_path / "lab", name, private, server.server_port)
+            stranger = tmp_path / "stranger.yaml"
+            stranger.write_text("hosts: []\n")
+            assert "would use your keys" in lab.run("lock", lab.name, code=4, REPROKIT_CONFIG=str(stranger))
+            lab.run("lock", lab.name)
+            lab.run("fetch", lab.name)
+        # What was locked needs neither key nor network of the user any more.
+        lab.environment["SSH_AUTH_SOCK"] = ""
+        lab.run("build", "--offline", lab.name)
+        tokens = short_path / "tokens.env"
+        tokens.write_text("TOKEN=hunter2-of-the-lab\n")
+        text = lab.run("bench", lab.name, "--env-file", str(tokens))
+        assert "spmm.time" in text
+        [record] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
+        assert json.loads(record)["samples"] == [1.5]
+        shown = lab.run("claims", lab.name, "--json")
+        assert "spmm.time" in shown and "1.5" in shown
+        lab.run("export", lab.name, "-o", "lab.rkit")
+        image = f"reprokit/{lab.name}:v"
+        with (lab.root / "image.tar").open("wb") as saved:
+            saved.writelines(engine.save(image))
+        described = [engine.image(image), *map(engine.container, (c["Id"] for c in engine.containers([of_lab])))]
+        (lab.root / "described.json").write_text(json.dumps(described))
+        for secret in (lab.key.encode(), b"hunter2-of-the-lab"):
+            assert holds(short_path, secret), "the search finds the secret where it is"
+            assert holds(lab.root, secret) == []
+        locked = (lab.root / "recipes" / f"{lab.name}.lock.yaml").read_text()
+        assert "docopt-0.6.2.tar.gz" in locked and "build_only: true" in locked and "ref: v1" in locked
+    finally:
+        server.shutdown()
+        for container in engine.containers([of_lab]):
+            engine.remove(container["Id"], force=True)
+        for made in engine.images([of_lab]):
+            engine.remove_image(made["Id"], force=True)

@@ -1,0 +1,112 @@
+"""What profilers print, as summaries.
+
+The tables of nsys and ncu follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
+`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`) and "Nsight Compute CLI" (the raw page with `--csv`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import SourceError
+from reprokit.profiling import output
+from reprokit.profiling.position import positions
+from reprokit.profiling.table import rows
+
+NSYS = """Processing [report.sqlite] with [cuda_gpu_kern_gb_sum.py]...
+
+Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),GridXYZ,BlockXYZ,Name
+75.0,3000000,10,300000.0,300000.0,290000,310000,5000.0,  4096    1    1, 256    1    1,"void gemm<float, 128>(int)"
+25.0,1000000,4,250000.0,250000.0,240000,260000,5000.0,   128    2    1,  32    4    1,softmax(float*)
+"""
+NSYS_WITHOUT_GRID = """Time (%),Total Time (us),Instances,Avg (us),Name
+100.0,"1,000",2,500.0,copy
+"""
+NCU = """==PROF== Connected to process 12
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC",\
+"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.sum",\
+"launch__registers_per_thread","sm__throughput.avg.pct_of_peak_sustained_elapsed",\
+"sm__warps_active.avg.pct_of_peak_sustained_active"
+"","","","","","","","","","","","%","ns","register/thread","%","%"
+"0","12","python3","h","gemm","1","7","(256, 1, 1)","(4096, 1, 1)","0","8.0","20.00","3,000","128","80.00","45.00"
+"1","12","python3","h","gemm","1","7","(256, 1, 1)","(4096, 1, 1)","0","8.0","40.00","1,000","128","60.00","49.00"
+"2","12","python3","h","copy","1","7","(1024, 1, 1)","(80, 1, 1)","0","8.0","91.50","2,500","16","12.00","80.00"
+"3","12","python3","h","tiny","1","7","(32, 1, 1)","(1, 1, 1)","0","8.0","0.10","900","16","0.20","3.00"
+"""
+PERF = """# Samples: 61  of event 'cpu-clock:uhppp'
+#
+# Overhead|     Samples|Shared Object|Symbol
+ 47.54% | 29         |python3.11   |[.] _PyEval_EvalFrameDefault
+ 13.11% | 8          |libc.so.6|[.] operator|| (int)
+"""
+
+
+def test_nsight_systems_kernels_with_their_launches():
+    found = output.nsys(NSYS)
+    first, second = found.rows
+    assert (first.name, first.count, first.grid, first.block) == (
+        "void gemm<float, 128>(int)", 10, (4096, 1, 1), (256, 1, 1),
+    )  # fmt: skip
+    assert (first.seconds, found.share(first), found.share(second)) == (0.003, 75.0, 25.0)
+    (only,) = output.nsys(NSYS_WITHOUT_GRID).rows
+    assert (only.seconds, only.grid) == (0.001, ())
+    assert output.nsys("ERROR: Report 'cuda_gpu_kern_gb_sum' could not be found.").rows == ()
+
+
+def test_nsight_compute_occupancy_and_position():
+    found = output.ncu(NCU)
+    gemm, copy, tiny = found.rows
+    assert (gemm.count, gemm.seconds, gemm.registers) == (2, pytest.approx(4e-6), 128)
+    assert (gemm.occupancy, gemm.compute, gemm.memory) == pytest.approx((46.0, 75.0, 25.0))  # means by time
+    assert (gemm.grid, gemm.block, copy.block) == ((4096, 1, 1), (256, 1, 1), (1024, 1, 1))
+    assert [each.limited_by for each in positions(found)] == ["compute", "bandwidth", "overhead"]
+    assert tiny.name == "tiny"
+
+
+def test_perf_report():
+    first, second = output.perf(PERF).rows
+    assert (first.name, first.count, first.share) == ("_PyEval_EvalFrameDefault (python3.11)", 29, 47.54)
+    assert second.name == "operator|| (int) (libc.so.6)"
+
+
+def test_counted_work_against_the_data_sheet():
+    row = '{"kind": "cpu", "name": "aten::mm", "count": 1, "seconds": 1e-4, "flop": 7.8336e9, "work_seconds": 0.001, '
+    text = '{"rows": [%s"on_gpu": %s}], "totals": {"cpu": 1e-4}, "device": "Tesla V100-SXM2-16GB"}'
+    found = output.reduced(text % (row, "true"))
+    assert found.rows[0].rate == pytest.approx(7833.6)
+    assert positions(found)[0].of_peak == pytest.approx(50.0)  # of 15.67 TFLOP/s
+    assert positions(output.reduced(text % (row, "false")))[0].of_peak is None  # it ran on the CPU
+    assert rows(found, "gpu", 5, "calls") is None
+    columns, cells = rows(found, "cpu", 5, "calls")
+    assert dict(zip(columns, cells[0], strict=True)) == {
+        "name": "aten::mm", "calls": "1", "ms": "0.100", "%": "100.0", "GFLOP/s": "7833.6", "% of fp32 peak": "50.0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"rows": 5}',
+        '{"rows": [{"kind": "gpu", "name": "x", "seconds": 1e999}]}',
+        '{"rows": [{"kind": "gpu", "name": "x", "seconds": -1}]}',
+        '{"rows": [{"kind": "gpu", "name": "x", "grid": [1, 2, 3, 4]}]}',
+        '{"rows": [{"kind": "gpu", "name": "%s"}]}' % ("x" * 30_000),
+        '{"rows": [], "more": 1}',
+    ],
+)
+def test_a_forged_summary_is_refused(text: str):
+    with pytest.raises(SourceError):
+        output.reduced(text)
+
+
+@pytest.mark.parametrize("cell", ["nan", "1e400", "-5", "x", "9" * 5000])
+def test_forged_numbers_of_tables_are_refused(cell: str):
+    with pytest.raises(SourceError):
+        output.nsys(NSYS.replace("3000000", cell))
+    with pytest.raises(SourceError):
+        output.ncu(NCU.replace('"3,000"', f'"{cell}"'))
+    with pytest.raises(SourceError):
+        output.perf(PERF.replace("47.54", cell))

@@ -1,0 +1,78 @@
+"""Peaks measured in a real container, whose compiler is the host's."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from reprokit import cli
+from reprokit.container.execute import Completed
+from reprokit.container.lifecycle import ensure_running
+from reprokit.errors import SourceError, WorkFailed
+from reprokit.host.mounts import BindMount
+from reprokit.profiling import peaks
+from reprokit.results import lines
+from tests.support.records import RECORD
+
+USR = BindMount("/usr", "/usr", True)
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("nothing_left")
+def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
+    def with_usr(engine, target, options, say):
+        return ensure_running(engine, target, replace(options, mounts=(USR,)), say)
+
+    monkeypatch.setattr("reprokit.profiling.run.ensure_running", with_usr)
+    match = re.search(r"model name\s*: *(.*)", Path("/proc/cpuinfo").read_text())
+    counted = [("x.work", "GFLOP", 1.0), ("x.traffic", "MB", 1000.0), ("x.time", "ms", 100.0)]
+    known = replace(RECORD, params={"n": 1}, cpu=match[1])
+    mine = [replace(known, metric=metric, unit=unit, samples=(value,)) for metric, unit, value in counted]
+    other = [replace(each, cpu="another processor", params={"n": 2}) for each in mine]
+    lines.append(desk, f"results/{image}.jsonl", [*mine, *other])
+    done = CliRunner().invoke(cli.app, ["roofline", image, "--threads", "1", "--plot", "roof.svg", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    (one,) = found["measured"]
+    assert one["threads"] == 1 and found["processor"] == match[1]
+    assert 1 < one["peaks"]["float32"] < 1000 and 0.1 < one["bandwidths"]["copy"] < 1000
+    (point,) = found["points"]  # not that of another processor
+    assert (point["rate"], point["intensity"]) == (pytest.approx(10.0), pytest.approx(1.0))
+    assert "1 thread float32" in Path("roof.svg").read_text()
+
+
+def completed(exit_code: int, text: str = "") -> Completed:
+    return Completed(exit_code, text)
+
+
+class Stub:
+    """An engine that takes any file."""
+
+    def put_archive(self, container: str, folder: str, tar: bytes) -> None:
+        pass
+
+
+def test_without_a_compiler_the_package_is_named():
+    with pytest.raises(WorkFailed) as raised:
+        peaks.processors(Stub(), "c", lambda argv: completed(1), [1])
+    assert "no C++ compiler" in raised.value.message and "`g++`" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"threads": 1, "peaks": {"float32": 0}, "bandwidths": {}}',
+        '{"threads": 1, "peaks": {"float32": 1e999}, "bandwidths": {}}',
+        '{"threads": -1, "peaks": {}, "bandwidths": {}}',
+        '{"threads": 1, "peaks": {"%s": 1}, "bandwidths": {}}' % ("x" * 200),
+        "{",
+    ],
+)
+def test_forged_peaks_are_refused(line):
+    with pytest.raises(SourceError):
+        peaks.processors(Stub(), "c", lambda argv: completed(0, line), [1])

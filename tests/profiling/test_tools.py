@@ -1,0 +1,66 @@
+"""Which profiler is chosen, and how it wraps a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.profiling.tools import FOLDER, HOME, choose, profilers
+
+ALL = ("torch", "nsys", "ncu", "perf", "py-spy")
+LAUNCHER = [f"{HOME}/launcher.py", FOLDER]
+
+
+@pytest.mark.parametrize(
+    ("argv", "present", "gpu", "chosen"),
+    [
+        ("python3 x.py", ALL, True, "torch"),
+        ("/opt/conda/bin/python3.8 -m x", ALL, True, "torch"),
+        ("python3 x.py", ("nsys", "py-spy", "perf"), True, "nsys"),
+        ("python3 x.py", ("nsys", "py-spy", "perf"), False, "py-spy"),
+        ("python3 x.py", ("perf", "ncu"), True, "perf"),
+        ("./a.out", ALL, True, "nsys"),
+        ("./a.out", ALL, False, "perf"),
+    ],
+)
+def test_the_default_is_what_sees_most(argv, present, gpu, chosen):
+    assert choose(argv.split(), None, present, gpu).name == chosen
+
+
+@pytest.mark.parametrize(
+    ("argv", "wrapped"),
+    [
+        ("python3 x.py -m 1", ["python3", *LAUNCHER, "x.py", "-m", "1"]),
+        ("python -u -W ignore -m pkg.mod a", ["python", "-u", "-W", "ignore", *LAUNCHER, "-m", "pkg.mod", "a"]),
+        ("python3 -c pass", ["python3", *LAUNCHER, "-c", "pass"]),
+    ],
+)
+def test_the_launcher_is_before_the_program(argv, wrapped):
+    assert profilers(argv.split())["torch"].wrap(argv.split()) == wrapped
+
+
+@pytest.mark.parametrize("argv", ["bash run.sh", "torchrun x.py", "python3", "python3 -", "python3 -u", "python3 -m"])
+def test_torch_needs_a_program(argv):
+    with pytest.raises(UsageError, match="torch's profiler"):
+        profilers(argv.split())["torch"].wrap(argv.split())
+
+
+@pytest.mark.parametrize(
+    ("requested", "message", "hint"),
+    [
+        ("ncu", "the image has no ncu", "`nsight-compute`"),
+        ("perf", "the image has no perf", "`linux-perf`"),
+        ("py-spy", "the image has no py-spy", "`py-spy`"),
+        ("torch", "the image has no torch", "`torch`"),
+        ("pyspy", r"no such profiler: pyspy.*py-spy", "one of torch"),
+        (None, "no profiler for this command: torch, py-spy, perf", "`linux-perf`"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_package(requested, message, hint):
+    with pytest.raises(UsageError, match=message) as raised:
+        choose(["python3", "x.py"], requested, (), False)
+    assert hint in raised.value.hint
+
+
+def test_only_perf_needs_more_capabilities_from_the_start():
+    assert {name for name, each in profilers(["x"]).items() if each.capabilities != ((),)} == {"perf"}

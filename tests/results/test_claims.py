@@ -1,0 +1,127 @@
+"""Verdicts on claims, and the claims of the bundled recipes."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.compat.facts import bundled
+from reprokit.recipe.find import load_recipe, recipe_names
+from reprokit.recipe.model import Recipe
+from reprokit.results.claims import as_lines, as_table, judge
+from reprokit.results.likeness import groups
+
+OURS = (1.0, 1.02, 0.98, 1.01, 0.99)
+THEIRS = (2.0, 2.02, 1.98, 2.01, 1.99)
+BASE = {"base": "debian:12"}
+H200 = {"gpu": "2x NVIDIA H200", "driver": "570.1"}
+
+
+@pytest.fixture
+def judged(record):
+    """The verdict on a claim about the metric `time`, by these records."""
+
+    def run(claim: dict, *changes: dict):
+        claim = {"metric": "time", "unit": "ms", "hardware": "NVIDIA H200", "gpu": "H200", "where": "Table 1", **claim}
+        recipe = Recipe.model_validate(
+            {
+                "name": "x",
+                "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "none"},
+                "variants": {
+                    "cpu": {"base": "debian:12"},
+                    "cuda": {"base": "debian:12", "requires": {"gpu": "required"}},
+                },
+                "benchmarks": {"b": {"command": "c", "gpu": True, "parse": {"format": "records", "metrics": ["time"]}}},
+                "claims": [claim],
+            }
+        )
+        records = [record(**{"recipe": "x", "metric": "time", "samples": OURS, **H200, **each}) for each in changes]
+        (found,) = judge(recipe, groups(records), bundled())
+        return found
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "reason"),
+    [(1.05, "reproduced", ""), (0.5, "not reproduced", "worse by"), (2.0, "reproduced", "better than claimed")],
+)
+def test_a_time_is_reproduced_within_the_tolerance_or_below(judged, value, verdict, reason):
+    found = judged({"value": value}, {})
+    assert found.verdict == verdict and found.reason.startswith(reason)
+    assert found.ratio == 1 / value and found.low <= found.ratio <= found.high
+    assert judged({"value": 0.8, "tolerance": 0.3}, {}).verdict == "reproduced"
+
+
+def test_a_throughput_is_better_if_it_is_higher(judged):
+    assert judged({"value": 2, "better": "higher"}, {}).verdict == "not reproduced"
+    assert judged({"value": 0.5, "better": "higher"}, {}).reason == "better than claimed"
+
+
+def test_a_speed_up_is_over_the_fastest_baseline_of_the_same_case_and_machine(judged):
+    claim = {"value": 2, "unit": "x", "params": {"impl": "ours"}, "baseline": {"metric": "time"}, "over": "best"}
+    records = (
+        {"params": {"impl": "ours", "n": 8}}, {"params": {"impl": "torch", "n": 8}, "samples": THEIRS},
+        {"params": {"impl": "naive", "n": 8}, "samples": (9.0, 9.1)},
+        {"params": {"impl": "ours-packed", "n": 8}, "samples": (0.1, 0.1)},
+        {"params": {"impl": "torch", "n": 8}, "samples": (0.5, 0.5), "cpu": "another"},
+        {"params": {"impl": "torch", "n": 9}, "samples": (50.0, 50.0)},
+    )  # fmt: skip
+    found = judged(claim, *records)
+    assert (found.verdict, found.measured) == ("reproduced", 2.0) and found.low < 1 < found.high
+    assert judged({**claim, "value": 4}, *records).verdict == "not reproduced"
+    alone = judged(claim, records[0])
+    assert alone.verdict == "not comparable" and "its baseline was not measured" in alone.reason
+
+
+def test_a_number_of_the_paper_can_be_the_baseline(judged):
+    assert judged({"value": 3, "baseline": {"value": 3.0}}, {}).verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "change", "reason"),
+    [
+        ("H200", {"gpu": "NVIDIA A100-SXM4-40GB"}, "measured on NVIDIA A100-SXM4-40GB, claimed for NVIDIA H200"),
+        ("H200", {"gpu": ""}, "measured on a CPU (EPYC)"),
+        ("any", {"gpu": ""}, "measured on a CPU (EPYC)"),
+        ("none", {}, "measured on a GPU (2x NVIDIA H200)"),
+    ],
+)
+def test_other_hardware_is_not_comparable_and_shows_its_number(judged, gpu, change, reason):
+    found = judged({"value": 1, "gpu": gpu}, change)
+    assert found.verdict == "not comparable" and found.reason.startswith(reason)
+    assert found.measured == 1.0
+
+
+def test_other_cases_are_not_comparable(judged):
+    found = judged({"value": 1, "params": {"batch": 16}}, {"params": {"batch": 8}})
+    assert (found.verdict, found.reason) == ("not comparable", "measured for other cases, not batch 16")
+    both = judged({"value": 1}, {"params": {"batch": 8}}, {"params": {"batch": 9}})
+    assert both.verdict == "not comparable" and "2 cases were measured" in both.reason
+    assert judged({"value": 1, "over": "mean"}, {"params": {"batch": 8}}, {"params": {"batch": 9}}).measured == 1.0
+
+
+def test_what_was_not_measured_names_the_command(judged):
+    found = judged({"value": 1})
+    assert (found.verdict, found.command) == ("not measured", "reprokit bench x:cuda b --repeat 10")
+    words = judged({"value": 1, "metric": "speed in words"})
+    assert (words.reason, words.command) == ("no benchmark of the recipe measures it", "")
+    assert found.command in as_table([found], "claims").rows[0]
+    assert as_lines([found]) == [
+        ("not measured", ["x: time", "paper 1 ms (Table 1; NVIDIA H200)", found.command]),
+    ]
+
+
+def test_doubts_stand_beside_the_verdict(judged):
+    assert "in doubt: heat" in judged({"value": 1}, {"warnings": ("heat",)}).reason
+    assert "does not say on which GPU" in judged({"value": 1, "gpu": ""}, {}).reason
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_bundled_claims_are_machine_readable(name):
+    recipe, facts = load_recipe(name), bundled()
+    found = judge(recipe, [], facts)
+    assert recipe.claims or name == "operator-fusion", "a paper claims something"
+    assert all(claim.gpu for claim in recipe.claims)
+    for each in found:
+        # Either a benchmark measures it, or the metric is words.
+        assert bool(each.command) != (" " in each.claim.metric), each.claim.metric

@@ -1,0 +1,106 @@
+"""Two sets side by side: like cases are compared, unlike ones are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.results.comparison import as_table, compare
+from reprokit.results.likeness import groups
+from reprokit.results.selection import selection
+
+A, B = "aa" * 20, "bb" * 20
+FAST, SLOW = (1.0, 1.01, 0.99, 1.02, 1.0), (2.0, 2.01, 1.99, 2.02, 2.0)
+
+
+@pytest.fixture
+def compared(record):
+    """The comparison of commit A with commit B in these records."""
+
+    def run(*changes: dict, fields=("commit",)):
+        every = groups(record(**change) for change in changes)
+        sides = [[group for group in every if group.identity["commit"] == commit] for commit in (A, B)]
+        return compare(*sides, fields)
+
+    return run
+
+
+def test_each_case_of_both_sets_is_compared(compared):
+    case = {"benchmark": "x"}
+    cases, alone = compared(
+        {"commit": A, "samples": FAST}, {"commit": B, "samples": SLOW},
+        {"commit": A, "samples": FAST, **case}, {"commit": B, "samples": FAST, **case},
+        {"commit": B, "metric": "new"},
+    )  # fmt: skip
+    assert [case.verdict for case in cases] == ["higher", "no difference found"]
+    assert alone == 1
+    assert cases[0].effect.ratio == 2.0
+
+
+@pytest.mark.parametrize("change", [{"cpu": "Xeon"}, {"threads": 8}, {"gpu": "H200"}, {"files": {"g": "1"}}])
+def test_another_machine_or_other_data_is_unlike_unless_it_was_chosen(compared, change):
+    (field,) = change
+    records = {"commit": A, "samples": FAST}, {"commit": B, "samples": SLOW, **change}
+    name = "files.g" if field == "files" else field
+    assert compared(*records)[0][0].verdict == f"unlike: differ in {name}"
+    assert compared(*records, fields=("commit", field))[0][0].verdict == "higher"
+
+
+def test_unlike_records_of_one_set_are_not_averaged(compared):
+    old = {"commit": A, "samples": SLOW, "driver": "1", "time": "2020-01-01T00:00:00Z"}
+    (case,), _ = compared(old, {"commit": A, "samples": FAST}, {"commit": B, "samples": FAST})
+    assert case.verdict == "no difference found"
+    assert case.notes[0] == "A: only the latest of 2 sets of unlike records, which differ in driver"
+
+
+def test_doubts_are_repeated_and_samples_of_few_runs_named(compared):
+    (case,), _ = compared({"commit": A, "samples": FAST, "warnings": ("heat",)}, {"commit": B, "samples": FAST})
+    assert case.notes == ("A: in doubt: heat", "samples of 1 run: differences between runs are not in the interval")
+
+
+def test_sets_that_were_not_measured_in_turns_are_said(compared):
+    times = [f"2026-11-2{n}T00:00:00Z" for n in range(4)]
+    for order, said in (((A, A, B, B), True), ((A, B, A, B), False)):
+        (case,), _ = compared(*({"commit": c, "samples": FAST, "time": t} for c, t in zip(order, times, strict=True)))
+        assert any("measured after the other" in note for note in case.notes) == said
+
+
+def test_runs_are_compared_where_there_are_enough(compared):
+    # Each run has samples of its own level: ten samples of two levels would look like a sure difference.
+    runs = [level for level in (1.0, 1.2, 1.0, 1.2, 1.0) for _ in range(10)]
+    shifted = [level for level in (1.2, 1.0, 1.2, 1.2, 1.0) for _ in range(10)]
+    spec = {"repeats": (10,) * 5}
+    (case,), _ = compared(
+        {"commit": A, "samples": tuple(runs), **spec}, {"commit": B, "samples": tuple(shifted), **spec}
+    )
+    assert case.verdict == "no difference found" and case.effect.p > 0.2
+
+
+def test_a_parameter_can_be_what_is_compared(record):
+    every = groups([record(samples=FAST), record(samples=SLOW, params={"batch": 8, "impl": "torch"})])
+    sides = [selection(f"param.impl={name}", every) for name in ("ours", "torch")]
+    (case,), alone = compare(*(side.groups(every) for side in sides), sides[0].fields)
+    assert (case.verdict, alone) == ("higher", 0)
+
+
+def test_sets_are_named_by_field_or_by_what_a_word_can_mean(record):
+    every = groups([record(commit=A, node="alpha"), record(commit=B, image_digest="sha256:" + "3d" * 32)])
+    assert selection("aaaa", every).terms == (("commit", "aaaa"),)
+    assert selection("3d3d3d", every).terms == (("image_digest", "3d3d3d"),)
+    assert selection("alpha,metric=x", every).terms == (("node", "alpha"), ("metric", "x"))
+    assert len(selection("cpu", every).groups(every)) == 2  # the variant
+    for text, message in (("cafe", "no record has"), ("colour=x", "no such field"), ("aa", "no record has")):
+        with pytest.raises(UsageError, match=message):
+            selection(text, every)
+    twice = groups([record(node="cpu")])
+    with pytest.raises(UsageError, match="can mean") as error:
+        selection("cpu", twice)
+    assert error.value.hint == "write for example node=cpu"
+
+
+def test_the_table_says_how_many_samples_a_noisy_case_needs(compared):
+    noisy = (1.0, 1.3, 0.9, 1.2, 1.1)
+    cases, _ = compared({"commit": A, "samples": noisy}, {"commit": B, "samples": noisy[::-1]})
+    table = as_table(cases, "B against A")
+    assert table.rows[0][-1] == "no difference found"
+    assert any("samples in each set would find 5%" in note for note in table.notes)

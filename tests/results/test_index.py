@@ -1,0 +1,54 @@
+"""The index gives what the file holds, whatever happened to the file or to the index."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.results import index
+from reprokit.results.index import read_groups
+from reprokit.results.likeness import groups
+from reprokit.results.lines import append, keep, read
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "LARGE", 0)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    return tmp_path / "r.jsonl"
+
+
+def check(file) -> None:
+    assert read_groups(file) == groups(read(file))
+
+
+def test_the_index_follows_the_file(record, file, tmp_path):
+    append(tmp_path, "r.jsonl", [record(), record(params={"n": 1.0}), record(samples=(9.0,), repeats=(1,))])
+    check(file)
+    check(file)
+    append(tmp_path, "r.jsonl", [record(params={"n": 1}), record(warnings=("heat",))])
+    check(file)
+    with file.open("a") as opened:
+        opened.write('{"torn')
+    check(file)
+    append(tmp_path, "r.jsonl", [record(metric="after")])
+    check(file)
+    keep(tmp_path, "r.jsonl", [2, 4])
+    check(file)
+    content = file.read_bytes().replace(b'"ms"', b'"us"')
+    file.write_bytes(content)  # in place, of the same size
+    check(file)
+
+
+def test_a_damaged_index_is_made_again(record, file, tmp_path):
+    append(tmp_path, "r.jsonl", [record()])
+    check(file)
+    (database,) = (tmp_path / "home" / "results").iterdir()
+    database.write_bytes(b"no database" * 1000)
+    check(file)
+
+
+def test_small_files_need_no_index(record, file, tmp_path, monkeypatch):
+    monkeypatch.setattr(index, "LARGE", 1 << 20)
+    append(tmp_path, "r.jsonl", [record()])
+    check(file)
+    assert not (tmp_path / "home").exists()

@@ -1,0 +1,73 @@
+"""Unlike records are never averaged, and the refusal says in what they differ."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.errors import UsageError
+from reprokit.results.likeness import IDENTITY, differing, groups, identity, pool
+
+CHANGES = {
+    "metric": "other", "unit": "s", "params": {"batch": 16, "impl": "ours"}, "recipe": "faith",
+    "variant": "cuda", "commit": "ab" * 20, "dirty": True, "node": "b",
+    "benchmark": "backward", "command": "python3 -m other", "input_hash": "00" * 32,
+    "image_digest": "sha256:00", "cpu": "Xeon", "threads": 4, "gpu": "H200", "driver": "570.1",
+    "environment": {"torch": "2.6.0"}, "files": {"graph.npz": "ff"},
+}  # fmt: skip
+
+
+def test_the_changes_cover_every_field_that_makes_records_unlike():
+    assert set(CHANGES) == set(IDENTITY)
+
+
+@pytest.mark.parametrize("field", IDENTITY)
+def test_records_that_differ_in_one_field_are_refused_by_its_name(record, field):
+    with pytest.raises(UsageError, match=f"cannot be averaged: they differ in {field}") as error:
+        pool([record(), record(**{field: CHANGES[field]})])
+    assert error.value.exit_code == 2
+
+
+def test_like_records_are_pooled_with_their_spread(record):
+    later = record(samples=(10.0, 4.0), time="2027-01-01T00:00:00Z", clocks={"sm": 1500}, reprokit="0.2.0")
+    summary = pool([record(samples=(1.0, 3.0, 2.0)), later])
+    assert (summary.median, summary.samples) == (3.0, [1.0, 3.0, 2.0, 10.0, 4.0])
+    assert (len(summary.runs), summary.last) == (2, later.time)
+
+
+def test_nothing_has_no_median():
+    with pytest.raises(UsageError, match="no records"):
+        pool([])
+
+
+def test_only_the_keys_that_differ_are_named(record):
+    other = record(params={"batch": 8, "impl": "torch", "extra": 1}, environment={"torch": "2.6.0"})
+    assert differing(groups([record(), other])) == ["params.extra", "params.impl", "environment.torch"]
+
+
+def test_true_one_and_one_point_zero_are_three_parameters(record):
+    kinds = [record(params={"n": n}) for n in (1, 1.0, True, "1")]
+    assert len(groups(kinds)) == 4
+    assert differing(groups(kinds)) == ["params.n"]
+
+
+def test_the_order_of_parameters_means_nothing(record):
+    one = record(params={"a": 1, "b": {"c": 1, "d": 2}})
+    other = record(params={"b": {"d": 2, "c": 1}, "a": 1})
+    assert len(groups([one, other])) == 1
+
+
+@given(st.lists(st.fixed_dictionaries({}, optional={k: st.just(v) for k, v in CHANGES.items()}), min_size=1))
+def test_groups_are_exactly_what_may_be_pooled(record, changes):
+    records = [record(**change) for change in changes]
+    found = groups(records)
+    assert sum(len(group.runs) for group in found) == len(records)
+    for group in found:
+        alike = [r for r in records if identity(r) == json.dumps(dict(group.identity), sort_keys=True)]
+        assert len(pool(alike).runs) == len(group.runs)
+    for one, other in itertools.pairwise(found):
+        assert differing([one, other])

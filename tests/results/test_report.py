@@ -1,0 +1,85 @@
+"""The report: what it says, equal bytes for equal records, quick and small with many, harmless with hostile ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+from reprokit.compat.facts import bundled
+from reprokit.recipe.find import load_recipe
+from reprokit.results.claims import judge
+from reprokit.results.likeness import groups
+from reprokit.results.lines import append
+from reprokit.results.record import MachineFacts, MachineState
+from reprokit.results.report import VariantFacts, as_html, as_summary, recipe_report, report
+from tests.support.paths import ROOT
+from tests.support.records import RECORD
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>${7*7}{{7*7}}$\\frac$\x1b[2J\u202e"
+SPMM = replace(RECORD, recipe="featgraph", metric="spmm.time", benchmark="spmm", unit="s")
+
+
+def page(*records):
+    recipe = load_recipe("featgraph")
+    judged = judge(recipe, groups(records), bundled())
+    return report([recipe_report(recipe, records, judged, [VariantFacts("cpu", None, ("warning: old",))])])
+
+
+def test_the_page_has_claims_environment_plots_tables_machines_and_commands():
+    machine = MachineFacts(1, 2, 1, 16_000_000_000, {"L3": 33_554_432})
+    state = MachineState(load=0.1, cpu_clock=2800)
+    records = [
+        replace(SPMM, params={"num_col_partitions": n}, machine=machine, before=state, repeats=(3,), commit="ab" * 20)
+        for n in (1, 2, 4)
+    ]
+    text = as_html(page(*records))
+    for part in (
+        "end-to-end GNN training", "not measured", "warning: old", "llvm 11", "ab" * 6, "16.0 GB", "L3 34 MB",
+        "0.1 processors busy, 2800 MHz", "reprokit bench featgraph:cpu spmm --repeat 1", "num_col_partitions",
+        "Artifacts available", "<svg", "2e2e2e2e2e2e",
+    ):  # fmt: skip
+        assert part in text, part
+    summary = as_summary(page(*records))
+    assert summary.startswith("# Reproduction of featgraph\n") and "| 4 | 2 |" in summary
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    records = [replace(SPMM, params={"n": n, "impl": impl}) for n in range(5) for impl in ("a", "b")]
+    append(tmp_path, "results/featgraph.jsonl", records)
+    written = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "reprokit", "report", "featgraph", "-o", seed]
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+        written.append([(tmp_path / seed / name).read_bytes() for name in ("index.html", "summary.md")])
+    assert written[0] == written[1]
+
+
+def test_hostile_records_are_text():
+    records = [
+        replace(
+            SPMM, metric=EVIL, unit=EVIL, benchmark=EVIL, variant=EVIL, cpu=EVIL, gpu=EVIL, warnings=(EVIL,),
+            params={EVIL: n, "impl": EVIL}, environment={EVIL: EVIL}, files={EVIL: EVIL}, clocks={EVIL: EVIL},
+            node=EVIL, commit=EVIL,
+        )
+        for n in (1, 2)
+    ]  # fmt: skip
+    found = page(*records)
+    for text in (as_html(found), as_summary(found)):
+        assert "<script" not in text and "<img src=x" not in text and "onerror=alert(1)>" not in text
+        assert not set("\x1b\u202e") & set(text)
+        assert "49" not in re.sub(r"[0-9.]{3,}", "", text.partition("<svg")[0].partition("</style>")[2])
+    # The control: the same text unescaped would be a script.
+    assert "<script" in EVIL
+
+
+def test_ten_thousand_records_take_seconds_and_megabytes():
+    records = [replace(SPMM, metric=f"m{n % 9}", params={"n": n // 9, "impl": f"i{n % 3}"}) for n in range(10_000)]
+    started = time.process_time()
+    text = as_html(page(*records))
+    assert time.process_time() - started < 10
+    assert len(text.encode()) < 20e6

@@ -1,0 +1,91 @@
+"""The report in a real browser: it renders, asks for nothing, needs no JavaScript, and is readable for everybody."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reprokit.compat.facts import bundled
+from reprokit.recipe.find import load_recipe
+from reprokit.results.claims import judge
+from reprokit.results.likeness import groups
+from reprokit.results.report import VariantFacts, as_html, recipe_report, report
+from tests.support.records import RECORD
+
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+EVIL = "<script>document.title='taken'</script>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no Chromium")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory) -> Path:
+    records = [
+        replace(RECORD, metric=metric, params={"n": n, "impl": impl, EVIL: "x"}, samples=(n + 1.0, n + 1.2))
+        for metric in ("fused_attention.forward", EVIL)
+        for n in range(6)
+        for impl in ("ours", "torch")
+    ]
+    recipe = load_recipe("fused-attention")
+    judged = judge(recipe, groups(records), bundled())
+    content = as_html(report([recipe_report(recipe, records, judged, [VariantFacts("cpu", None, ())])]))
+    file = tmp_path_factory.mktemp("report") / "index.html"
+    file.write_text(content)
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_renders_without_errors_and_requests_and_passes_axe(browser, page_file, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    # axe is injected as a script, which the page's own policy forbids.
+    page = browser.new_context(bypass_csp=True, color_scheme=scheme).new_page()
+    errors, asked = [], []
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(page_file.as_uri())
+    for folded in page.locator("details").all():
+        folded.evaluate("element => element.open = true")
+    assert page.title() == "Reproduction of fused-attention"
+    assert page.locator("figure svg").count() >= 1
+    assert errors == [] and [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert len(asked) == 1
+    found = Axe().run(page).response["violations"]
+    assert [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found] == []
+
+
+def test_it_is_readable_on_a_phone_without_javascript(browser, page_file):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    page.goto(page_file.as_uri())
+    assert page.locator("table").first.is_visible()
+    assert page.locator("details[open] table tbody tr").count() >= 6
+    with_script = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
+    with_script.goto(page_file.as_uri())
+    assert with_script.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_its_policy_stops_scripts_that_escaping_would_miss(browser, page_file, tmp_path):
+    content = page_file.read_text()
+    for policy, title in ((True, "Reproduction of fused-attention"), (False, "taken")):
+        planted = content.replace("</main>", f"{EVIL}</main>")
+        planted = planted if policy else planted.replace("Content-Security-Policy", "X-Nothing")
+        (tmp_path / "planted.html").write_text(planted)
+        page = browser.new_page()
+        page.goto((tmp_path / "planted.html").as_uri())
+        assert page.title() == title

@@ -1,0 +1,71 @@
+"""The steps of a reproduction: what blocks what, what is a failure, what is only skipped, what is done before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
+from reprokit.recipe.find import Target
+from reprokit.recipe.model import Recipe
+from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked
+
+
+def step(name: str, status: str = "done") -> ReproductionStep:
+    return ReproductionStep(name, f"reprokit {name}", status)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (WorkFailed("it broke"), "failed", 1), (EngineError("no GPU"), "skipped", 0),
+        (SourceError("no network"), "skipped", 0), (UsageError("not locked", hint="lock it"), "skipped", 0),
+    ],
+)  # fmt: skip
+def test_what_the_machine_or_network_cannot_do_is_skipped(error, status, code):
+    def run(argv):
+        raise error
+
+    found = attempt("bench", ["bench", "x:cpu"], run)
+    assert (found.command, found.status, found.exit_code) == ("reprokit bench x:cpu", status, code)
+    assert found.reason == ("not locked (lock it)" if error.hint else error.message)
+
+
+def test_exit_codes_of_verbs_that_raise_nothing():
+    assert attempt("claims", [], lambda argv: 1).status == "done"
+    assert [attempt("smoke", [], lambda argv, code=code: code).status for code in (0, 1, 3)] == [
+        "done", "failed", "skipped",
+    ]  # fmt: skip
+
+
+def test_a_step_waits_for_those_that_it_needs():
+    steps = {name: step(name) for name in NAMES}
+    assert all(not blocked(name, steps) for name in NAMES)
+    steps["lock"] = steps["fetch"] = step("lock", "skipped")  # a build without a lock fetches by itself
+    assert not blocked("build", steps)
+    steps["build"] = step("build", "failed")
+    assert blocked("smoke", steps) == "build failed" and not blocked("claims", steps)
+    steps["check"] = step("check", "failed")
+    assert blocked("build", steps) == "check failed"
+    assert as_table(list(steps.values())).rows[0] == ("check", "failed", "", "reprokit check")
+
+
+def test_done_steps_are_kept_until_the_recipe_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    path = tmp_path / "x.yaml"
+    path.write_text("one")
+    paper = {"title": "T", "venue": "V", "year": 2020, "licence": "none"}
+    recipe = Recipe.model_validate({"name": "x", "paper": paper, "variants": {"cpu": {"base": "debian:12"}}})
+    target = Target(recipe, "cpu", path)
+    journal = Journal(target, False)
+    journal.add(step("check"))
+    journal.add(step("lock", "failed"))
+    assert list(Journal(target, False).steps) == ["check"]
+    assert Journal(target, True).steps == {}
+    (file,) = Path(tmp_path / "home" / "state" / "reproduce").iterdir()
+    file.write_text("{")
+    assert Journal(target, False).steps == {}
+    journal.add(step("build"))
+    path.write_text("two")
+    assert Journal(target, False).steps == {}

@@ -1,0 +1,42 @@
+"""What limits a time, by counted work and measured peaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.bench.parse import Measurement
+from reprokit.results.roofline import limits, points
+
+PEAKS = [
+    Measurement("machine.peak", "GFLOP/s", (100.0,), {"dtype": "fp32"}),
+    Measurement("machine.bandwidth", "GB/s", (10.0,), {"kind": "copy"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("gflop", "mbyte", "ms", "limit"),
+    [
+        (1.0, 1.0, 11.0, "compute"),  # 10 ms at the peak
+        (0.1, 100.0, 12.0, "bandwidth"),  # 10 ms of traffic
+        (0.001, 0.1, 5.0, "overhead"),
+        (1.0, 1.0, 0.0, ""),
+    ],
+)
+def test_the_higher_roof_limits_unless_both_are_far(gflop, mbyte, ms, limit):
+    case = {"dtype": "fp32", "n": 8}
+    counted = [Measurement("x.work", "GFLOP", (gflop,), case), Measurement("x.traffic", "MB", (mbyte,), case)]
+    time = Measurement("x.time", "ms", (ms,), {**case, "impl": "ours"})
+    other = Measurement("x.time", "ms", (ms,), {**case, "n": 9})
+    assert limits([*PEAKS, *counted, time, other])[-2:] == [limit, ""]
+    assert limits([*counted, time])[-1] == ""
+
+
+def test_points_of_counted_work():
+    case = {"dtype": "fp32", "n": 8}
+    counted = [Measurement("x.work", "GFLOP", (4.0,), case), Measurement("x.traffic", "MB", (2000.0,), case)]
+    times = [Measurement("x.time", "ms", (20.0, 10.0, 30.0), {**case, "impl": impl}) for impl in ("ours", "theirs")]
+    uncounted = Measurement("y.time", "ms", (20.0,), case)
+    first, second = points([*counted, *times, uncounted])
+    assert (first.intensity, first.rate) == (2.0, pytest.approx(200.0))
+    assert first.name == "x.time dtype=fp32 n=8 impl=ours" and second.name.endswith("theirs")
+    assert points(times) == []

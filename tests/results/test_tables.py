@@ -1,0 +1,83 @@
+"""Tables of records: implementations side by side, the paper's figures beside ours, unlike records apart."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.recipe.claim import Claim
+from reprokit.results.likeness import groups
+from reprokit.results.tables import number
+from reprokit.results.tables import sections as tables
+
+
+def sections(records, claims=()):
+    return tables(groups(records), claims)
+
+
+def case(record, batch: int, impl: str, *samples: float, **changes: object):
+    return record(params={"batch": batch, "heads": 12, "impl": impl}, samples=samples, **changes)
+
+
+def test_implementations_stand_side_by_side_with_their_ratio(record):
+    (section,) = sections(
+        [
+            case(record, 1, "ours", 2.0, 1.0, 3.0),
+            case(record, 1, "torch", 5.0, 5.0),
+            case(record, 8, "ours", 8.0),
+            case(record, 8, "torch", 4.0),
+            case(record, 8, "naive", 40.0),
+        ]
+    )
+    assert section.title == "fused-attention:cpu forward: attention.forward [ms]"
+    assert section.conditions.startswith("heads 12, EPYC, 2 threads, image 2e2e2e2e2e2e, inputs 1f1f1f1f1f1f")
+    assert section.columns == ("batch", "ours", "torch", "naive", "torch/ours", "naive/ours")
+    assert section.rows == (
+        ("1", "2 (1..3)", "5 (5..5)", "", "2.50x", ""),
+        ("8", "8", "4", "40", "0.50x", "5.00x"),
+    )
+    assert section.notes == ()
+
+
+def test_figures_without_implementations_are_a_plain_table(record):
+    (section,) = sections([record(params={"col": n}, samples=(n, n + 1.0)) for n in (1, 2)])
+    assert section.columns == ("col", "median", "min..max", "samples")
+    assert section.rows == (("1", "1.5", "1..2", "2"), ("2", "2.5", "2..3", "2"))
+
+
+def test_a_case_whose_parameters_are_missing_or_differ_in_type_keeps_its_row(record):
+    (section,) = sections([record(params={}), record(params={"n": 1}), record(params={"n": True})])
+    assert [row[0] for row in section.rows] == ["", "1", "true"]
+
+
+def test_repeated_runs_are_pooled_and_counted(record):
+    (section,) = sections([record(samples=(1.0,)), record(samples=(3.0,)), record(samples=(2.0,))])
+    assert section.conditions.endswith("3 runs")
+    assert section.rows[0][-3:] == ("2", "1..3", "3")
+
+
+def test_unlike_records_are_kept_apart_and_say_why(record):
+    found = sections([record(samples=(1.0,)), record(samples=(9.0,), image_digest="sha256:ab", gpu="H200", driver="1")])
+    assert [section.rows[0][-3] for section in found] == ["1", "9"]
+    assert "H200 (driver 1)" in found[1].conditions
+    for section in found:
+        assert section.notes == (
+            "not averaged with other records of this benchmark: they differ in image_digest, gpu, driver",
+        )
+
+
+def test_the_claims_of_the_paper_stand_beside_its_metric(record):
+    claim = {"value": 1.6, "unit": "x", "hardware": "A100", "where": "Table 3"}
+    claims = [Claim.model_validate({"metric": m, **claim}) for m in ("attention.forward", "end_to_end")]
+    (section,) = sections([record()], claims)
+    assert section.notes == ("the paper reports 1.6 x on A100 (Table 3)",)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"), (1, "1"), (1.23456, "1.235"), (123456.7, "123457"), (0.00012345, "0.0001234"),
+        (-12.5, "-12.5"), (1.5e-7, "1.500e-07"), (2.5e9, "2.500e+09"),
+    ],
+)  # fmt: skip
+def test_numbers_are_short(value, text):
+    assert number(value) == text

@@ -1,0 +1,191 @@
+"""Repositories that attack the machine that reads them. Nothing of them runs, and no file outside is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.compat.facts import bundled
+from reprokit.errors import UsageError
+from reprokit.importing.asof import moment_of
+from reprokit.importing.collect import collect
+from reprokit.importing.recipe_of import recipe_of
+from reprokit.importing.tree import CommitTree, FolderTree
+from reprokit.recipe.load import load_text
+from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.mirrors.places import Mirrors
+from tests.support.stores import fetch
+
+# Each file leaves a mark where it is run by Python, a shell, make, or git.
+PAYLOAD = """\
+import os
+os.system("touch {mark}")
+from setuptools import setup
+setup(name="evil", install_requires=["numpy", __import__("os").popen("touch {mark}").read()])
+"""
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "mark"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, mark: Path) -> Path:
+    root = tmp_path / "hostile"
+    for path in (
+        "setup.py",
+        "conftest.py",
+        "tests/conftest.py",
+        "evil/__init__.py",
+        "sitecustomize.py",
+        "tree_sitter.py",
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(PAYLOAD.format(mark=mark))
+    (root / "setup.sh").write_text(f"touch {mark}; pip install $(touch {mark}) numpy\n")
+    (root / "Makefile").write_text(f"X := $(shell touch {mark})\nall:\n\tpip install `touch {mark}`\n")
+    (root / "Dockerfile").write_text(f"FROM debian:12\nRUN touch {mark}\n")
+    (root / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    return root
+
+
+def made(tree, store, name="evil"):
+    mirrors = Mirrors(store, pip=PipSettings())
+    return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled(), lambda line: None)
+
+
+def test_nothing_of_a_repository_is_run(hostile: Path, mark: Path, store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(hostile)
+    found = made(FolderTree(hostile), store)
+    assert "numpy" in found.decision.requirements and not mark.exists()
+    subprocess.run(["sh", "setup.sh"], cwd=hostile, capture_output=True)  # the control
+    assert mark.exists()
+
+
+def test_git_settings_of_a_folder_run_nothing(hostile: Path, mark: Path, store):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(hostile), *arguments], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", "-A")
+    git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "-m", "x")
+    program = f"sh -c 'touch {mark}; cat'"
+    for key in ("filter.evil.smudge", "filter.evil.clean", "core.fsmonitor", "diff.evil.textconv", "gpg.program"):
+        git("config", key, program)
+    git("config", "log.showSignature", "true")
+    git("config", "include.path", str(hostile / "more"))
+    mark.unlink(missing_ok=True)
+    tree = FolderTree(hostile)
+    assert tree.commit and tree.date and made(tree, store) and not mark.exists()
+    subprocess.run(["git", "-C", str(hostile), "status"], capture_output=True)  # the control
+    assert mark.exists()
+
+
+def test_filters_and_links_of_a_commit_are_not_followed(repositories, store, mark: Path):
+    files = {".gitattributes": "* filter=evil export-subst\n", "setup.py": "from setuptools import setup\nsetup()\n"}
+    repositories.make("team/evil", files)
+    (repositories.root / "team/evil.git/requirements.txt").symlink_to("/etc/passwd")
+    head = repositories.commit("team/evil", {"a": "1"})
+    commit = fetch(store, "team/evil", head)
+    tree = CommitTree(folder_of(commit, store), commit.url, head)
+    assert tree.contents.passed_over == {"requirements.txt": "a link"}
+    unread = [s for s in collect(tree) if s.subject == "unread"]
+    assert [str(s.origin) for s in unread] == ["requirements.txt:1"] and "root" not in str(collect(tree))
+
+
+def test_links_and_pipes_are_passed_over(tmp_path: Path):
+    root, outside = tmp_path / "repository", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    (outside / "requirements.txt").write_text("secret-package==1\n")
+    (root / "requirements.txt").symlink_to(outside / "requirements.txt")
+    (root / "more").symlink_to(outside)
+    os.mkfifo(root / "pyproject.toml")
+    (root / "requirements").mkdir()
+    (root / "requirements/base.txt").write_text(
+        "-r ../../outside/requirements.txt\n-r /etc/hostname\n-c ../more/requirements.txt\n"
+    )
+    found = collect(FolderTree(root))
+    assert "secret-package" not in str(found)
+    assert {s.origin.file for s in found if s.subject == "unread"} == {"requirements.txt", "pyproject.toml"}
+    (root / "requirements.txt").unlink()
+    (root / "requirements.txt").write_text("secret-package==1\n")  # the control
+    assert "secret-package" in str(collect(FolderTree(root)))
+
+
+def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path):
+    files = {
+        "environment.yml": "dependencies: " + "[" * 5000,
+        "bomb/environment.yml": "a: &a [x]\nb: [*a, *a]\ndependencies: *a\n",
+        ".github/workflows/t.yml": "jobs: " + "{a: " * 2000,
+        "setup.py": "x = " + "-" * 100_000 + "1\n",
+        "pyproject.toml": "a = " + "[" * 50_000,
+        "deep.py": "x = " + "(" * 100_000 + "\nimport numpy\n",
+        "setup.sh": "if true; then\n" * 20_000,
+        "CMakeLists.txt": "set(" * 50_000,
+        "README.md": "> " * 20_000 + "x",
+        ".devcontainer/devcontainer.json": "[" * 20_000,
+        "nested.ipynb": '{"cells": ' + "[" * 200_000,
+        "Pipfile.lock": "[" * 100_000,
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    with (tmp_path / "huge.ipynb").open("wb") as huge:
+        huge.truncate(1 << 30)  # takes no space
+    with (tmp_path / "requirements.txt").open("wb") as huge:
+        huge.truncate(1 << 30)
+    (tmp_path / "plain.py").write_text("import scipy\n")
+    found = collect(FolderTree(tmp_path))
+    unread = {s.origin.file for s in found if s.subject == "unread"}
+    assert unread >= {
+        "environment.yml",
+        "bomb/environment.yml",
+        "setup.py",
+        "huge.ipynb",
+        "requirements.txt",
+        "nested.ipynb",
+    }
+    assert [s.value for s in found if s.subject == "import" and s.origin.file == "plain.py"] == ["scipy"]
+
+
+def test_damaged_code_costs_linear_time(tmp_path: Path):
+    (tmp_path / "deep.py").write_text("x = " + "(" * 400_000 + "\nimport numpy\n")
+    began = time.thread_time()
+    collect(FolderTree(tmp_path))
+    assert time.thread_time() - began < 10  # a query of tree-sitter takes minutes
+
+
+def test_a_folder_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for number in range(20):
+        (tmp_path / f"{number}.py").write_text("")
+    monkeypatch.setenv("REPROKIT_LIMIT_SOURCE_ENTRIES", "10")
+    with pytest.raises(UsageError, match="too many entries"):
+        FolderTree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["evil\nvariants: {}", "a\x1b[31m: b", '"; touch /tmp/x; "', "{{ config }}", "]]>*&!", "\u202e\u2028b", "# x"],
+)
+def test_no_text_of_a_stranger_leaves_its_place_in_the_recipe(tmp_path: Path, store, text: str):
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "CITATION.cff").write_text("title: " + json.dumps(text) + "\n")
+    (root / "LICENSE").write_text(text)
+    (root / "pyproject.toml").write_text(f"[project]\nname = {json.dumps(text)}\nversion = {json.dumps(text)}\n")
+    (root / "Dockerfile").write_text(
+        f"FROM debian:12\nENV A={text.replace(chr(10), ' ')}\nRUN apt-get install -y '{text}'\n"
+    )
+    (root / "requirements.txt").write_text(f"{text}\nnumpy==1.26.4\nsecret @ file:///etc/passwd\n-r {text}\n")
+    found = made(FolderTree(root), store)
+    recipe = load_text(found.text, "recipes/evil.yaml", "evil")
+    assert list(recipe.variants) == ["cpu"] and recipe.variants["cpu"].wheels == ["numpy==1.26.4"]
+    assert "\x1b" not in found.text and "passwd" not in str(recipe)

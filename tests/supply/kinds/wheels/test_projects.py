@@ -1,0 +1,118 @@
+"""Requirements that are built in the image: sdists and commits of git, with all that their build takes in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reprokit.config import Configuration
+from reprokit.errors import ReprokitError, SourceError
+from reprokit.supply.kinds.git.resolve import lock_commits
+from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.platform import WheelRequest
+from reprokit.supply.kinds.wheels.resolve import lock_wheels
+from reprokit.supply.kinds.wheels.serve import index as served_index
+from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from tests.support.fetching import HOSTS
+from tests.support.json_index import Index
+from tests.support.repositories import TOOL, Repositories
+from tests.support.upstream import Upstream
+from tests.support.wheels import PYTHON_311, names
+
+DAY = "2021-01-01"
+BUILT_WITH_OLD = {"pyproject.toml": '[build-system]\nrequires = ["setuptools<60"]\n'}
+
+
+@pytest.fixture
+def json_index(upstream: Upstream, tmp_path: Path) -> Index:
+    made = Index(upstream, tmp_path / "wheels")
+    for name, version in (("setuptools", "59.0"), ("setuptools", "80.0"), ("wheel", "0.36"), ("low", "1.0")):
+        made.wheel(name, version, DAY)
+    return made
+
+
+@pytest.fixture
+def mirrors(store: Store, upstream: Upstream) -> Mirrors:
+    settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
+    return Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
+
+
+def test_an_sdist_brings_what_its_build_requires(json_index: Index, mirrors: Mirrors, store: Store):
+    json_index.sdist("old", "1.4", DAY, "low>=1\n", BUILT_WITH_OLD)
+    request = WheelRequest(["old>=1", "setuptools"], PYTHON_311)
+    found = lock_wheels(request, mirrors)
+    assert names(found) == ["low==1.0", "old==1.4", "setuptools==59.0", "setuptools==80.0", "wheel==0.36"]
+    assert [wheel.version for wheel in found if wheel.build_only] == ["59.0", "0.36"]
+    site = served_index(found)
+    site.prepare(store, Path())
+    assert site.files["constraints-txt"] == b"low==1.0\nold==1.4\nsetuptools==80.0\n"
+    # The same entries stay when newer ones come.
+    json_index.wheel("low", "2.0", DAY)
+    json_index.wheel("wheel", "0.40", DAY)
+    assert lock_wheels(request, mirrors, keep=found) == found
+    # An exact list is installed as it is: there `sdists` name what is built.
+    with pytest.raises(SourceError, match=r"no wheel of old==1\.4"):
+        lock_wheels(WheelRequest(["old==1.4"], PYTHON_311), mirrors)
+
+
+@pytest.mark.parametrize(
+    ("requires", "build"),
+    [
+        ("low @ file:///etc/passwd\n", "setuptools"),
+        ("low\n", "setuptools @ file:///etc/passwd"),
+        ("low\n", "-r /etc/passwd"),
+        ("low\n", "setuptools\\n-r /etc/passwd"),
+    ],
+)
+def test_metadata_of_an_sdist_reaches_no_file_of_the_host(json_index: Index, mirrors: Mirrors, requires, build):
+    json_index.sdist("old", "1.4", DAY, requires, {"pyproject.toml": f'[build-system]\nrequires = ["{build}"]\n'})
+    try:
+        found = lock_wheels(WheelRequest(["old>=1"], PYTHON_311), mirrors)
+    except ReprokitError as error:
+        assert "root:" not in str(error)
+    else:
+        assert "low" not in [wheel.name for wheel in found]
+
+
+def test_only_a_file_with_an_allowed_checksum_is_locked(json_index: Index, mirrors: Mirrors):
+    json_index.wheel("six", "1.0", DAY)
+    good = lock_wheels(WheelRequest(["six"], PYTHON_311), mirrors)
+    allowed = {"six": [good[0].sha256]}
+    assert lock_wheels(WheelRequest(["six"], PYTHON_311, checksums=allowed), mirrors) == good
+    with pytest.raises(SourceError, match="requirements file allows"):
+        lock_wheels(WheelRequest(["six"], PYTHON_311, checksums={"six": ["0" * 64]}), mirrors)
+
+
+def test_a_project_of_git_is_read_at_its_commit_and_never_run(
+    json_index: Index, mirrors: Mirrors, repositories: Repositories, store: Store
+):
+    project = '[project]\nname = "tool"\nversion = "2.0"\ndependencies = ["low"]\n'
+    project += "[project.optional-dependencies]\nmore = [\"six; python_version > '3'\"]\n"
+    project += '[build-system]\nrequires = ["setuptools<60"]\n'
+    commit = repositories.make("team/tool", {"py/pyproject.toml": project, "py/setup.py": "raise SystemExit"})
+    repositories.git("team/tool", "tag", "v2")
+    moved = repositories.commit("team/tool", {"other": "x"})
+    json_index.wheel("six", "1.0", DAY)
+    json_index.wheel("user", "1.0", DAY, requires=("tool>=1.5",))
+    text = f"tool[more] @ git+{TOOL}@v2#subdirectory=py"
+    found = lock_wheels(WheelRequest([text, "user"], PYTHON_311), mirrors)
+    assert names(w for w in found if not w.build_only) == ["low==1.0", "six==1.0", "user==1.0"]
+    assert names(w for w in found if w.build_only) == ["setuptools==59.0", "wheel==0.36"]
+    [locked] = lock_commits([], [text], {}, mirrors, print)
+    assert (locked.commit, locked.ref) == (commit, "v2") and GitCommit.model_validate(locked.model_dump()) == locked
+    # A tag that moves changes nothing until the section is locked again.
+    repositories.git("team/tool", "tag", "-f", "v2")
+    refs = {(locked.url, locked.ref): locked.commit}
+    assert lock_commits([], [text], refs, mirrors, print) == (locked,)
+    assert lock_commits([], [text], {}, mirrors, print)[0].commit == moved
+    for wrong, why in ((text.replace("v2", "v3"), "no tag or branch 'v3'"), (text.replace("tool[", "tol["), "called")):
+        with pytest.raises(ReprokitError, match=why):
+            lock_wheels(WheelRequest([wrong], PYTHON_311), mirrors)
+
+
+def test_a_hash_of_a_lock_does_not_change_with_fields_that_it_does_not_use():
+    locked = GitCommit(url=TOOL, commit="0" * 40, tree="1" * 40)
+    assert locked.model_dump() == {"url": TOOL, "commit": "0" * 40, "tree": "1" * 40}

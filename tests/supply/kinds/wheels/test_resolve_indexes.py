@@ -1,0 +1,191 @@
+"""Lock wheels from HTTP indexes of the user and of the recipe, and find what changed there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reprokit.config import MirrorEntry
+from reprokit.errors import SourceError
+from reprokit.recipe.packages import Sdist
+from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
+from reprokit.supply.kinds.wheels.resolve import moved_wheels
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store, sha256_of
+from tests.support.fetching import local_mirrors
+from tests.support.upstream import Upstream
+from tests.support.wheels import PYTHON_311, Lock, make_wheel, names
+
+
+def serve(upstream: Upstream, index: str, *wheels: Path, hashes: bool = False) -> str:
+    """A simple index of these wheels; returns its address."""
+    pages: dict[str, str] = {}
+    for wheel in wheels:
+        upstream.answers[f"/files/{wheel.name}"] = (200, {}, wheel.read_bytes())
+        fragment = f"#sha256={sha256_of(wheel)}" if hashes else ""
+        name = wheel.name.split("-")[0]
+        pages[name] = pages.get(name, "") + f'<a href="/files/{wheel.name}{fragment}">{wheel.name}</a>'
+    for name, links in pages.items():
+        page = f"<!DOCTYPE html><html><body>{links}</body></html>"
+        upstream.answers[f"/{index}/{name}/"] = (200, {"Content-Type": "text/html"}, page.encode())
+    return f"http://127.0.0.1:{upstream.port}/{index}/"
+
+
+def only(store: Store, *indexes: str) -> Mirrors:
+    """Mirrors with these as pip's indexes."""
+    return local_mirrors(store, pip=PipSettings(index=indexes[0], extra_indexes=indexes[1:]))
+
+
+def asked(upstream: Upstream, method: str = "GET") -> list[str]:
+    return [path for verb, path, _, _ in upstream.requests if verb == method]
+
+
+def test_the_recipes_indexes_come_second(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    here, there = (make_wheel(tmp_path / place, "top", v) for place, v in (("a", "1.0"), ("b", "2.0")))
+    mine, recipe = serve(upstream, "mine", here, hashes=True), serve(upstream, "recipe", there, hashes=True)
+    mirrors = only(store, mine)
+    said: list[str] = []
+    assert names(lock(["top"], indexes=(recipe,), mirrors=mirrors, say=said.append)) == ["top==1.0"]
+    assert "/recipe/top/" not in asked(upstream) and not said
+    assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, say=said.append)) == ["top==2.0"]
+    assert "trying the recipe's indexes too" in said[0]
+
+
+def test_sizes_are_asked_for_and_no_wheel_is_downloaded(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    address = serve(upstream, "mine", wheel, hashes=True)
+    metadata = b"Metadata-Version: 2.1\nName: top\nVersion: 1.0\n"
+    body = f'<a href="/files/{wheel.name}#sha256={sha256_of(wheel)}" data-core-metadata="true">{wheel.name}</a>'
+    upstream.answers["/mine/top/"] = (200, {"Content-Type": "text/html"}, body.encode())
+    upstream.answers[f"/files/{wheel.name}.metadata"] = (200, {}, metadata)
+    (found,) = lock(["top==1.0"], mirrors=only(store, address))
+    assert (found.sha256, found.size) == (sha256_of(wheel), wheel.stat().st_size)
+    assert f"/files/{wheel.name}" in asked(upstream, "HEAD")
+    assert f"/files/{wheel.name}" not in asked(upstream, "GET")
+
+
+def test_an_index_that_says_no_checksums(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    (found,) = lock(["top==1.0"], mirrors=only(store, serve(upstream, "mine", wheel)))
+    assert (found.sha256, found.size) == (sha256_of(wheel), wheel.stat().st_size)
+
+
+def test_an_index_that_is_down_is_done_without(
+    tmp_path: Path, lock: Lock, upstream: Upstream, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    mirrors = only(store, serve(upstream, "mine", wheel, hashes=True), "http://me:secret@127.0.0.1:9/simple")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    said: list[str] = []
+    assert names(lock(["top==1.0"], mirrors=mirrors, say=said.append)) == ["top==1.0"]
+    assert "continuing without it" in said[0] and "127.0.0.1:9/simple" in said[0] and "secret" not in said[0]
+    with pytest.raises(SourceError, match="could not be reached") as error:
+        lock(["gone==1.0"], mirrors=mirrors)
+    assert "127.0.0.1:9" in error.value.where
+
+
+@pytest.mark.parametrize("place", ["/whl/cu113", "/whl/links.html"])
+def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(
+    index: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch, place: str
+):
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with pytest.raises(SourceError, match=r"no .*wheel of torch.*the recipe's own index could not") as error:
+        lock(["torch==1.12.1+cu113"], indexes=(f"http://127.0.0.1:9{place}",))
+    assert error.value.where == f"http://127.0.0.1:9{place}"
+
+
+def test_an_index_with_a_password(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    address = serve(upstream, "mine", wheel, hashes=True).replace("http://", "http://me:pass%40word@")
+    (found,) = lock(["top==1.0"], mirrors=only(store, address))
+    assert found.size == wheel.stat().st_size
+    sent = [
+        {k.lower(): v for k, v in headers.items()}.get("authorization")
+        for verb, _, headers, _ in upstream.requests
+        if verb == "HEAD"
+    ]
+    assert "Basic bWU6cGFzc0B3b3Jk" in sent
+    assert "pass" not in found.model_dump_json()
+
+
+def test_the_users_mirror_is_asked(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    mirror = MirrorEntry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test")
+    assert names(lock(["top==1.0"], mirrors=local_mirrors(store, mirror))) == ["top==1.0"]
+
+
+# Pins of old papers, from the indexes that this machine uses. Only metadata is downloaded.
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("requirements", "platform", "sdists", "expected"),
+    [
+        (["numpy==1.19.5"], Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
+        (["numpy==1.19.5", "scipy==1.5.4"], Platform("3.8", "2.31"), (), "scipy-1.5.4-cp38-cp38-manylinux1_x86_64.whl"),
+        (["torch==1.13.1"], Platform("3.9", "2.36"), (), "nvidia_cudnn_cu11-8.5.0.96-2-py3-none-manylinux1_x86_64.whl"),
+        (
+            ["tensorflow==1.15.5"],
+            Platform("3.7", "2.27"),
+            (Sdist(package="gast==0.2.2"),),
+            "gast-0.2.2.tar.gz",
+        ),
+    ],
+)
+def test_old_stacks(
+    lock: Lock, store: Store, requirements: list[str], platform: Platform, sdists: tuple[Sdist, ...], expected: str
+):
+    found = lock(requirements, platform, sdists, mirrors=Mirrors(store))
+    assert expected in [w.file for w in found]
+    assert all(w.size > 0 for w in found)
+
+
+def test_what_moved(tmp_path: Path, lock: Lock, store: Store, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
+    elsewhere = tmp_path / "elsewhere"
+    wheels = [make_wheel(elsewhere, name, "1.0") for name in ("same", "newer", "yanked", "gone", "changed")]
+    names = [wheel.name.split("-")[0] for wheel in wheels]
+    mirrors = only(store, serve(upstream, "mine", *wheels, hashes=True))
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    locked = lock(names, mirrors=mirrors)
+    assert moved_wheels(locked, WheelRequest(names, PYTHON_311), mirrors) == []
+
+    newer = make_wheel(elsewhere, "newer", "2.0")
+    other = make_wheel(elsewhere, "changed", "1.0", ("same",))
+    serve(upstream, "mine", wheels[1], newer, hashes=True)
+    serve(upstream, "mine", other, hashes=True)
+    serve(upstream, "mine", make_wheel(elsewhere, "gone", "1.1"), hashes=True)
+    status, headers, page = upstream.answers["/mine/yanked/"]
+    page = page.replace(b"<a ", b'<a data-yanked="broken" ')
+    upstream.answers["/mine/yanked/"] = (status, headers, page)
+    wanted = [name if name != "yanked" else "yanked==1.0" for name in names]
+    monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
+    by_name = {wheel.name: wheel for wheel in locked}
+    assert moved_wheels(locked, WheelRequest(wanted, PYTHON_311), mirrors) == [
+        Moved("wheels", "changed", by_name["changed"].sha256, sha256_of(other), "changed"),
+        Moved("wheels", "gone", "1.0", "1.1", "vanished"),
+        Moved("wheels", "newer", "1.0", "2.0", "newer"),
+        Moved("wheels", "yanked", "1.0", "1.0", "yanked"),
+    ]
+    # No version meets this pin any more.
+    pinned = ["same", "gone==1.0"]
+    assert moved_wheels(locked, WheelRequest(pinned, PYTHON_311), mirrors) == [
+        Moved("wheels", "gone", "1.0", "", "vanished")
+    ]
+
+
+def test_with_a_date_only_files_of_that_time_count(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    files = []
+    for version, day in (("1.0", "2021-01-01"), ("2.0", "2022-01-01")):
+        wheel = make_wheel(tmp_path, "dated", version)
+        upstream.answers[f"/files/{wheel.name}"] = (200, {}, wheel.read_bytes())
+        files.append(
+            {"filename": wheel.name, "url": f"/files/{wheel.name}", "hashes": {}, "upload-time": f"{day}T00:00:00Z"}
+        )
+    page = json.dumps({"meta": {"api-version": "1.1"}, "name": "dated", "files": files}).encode()
+    kind = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
+    upstream.answers["/simple/dated/"] = (200, kind, page)
+    mirrors = only(store, f"http://127.0.0.1:{upstream.port}/simple/")
+    assert names(lock(["dated"], mirrors=mirrors)) == ["dated==2.0"]
+    assert names(lock(["dated"], mirrors=mirrors, as_of="2021-06-30T23:59:59Z")) == ["dated==1.0"]

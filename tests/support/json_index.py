@@ -1,0 +1,48 @@
+"""A package index in JSON, with upload times."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+from tests.support.upstream import Upstream
+from tests.support.wheels import make_wheel
+
+JSON = "application/vnd.pypi.simple.v1+json"
+
+
+class Index:
+    """A simple index in JSON; `times` false leaves the upload times out."""
+
+    def __init__(self, upstream: Upstream, folder: Path, times: bool = True) -> None:
+        self.upstream, self.folder, self.times = upstream, folder, times
+        self.files: dict[str, list[dict[str, object]]] = {}
+
+    def add(self, path: Path, day: str) -> None:
+        self.upstream.answers[f"/files/{path.name}"] = (200, {}, path.read_bytes())
+        name = path.name.split("-")[0]
+        entry = {"filename": path.name, "url": f"/files/{path.name}", "hashes": {}, "size": path.stat().st_size}
+        entry |= {"upload-time": f"{day}T12:00:00.000000Z"} if self.times else {}
+        self.files.setdefault(name, []).append(entry)
+        page = {"meta": {"api-version": "1.1"}, "name": name, "files": self.files[name]}
+        self.upstream.answers[f"/simple/{name}/"] = (200, {"Content-Type": JSON}, json.dumps(page).encode())
+
+    def wheel(
+        self, name: str, version: str, day: str, tag: str = "py3-none-any", requires: tuple[str, ...] = ()
+    ) -> None:
+        self.add(make_wheel(self.folder, name, version, requires, tag), day)
+
+    def sdist(self, name: str, version: str, day: str, requires: str, more: dict[str, str] = {}) -> None:  # noqa: B006
+        path = self.folder / f"{name}-{version}.tar.gz"
+        with tarfile.open(path, "w:gz") as tar:
+            texts = {
+                "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+                "setup.py": "raise SystemExit",
+            }
+            for member, text in {**texts, f"{name}.egg-info/requires.txt": requires, **more}.items():
+                info = tarfile.TarInfo(f"{name}-{version}/{member}")
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text.encode()))
+        self.add(path, day)

@@ -1,0 +1,48 @@
+"""Programs at a terminal of a chosen size."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+
+def shown(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | None = None, **env: str) -> str:
+    """What `reprokit ARGUMENTS` writes to a terminal, without colours. `PAGER` is `cat` unless `env` has it."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", coloured(*arguments, columns=columns, rows=rows, cwd=cwd, **env))
+
+
+def coloured(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | None = None, **env: str) -> str:
+    """As `shown`, with the escape sequences."""
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    command = [sys.executable, "-m", "reprokit", *arguments]
+    process = subprocess.Popen(
+        command,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=cwd,
+        start_new_session=True,
+        env={**variables, "TERM": "xterm", "PAGER": "cat", **env},
+    )
+    os.close(terminal)
+    output = b""
+    while True:
+        try:
+            block = os.read(master, 1 << 16)
+        except OSError:  # EIO: the program has ended
+            break
+        if not block:
+            break
+        output += block
+    process.wait(timeout=60)
+    os.close(master)
+    return output.decode().replace("\r\n", "\n")

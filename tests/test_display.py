@@ -1,0 +1,51 @@
+"""Progress of steps: in a log a few lines, at a terminal one line that is redrawn."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from reprokit.display import StepDisplay
+
+STEPS = [f"x: receiving objects {percent} %, 3 MB" for percent in range(0, 101, 10)]
+LINES = ["locking x:cpu", "x: fetching 0123", *STEPS, *(f"pulled {n} layers" for n in range(9)), "conda: solving"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_a_log_has_no_line_for_each_tenth():
+    stream = io.StringIO()
+    with StepDisplay(stream) as shown:
+        for line in LINES:
+            shown.say(line)
+    assert stream.getvalue().splitlines() == ["locking x:cpu", "x: fetching 0123", "conda: solving"]
+
+
+def test_a_log_still_shows_that_it_goes_on():
+    stream = io.StringIO()
+    with StepDisplay(stream, every_s=0) as shown:
+        for line in LINES:
+            shown.say(line)
+    assert "x: receiving objects 50 %, 3 MB" in stream.getvalue()
+
+
+def test_a_terminal_shows_how_far_the_step_is_in_one_line():
+    stream = Terminal()
+    with StepDisplay(stream) as shown:
+        for line in LINES[:8]:
+            shown.say(line)
+        assert str(shown.render()) == f"{LINES[7]}  0:00"
+        shown.say("conda: solving \x1b[2J")
+        assert str(shown.render()).startswith("conda: solving")
+    kept = [line for line in stream.getvalue().splitlines() if "receiving" in line and not line.startswith("\x1b")]
+    assert kept == [] and "\x1b[2J" not in stream.getvalue()
