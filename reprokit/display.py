@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-# Reports a line; reports bytes done and total.
-Say = Callable[[str], None]
+# Reports a line to the user; reports bytes done and total.
+Notify = Callable[[str], None]
 ByteProgress = Callable[[int, int], None]
 
 # A line that replaces the one before: `x: receiving objects 40 %`, `pulled 3 layers`, `x: 5 of 9 files done`.
@@ -54,7 +54,7 @@ class ProgressDisplay:
         """The width of the terminal, 0 where there is none."""
         return self._console.width if self._console else 0
 
-    def say(self, line: str, style: str | None = None) -> None:
+    def notify(self, line: str, style: str | None = None) -> None:
         """Print a line; on a terminal above the part that is redrawn."""
         if self._console:
             self._console.print(line, style=style)
@@ -69,7 +69,7 @@ class ProgressDisplay:
             if self._console or (state == before and now - when < self._every_s):
                 return
             self._printed[name] = (state, now)
-            ProgressDisplay.say(self, line)
+            ProgressDisplay.notify(self, line)
 
     def render(self) -> Text:
         raise NotImplementedError
@@ -82,12 +82,12 @@ class StepDisplay(ProgressDisplay):
         super().__init__(stream, every_s)
         self._step, self._so_far, self._step_began = "", "", self._began
 
-    def say(self, line: str, style: str | None = None) -> None:
+    def notify(self, line: str, style: str | None = None) -> None:
         if _SO_FAR.search(line):
             self._so_far = line
             self.often(line.partition(":")[0], line)
             return
-        super().say(line, style)
+        super().notify(line, style)
         self._step, self._so_far, self._step_began = line, "", time.monotonic()
 
     def render(self) -> Text:

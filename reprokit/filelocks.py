@@ -10,7 +10,7 @@ from reprokit import paths
 
 
 @contextmanager
-def file_lock(file: Path, waiting: str, say: Callable[[str], object]) -> Iterator[None]:
+def file_lock(file: Path, waiting: str, notify: Callable[[str], object]) -> Iterator[None]:
     """Hold the lock `file`, in a private folder; `waiting` is reported while another process holds it."""
     from filelock import FileLock, Timeout
 
@@ -18,7 +18,7 @@ def file_lock(file: Path, waiting: str, say: Callable[[str], object]) -> Iterato
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        say(waiting)
+        notify(waiting)
         lock.acquire()
     try:
         yield

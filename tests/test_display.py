@@ -27,7 +27,7 @@ def test_a_log_has_no_line_for_each_tenth():
     stream = io.StringIO()
     with StepDisplay(stream) as shown:
         for line in LINES:
-            shown.say(line)
+            shown.notify(line)
     assert stream.getvalue().splitlines() == ["locking x:cpu", "x: fetching 0123", "conda: solving"]
 
 
@@ -35,7 +35,7 @@ def test_a_log_still_shows_that_it_goes_on():
     stream = io.StringIO()
     with StepDisplay(stream, every_s=0) as shown:
         for line in LINES:
-            shown.say(line)
+            shown.notify(line)
     assert "x: receiving objects 50 %, 3 MB" in stream.getvalue()
 
 
@@ -43,9 +43,9 @@ def test_a_terminal_shows_how_far_the_step_is_in_one_line():
     stream = Terminal()
     with StepDisplay(stream) as shown:
         for line in LINES[:8]:
-            shown.say(line)
+            shown.notify(line)
         assert str(shown.render()) == f"{LINES[7]}  0:00"
-        shown.say("conda: solving \x1b[2J")
+        shown.notify("conda: solving \x1b[2J")
         assert str(shown.render()).startswith("conda: solving")
     kept = [line for line in stream.getvalue().splitlines() if "receiving" in line and not line.startswith("\x1b")]
     assert kept == [] and "\x1b[2J" not in stream.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from reprokit.container.execute import Completed
 from reprokit.container.gpu import parse_gpus
 from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.settings import RunOptions
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.recipe.find import Target
 
@@ -18,13 +19,13 @@ from reprokit.recipe.find import Target
 _SHORTEST_SECRET = 6
 
 
-def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, say: Callable[[str], None]) -> str:
+def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:
     """A running container of the target's image for `purpose` only; one of an older image is replaced.
 
     It has none of the user's changes to their own container, so that results belong to the image's input hash.
     """
     name = f"{usual_name(engine, target)}-{purpose}"
-    return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), say)
+    return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), notify)
 
 
 def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.bench.hardware import Execute
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
-from reprokit.host.workspace import Say, keep_up, locate
+from reprokit.host.workspace import keep_up, locate
 from reprokit.tarfiles import add
 from reprokit.untrusted.files import Folder
 
@@ -26,14 +27,14 @@ _EXCLUDED = {"__pycache__", "build"}
 _MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 
 
-def sources(say: Say, name: str = RECIPE) -> dict[str, bytes]:
+def sources(notify: Notify, name: str = RECIPE) -> dict[str, bytes]:
     """The package of a bundled recipe, by path below its workspace.
 
     The user's copy takes precedence over the bundled one.
     """
     package = name.replace("-", "_")  # also the name of the workspace
     recipe = paths.data_root() / "recipes" / f"{name}.yaml"
-    keep_up(package, recipe, say)
+    keep_up(package, recipe, notify)
     folder = locate(package, recipe)
     if not (folder / package).is_dir():
         bundled = paths.bundled_workspace(package)

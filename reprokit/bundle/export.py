@@ -15,7 +15,7 @@ from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.selection import resolve
 from reprokit.bundle.write import Changed, ExportJob
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import UsageError
 from reprokit.oci.store import Chain
@@ -60,7 +60,7 @@ class ExportRequest:
 
 
 def run(
-    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, say: Say, progress: ByteProgress
+    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, notify: Notify, progress: ByteProgress
 ) -> tuple[Metadata, FilterReport]:
     """Run the export; `node_layers` gives the layers of a node's images by the node's name.
 
@@ -71,7 +71,7 @@ def run(
         images, changed, report = resolve(engine, request.names), Changed(), FilterReport()
         if request.container:
             patterns = (*CACHES, *request.exclude)
-            image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns, say))
+            image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns, notify))
             images = [image]
         labels = [each.labels for each in images if each.labels.get(f"{LABEL}.recipe")]
         if (request.workspace or request.store) and not labels:
@@ -92,7 +92,7 @@ def run(
             inputs=targets if request.store else (),
             key=request.key,
             changed=changed,
-            say=say,
+            notify=notify,
             progress=progress,
         )
         return FORMATS[request.form](job), report

@@ -22,7 +22,7 @@ def docker(job: ExportJob) -> Metadata:
 
     It is an OCI layout, too, so skopeo and podman read it as `docker-archive` and as `oci-archive`.
     """
-    with becoming(job.target, job.say) as tar:
+    with becoming(job.target, job.notify) as tar:
         require_space(max(each.size for each in job.images), job.target.parent)
         found = job.read(tar, copy)
         for path, content in [*layout_files(found), docker_manifest(found)]:

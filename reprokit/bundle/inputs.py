@@ -10,7 +10,7 @@ from typing import IO
 
 from reprokit.bundle.model import BundledInputs, GitPack, RecipeText
 from reprokit.bundle.resumable_tar import ResumableTar
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
@@ -50,14 +50,16 @@ def registry_bases(names: Iterable[str]) -> list[Base]:
 
 
 @contextlib.contextmanager
-def base_images(engine: Engine | None, bases: Sequence[Base], store: Store, say: Say) -> Iterator[list[EngineImage]]:
+def base_images(
+    engine: Engine | None, bases: Sequence[Base], store: Store, notify: Notify
+) -> Iterator[list[EngineImage]]:
     """These bases under their names in the bundle, for as long as the block runs. Raises as `locked_base`."""
     found: list[EngineImage] = []
     with contextlib.ExitStack() as stack:
         for base in bases if engine else ():
             assert engine
             name = carried_name(base.digest or "")
-            present = locked_base(engine, base, store, say)
+            present = locked_base(engine, base, store, notify)
             if present.name != name:
                 engine.tag(present.image_id, *name.split(":"))
                 stack.callback(engine.remove_image, name)
@@ -66,7 +68,7 @@ def base_images(engine: Engine | None, bases: Sequence[Base], store: Store, say:
 
 
 def add_inputs(
-    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, say: Say, progress: ByteProgress
+    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, notify: Notify, progress: ByteProgress
 ) -> BundledInputs:
     """Add the files and commits that the locks name; `folder` must have space for them.
 
@@ -80,7 +82,7 @@ def add_inputs(
         inputs = BundledInputs(
             targets=tuple(sorted({f"{lock.recipe}:{variant}" for lock in locks for variant in lock.variants})),
             recipes=tuple({lock.recipe: _texts(recipe, lock) for recipe, lock in chosen}.values()),
-            files=_files(named.inputs.values(), store, say),
+            files=_files(named.inputs.values(), store, notify),
             packs=tuple(packs),
             bases=tuple(base.digest or "" for base in registry_bases(names)),
         )
@@ -99,13 +101,13 @@ def _texts(recipe: Path, lock: Lock) -> RecipeText:
     return RecipeText(name=lock.recipe, recipe=texts[0], lock=texts[1])
 
 
-def _files(inputs: Iterable[LockedInput], store: Store, say: Say) -> tuple[Sized, ...]:
+def _files(inputs: Iterable[LockedInput], store: Store, notify: Notify) -> tuple[Sized, ...]:
     found: dict[str, Sized] = {}
     for file in inputs:
         if sha256 := file.stored(store):
             found[sha256] = Sized(sha256=sha256, size=file.size)
         else:
-            say(f"{file.name} is excluded: benchmark data that is not in the store")
+            notify(f"{file.name} is excluded: benchmark data that is not in the store")
     return tuple(found[key] for key in sorted(found))
 
 

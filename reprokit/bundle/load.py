@@ -12,7 +12,7 @@ from reprokit.bundle import signature
 from reprokit.bundle.model import METADATA, SIGNATURE, BundledInputs
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.verify import VerifiedBundle, verify
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.fit import ImageNeeds, require_image
@@ -77,7 +77,7 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 def load(
     files: Sequence[VerifiedBundle],
     engine: Engine,
-    say: Say,
+    notify: Notify,
     shown: Callable[[str], Shown],
     force: bool = False,
     replace: bool = False,
@@ -95,8 +95,8 @@ def load(
     gpus = engine.host.gpus()
     for described in (each for file in files for each in file.bundle.metadata.images):
         needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
-        require_image(described.name, needs, gpus, force, say)
-    target = _Target(engine, trusted_by, say, shown)
+        require_image(described.name, needs, gpus, force, notify)
+    target = _Target(engine, trusted_by, notify, shown)
     images = [(file, image) for file in files for image in file.bundle.images]
     _need_layers(images, target.store)
     target.store.require_space(_space(images, target.store))
@@ -104,7 +104,7 @@ def load(
     for file in files:
         new = not all(found for (source, _), found in zip(images, same, strict=True) if source is file)
         if new and SIGNATURE not in file.bundle.signed:
-            say(f"{file.bundle.path.name} is not signed: its maker is unknown")
+            notify(f"{file.bundle.path.name} is not signed: its maker is unknown")
     kept = {image.name for (_, image), found in zip(images, same, strict=True) if found}
     if moved := [name for name, known in target.known.items() if known and name not in kept]:
         consent.require(f"there are other images called {', '.join(moved)}", "--replace", replace)
@@ -114,7 +114,11 @@ def load(
 
 
 def load_bases(
-    file: VerifiedBundle, inputs: BundledInputs, connect: Callable[[], Engine], say: Say, shown: Callable[[str], Shown]
+    file: VerifiedBundle,
+    inputs: BundledInputs,
+    connect: Callable[[], Engine],
+    notify: Notify,
+    shown: Callable[[str], Shown],
 ) -> int:
     """Load only the base images of inputs; returns the number of new ones. Without an engine they are skipped."""
     names = {carried_name(digest) for digest in inputs.bases}
@@ -123,9 +127,9 @@ def load_bases(
     try:
         engine = connect()
     except EngineError as error:
-        say(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
+        notify(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
-    target = _Target(engine, "", say, shown)
+    target = _Target(engine, "", notify, shown)
     for image in file.bundle.images:
         if image.name in names:
             target.has(file, image)
@@ -136,8 +140,8 @@ def load_bases(
 class _Target:
     """The engine; `known` are, by name, the IDs of its images that the user was asked about or that were loaded."""
 
-    def __init__(self, engine: Engine, trusted_by: str, say: Say, shown: Callable[[str], Shown]) -> None:
-        self._engine, self._trusted_by, self._say, self._shown = engine, trusted_by, say, shown
+    def __init__(self, engine: Engine, trusted_by: str, notify: Notify, shown: Callable[[str], Shown]) -> None:
+        self._engine, self._trusted_by, self._say, self._shown = engine, trusted_by, notify, shown
         self.store, self.loaded = ImageStore.of(engine), Loaded()
         self.known: dict[str, set[str]] = {}
 

@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import IO
 
-from reprokit.display import Say
+from reprokit.display import Notify
 
 # O_NONBLOCK: opening a planted pipe would block.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -21,7 +21,7 @@ def partial_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
 
 
-def claimed(partial: Path, say: Say) -> IO[bytes]:
+def claimed(partial: Path, notify: Notify) -> IO[bytes]:
     """Open and lock the partial file, which a killed process may have begun.
 
     Raises OSError, also where it is a link, which could lead to any file of the user's.
@@ -35,7 +35,7 @@ def claimed(partial: Path, say: Say) -> IO[bytes]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # perhaps a child of a killed process that has not died yet
-            say("another export writes this file; waiting for it to end")
+            notify("another export writes this file; waiting for it to end")
             fcntl.flock(file, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if partial.lstat().st_ino == found.st_ino:

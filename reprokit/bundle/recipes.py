@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from reprokit import paths
 from reprokit.bundle.model import BesideFile, Metadata, RecipeText
-from reprokit.display import Say
+from reprokit.display import Notify
 from reprokit.engine import LABEL
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
@@ -47,7 +47,7 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
     return list(found.values())
 
 
-def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], say: Say) -> tuple[BesideFile, ...]:
+def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], notify: Notify) -> tuple[BesideFile, ...]:
     """The files beside the recipes of images with these labels, and of `inputs` (`NAME[:VARIANT]`).
 
     Of an image they may be missing, with a notice. Raises UsageError as `collected`, or where they are too large.
@@ -63,7 +63,7 @@ def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], say: Say)
                 found.setdefault(known[name], collected(known[name]))
                 collected(known[name], [variant])
             except UsageError as error:
-                say(f"the bundle has the image of {name}:{variant}, but not all files beside it: {error.message}")
+                notify(f"the bundle has the image of {name}:{variant}, but not all files beside it: {error.message}")
     chosen = [file for recipe in sorted(found) for file in found[recipe]]
     if (total := sum(len(file.content) for file in chosen)) > MOST_BESIDE:
         problem = (

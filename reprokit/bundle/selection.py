@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.bundle.model import ImageMetadata
-from reprokit.display import Say
+from reprokit.display import Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.host.fit import ImageNeeds
@@ -34,11 +34,11 @@ def _one(engine: Engine, name: str) -> EngineImage:
     return engine_image(engine, name)
 
 
-def describe(image: Image, labels: Mapping[str, str], say: Say) -> ImageMetadata:
+def describe(image: Image, labels: Mapping[str, str], notify: Notify) -> ImageMetadata:
     """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
     keys = ("recipe", "variant", "inputs", "lock")
     recipe, variant, inputs, lock = (labels.get(f"{LABEL}.{key}", "") for key in keys)
-    recipe_text, lock_text = _texts(recipe, variant, lock, say) if recipe else ("", "")
+    recipe_text, lock_text = _texts(recipe, variant, lock, notify) if recipe else ("", "")
     needs = ImageNeeds.of_labels(labels)
     return ImageMetadata(
         name=image.name,
@@ -56,11 +56,11 @@ def describe(image: Image, labels: Mapping[str, str], say: Say) -> ImageMetadata
     )
 
 
-def _texts(recipe: str, variant: str, locked: str, say: Say) -> tuple[str, str]:
+def _texts(recipe: str, variant: str, locked: str, notify: Notify) -> tuple[str, str]:
     """The recipe and its lock. A lock that has changed since the build is excluded."""
     path = recipe_files().get(recipe)
     if path is None:
-        say(f"the recipe {recipe} is not here: the bundle will not have its text")
+        notify(f"the recipe {recipe} is not here: the bundle will not have its text")
         return "", ""
     lock = lock_file.lock_path(path)
     try:
@@ -69,7 +69,7 @@ def _texts(recipe: str, variant: str, locked: str, say: Say) -> tuple[str, str]:
         return _text(path), ""
     if now is None or now.hash != locked:
         if locked:
-            say(f"the lock of {recipe} has changed since {recipe}:{variant} was built: the bundle will not have it")
+            notify(f"the lock of {recipe} has changed since {recipe}:{variant} was built: the bundle will not have it")
         return _text(path), ""
     return _text(path), _text(lock)
 

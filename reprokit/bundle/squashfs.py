@@ -22,7 +22,7 @@ from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
 from reprokit.bundle.write import LEAST_RATIO, ExportJob, unwritable
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
 from reprokit.host.disk import require_space
@@ -53,7 +53,7 @@ def write(job: ExportJob) -> Metadata:
             for edit in job.changed.edits.values():
                 files = edit(files)
             # enroot's files instead of the image's own
-            more = _entries(config, job.say)
+            more = _entries(config, job.notify)
             _squash(filter_layer(files, _EXCLUDED, lambda path: b"", FilterReport(), more), partial)
         partial.replace(job.target)
     except OSError as error:
@@ -87,18 +87,18 @@ def _counted(blocks: Iterator[bytes], total: int, progress: ByteProgress) -> Ite
         progress(done, max(done, total))
 
 
-def _entries(config: Mapping[str, Any], say: Say) -> Iterator[bytes]:
-    for path, content in _files(config, say):
+def _entries(config: Mapping[str, Any], notify: Notify) -> Iterator[bytes]:
+    for path, content in _files(config, notify):
         info = tarfile.TarInfo(path.lstrip("/"))
         info.size, info.mode = len(content), 0o755 if path == "/etc/rc" else 0o644
         yield info.tobuf(tarfile.PAX_FORMAT) + content + padding(len(content))
 
 
-def _files(config: Mapping[str, Any], say: Say) -> Iterator[tuple[str, bytes]]:
+def _files(config: Mapping[str, Any], notify: Notify) -> Iterator[tuple[str, bytes]]:
     env = config.get("Env") or []
     lines = [entry for entry in env if "\n" not in entry]
     if len(lines) < len(env):
-        say("variables with line breaks are excluded: /etc/environment cannot hold them")
+        notify("variables with line breaks are excluded: /etc/environment cannot hold them")
     volumes = sorted(config.get("Volumes") or {})
     fstab = [f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev" for path in volumes]
     yield "/etc/environment", _text(lines)

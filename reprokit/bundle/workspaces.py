@@ -25,7 +25,7 @@ from reprokit.bundle.read import Bundle
 from reprokit.bundle.recipes import home
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.verify import Reader, blocks
-from reprokit.display import Say
+from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host import workspace
@@ -68,7 +68,7 @@ def add_workspace(tar: ResumableTar, recipe: str) -> Part:
 
 
 @contextlib.contextmanager
-def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], list[str]]]:
+def workspaces(bundle: Bundle, yes: bool, notify: Notify) -> Iterator[Callable[[], list[str]]]:
     """Unpack the workspaces; calling the result moves them to their places and returns lines on it.
 
     Raises UsageError where one is not a tar of regular files, folders and links, or where they are large and not `yes`.
@@ -78,7 +78,7 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
         if part.kind != "workspace":
             continue
         if os.path.lexists(place := _place(bundle, part.name)):
-            say(f"the workspace {part.name} exists already ({place}); the bundle's is not unpacked")
+            notify(f"the workspace {part.name} exists already ({place}); the bundle's is not unpacked")
         else:
             new[place] = part
     yes = yes or _allowed(bundle, new)
@@ -89,7 +89,7 @@ def workspaces(bundle: Bundle, yes: bool, say: Say) -> Iterator[Callable[[], lis
             place.parent.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=place.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            _unpack(bundle, part, folder, total, say)
+            _unpack(bundle, part, folder, total, notify)
             folder.chmod(0o755)
             staged[place] = folder
 
@@ -166,7 +166,7 @@ def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream
         refuse(f"{part.path} is not a tar of a workspace: {error}", bundle.where)
 
 
-def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, say: Say) -> None:
+def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, notify: Notify) -> None:
     folders: set[PurePosixPath] = {PurePosixPath()}
     links: dict[str, str] = {}
     try:
@@ -190,7 +190,7 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, say: Say) ->
                     _write(stream, member, folder, str(name))
                 else:
                     refuse(f"{what} is not a file, folder or link", bundle.where)
-            _link(folder, links, part, say)
+            _link(folder, links, part, notify)
     except _TooMuch:
         refuse(f"{part.path} was changed since it was verified", bundle.where)
     except (FileExistsError, UnicodeEncodeError) as error:
@@ -201,12 +201,12 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, say: Say) ->
         refuse(f"{part.path} has a name that is too long", bundle.where)
 
 
-def _link(folder: Folder, links: Mapping[str, str], part: Part, say: Say) -> None:
+def _link(folder: Folder, links: Mapping[str, str], part: Part, notify: Notify) -> None:
     excluded = [name for name in links if not _stays(name, links)]
     for name in excluded[:_SHOWN_LINKS]:
-        say(f"{part.name}: the link {name!r} leads out of the workspace ({links[name]!r}) and is excluded")
+        notify(f"{part.name}: the link {name!r} leads out of the workspace ({links[name]!r}) and is excluded")
     if len(excluded) > _SHOWN_LINKS:
-        say(f"{part.name}: {len(excluded) - _SHOWN_LINKS} more links that lead out are excluded")
+        notify(f"{part.name}: {len(excluded) - _SHOWN_LINKS} more links that lead out are excluded")
     for name in links.keys() - excluded:
         folder.link(name, links[name])
 

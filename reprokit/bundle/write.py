@@ -16,7 +16,7 @@ from reprokit.bundle.partial_file import claimed, partial_of
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.selection import describe
 from reprokit.bundle.workspaces import add_workspace, workspace_of
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
@@ -57,7 +57,7 @@ class ExportJob:
     key: Path | None = None
     store: Store = field(default_factory=Store)
     changed: Changed = Changed()
-    say: Say = lambda line: None
+    notify: Notify = lambda line: None
     progress: ByteProgress = lambda done, total: None
 
     def read(self, sink: BlobSink, packing: Compress = compress) -> list[Image]:
@@ -74,7 +74,7 @@ class ExportJob:
         return Metadata(
             reprokit=__version__,
             created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
-            images=tuple(describe(image, each.labels, self.say) for image, each in described),
+            images=tuple(describe(image, each.labels, self.notify) for image, each in described),
             absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
         )
 
@@ -85,26 +85,26 @@ def write(job: ExportJob) -> Metadata:
     Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError where there is no
     space.
     """
-    target, store, say = job.target, job.store, job.say
+    target, store, notify = job.target, job.store, job.notify
     # Missing extras are reported before the engine has worked for minutes.
     for recipe in job.workspaces:
         workspace_of(recipe)
     if job.inputs:
         inputs.require_inputs(job.inputs, store)
     bases = inputs.registry_bases(job.inputs)
-    beside = recipes.beside([each.labels for each in job.images], job.inputs, say)
+    beside = recipes.beside([each.labels for each in job.images], job.inputs, notify)
     with contextlib.ExitStack() as stack:
         if job.inputs:
-            stack.enter_context(store.in_use(say))
+            stack.enter_context(store.in_use(notify))
         complete = replace(
-            job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store, say))]
+            job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store, notify))]
         )
         expected = {layer for each in complete.images for layer in each.layers} - job.without
-        tar = stack.enter_context(becoming(target, say, expected))
+        tar = stack.enter_context(becoming(target, notify, expected))
         require_space(sum({each.id: each.size for each in complete.images}.values()) // LEAST_RATIO, target.parent)
         found = complete.read(tar)
         parts = sorted({add_workspace(tar, recipe) for recipe in job.workspaces}, key=lambda part: part.path)
-        carried = inputs.add_inputs(tar, job.inputs, target.parent, store, say, job.progress) if job.inputs else None
+        carried = inputs.add_inputs(tar, job.inputs, target.parent, store, notify, job.progress) if job.inputs else None
         metadata = complete.metadata(found)
         boms = dict(filter(None, map(sbom.part_of, metadata.images)))
         metadata = metadata.model_copy(update={"parts": (*parts, *boms), "inputs": carried, "beside": beside})
@@ -128,7 +128,7 @@ def require_all(images: Sequence[Image], entries: Mapping[str, int]) -> None:
 
 
 @contextlib.contextmanager
-def becoming(target: Path, say: Say, expected: Collection[str] = frozenset()) -> Iterator[ResumableTar]:
+def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset()) -> Iterator[ResumableTar]:
     """A tar that is renamed to the target when the block ends.
 
     After a kill, an interrupt or the engine's end the finished layers of `expected` stay beside the target.
@@ -138,17 +138,17 @@ def becoming(target: Path, say: Say, expected: Collection[str] = frozenset()) ->
     partial = partial_of(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        file = claimed(partial, say)
+        file = claimed(partial, notify)
     except OSError as error:
         raise UsageError(f"the file cannot be written: {error.strerror}", str(target)) from None
     with file:
         kept = False
         try:
             if expected and partial.stat().st_size:
-                say("checking the layers that an earlier attempt has finished")
+                notify("checking the layers that an earlier attempt has finished")
             tar = ResumableTar(file, expected)
             if tar.entries:
-                say(f"going on from an earlier attempt: {in_words(sum(tar.entries.values()))} present")
+                notify(f"going on from an earlier attempt: {in_words(sum(tar.entries.values()))} present")
             try:
                 yield tar
                 tar.end()
@@ -161,7 +161,7 @@ def becoming(target: Path, say: Say, expected: Collection[str] = frozenset()) ->
             raise unwritable(error, target) from None
         finally:
             if kept:
-                say(f"finished layers stay in {partial}; repeat the command to resume")
+                notify(f"finished layers stay in {partial}; repeat the command to resume")
             else:
                 partial.unlink(missing_ok=True)
 

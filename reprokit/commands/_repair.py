@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reprokit.commands._shown import say
+from reprokit.commands._shown import notify
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.untrusted.text import echo
 
@@ -73,7 +73,7 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
 
     target, step = find.target(name), "check"
     try:
-        errors_of(target, False, say)
+        errors_of(target, False, notify)
         step = "lock"
         with explained():
             _lock(engine, target)
@@ -98,7 +98,7 @@ def _lock(engine: Engine, target: Target) -> None:
     old = whole.variants.get(target.variant_name)
     mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
     # Every version is exact by now, and some are younger than the day on purpose.
-    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old), say)
+    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old), notify)
     write(lock_path(target.path), whole.model_copy(update={"variants": {target.variant_name: found}}))
 
 
@@ -109,7 +109,7 @@ def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
     for command in target.recipe.smoke:
         if command.gpu:
             continue
-        say(f"{target.label}: {title(command)}")
+        notify(f"{target.label}: {title(command)}")
         try:
             judge(command, execute(["bash", "-c", command.command], workdir=target.variant.workdir))
         except CommandFailed as error:

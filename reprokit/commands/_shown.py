@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 5.0
 
 
-def say(*lines: str) -> None:
+def notify(*lines: str) -> None:
     for line in lines:
         echo(line, err=True)
 
@@ -36,7 +36,7 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
         def line(done: int, total: int) -> None:
             if time.monotonic() - last[0] > _LINE_EVERY_S:
                 last[0] = time.monotonic()
-                say(f"{text}: {size(done)} of {size(total)}")
+                notify(f"{text}: {size(done)} of {size(total)}")
 
         yield line
         return
@@ -53,7 +53,7 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 def status(text: str) -> Iterator[None]:
     """Show `text` with a spinner, or as a plain line without a terminal."""
     if not sys.stderr.isatty():
-        say(text)
+        notify(text)
         yield
         return
     from rich.text import Text
@@ -71,7 +71,7 @@ def fetched(inputs: Sequence[LockedInput]) -> Store:
 
     store = Store()
     with display(sys.stderr) as shown:
-        Supplier(store, Mirrors(store), shown.say, shown.watch).files(list(inputs))
+        Supplier(store, Mirrors(store), shown.notify, shown.on_progress).files(list(inputs))
     return store
 
 
@@ -90,11 +90,11 @@ def built(engine: Engine, target: Target) -> BuildResult:
 
     present = engine.image(image_name(target)) or {}
     force = trust.known(present.get("Id", "")) and f"{LABEL}.forced" in (present["Config"].get("Labels") or {})
-    forced = errors_of(target, force, say)
+    forced = errors_of(target, force, notify)
     with BuildDisplay(sys.stderr) as shown:
         image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)
     if notice := trust.notice(image.image_id, target.label):
-        say(notice)
+        notify(notice)
     return image
 
 
@@ -107,6 +107,6 @@ def sent(engine: Engine, target: Target) -> BuildResult:
 
     image = built_image(engine, target)
     if notice := trust.notice(image["Id"], target.label, engine.host.name):
-        say(notice)
+        notify(notice)
     inputs = ((image.get("Config") or {}).get("Labels") or {}).get(INPUTS, "")
     return BuildResult(image_name(target), image["Id"], inputs, False, 0.0, state=trust.state(image["Id"]))

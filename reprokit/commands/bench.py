@@ -16,7 +16,7 @@ from reprokit.bench import extension
 from reprokit.bench.run import Rounds, assignments
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, say, sent, status
+from reprokit.commands._shown import built, notify, sent, status
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.recipe import find
@@ -75,11 +75,11 @@ def bench(
     outcome = _Outcome(Rounds(repeat, warm_up, timeout), file)
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at the same time distort each other's results.
-    lock = file_lock(paths.state() / "bench.lock", waiting, say)
+    lock = file_lock(paths.state() / "bench.lock", waiting, notify)
     variables = options.variables_of(env_file)
     with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, chosen, stale, variables) as opened:
         engine, container, found = opened
-        folder = extension.send(engine, container, found.execute, extension.sources(say)) if with_extension else ""
+        folder = extension.send(engine, container, found.execute, extension.sources(notify)) if with_extension else ""
         for title, benchmark in chosen.items():
             for combination in benchmark.combinations():
                 outcome.run(found, title, benchmark, folder, combination)
@@ -91,7 +91,7 @@ def bench(
     else:
         show_tables(sections(groups(outcome.records), target.recipe.claims))
     if outcome.records:
-        say(f"recorded in {file}")
+        notify(f"recorded in {file}")
     outcome.raise_failure()
 
 
@@ -118,7 +118,7 @@ class _Outcome:
         title = " ".join([name, *assignments(combination)])
         if benchmark.gpu and not found.hardware.has_gpu:
             self.skipped[title] = _NO_GPU
-            say(f"skipped {title}: {_NO_GPU}")
+            notify(f"skipped {title}: {_NO_GPU}")
             return
         tail = ""
 
@@ -130,11 +130,11 @@ class _Outcome:
             with status(f"{found.target.label} {title}: {benchmark.command}"):
                 records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
         except ReprokitError as error:
-            say(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
-            say(f"{title} failed: {error.message}")
+            notify(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
+            notify(f"{title} failed: {error.message}")
             self.failed[title] = error
             return
-        say(*(f"warning: {title}: {text}" for text in records[0].warnings))
+        notify(*(f"warning: {title}: {text}" for text in records[0].warnings))
         lines.append(Path.cwd(), str(self.file), records)
         self.records += records
 
@@ -181,7 +181,7 @@ def opened_bench(
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
     image, is_stale = _image(engine, target, stale)
-    container = own_container(engine, target, "bench", requested, say)
+    container = own_container(engine, target, "bench", requested, notify)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
@@ -225,9 +225,9 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
     if not allowed:
         raise WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
     if stale.unknown:
-        say(stale.problem)
+        notify(stale.problem)
     if notice := trust.notice(present["Id"], target.label):
-        say(notice)
+        notify(notice)
     state = trust.state(present["Id"])
     return BuildResult(
         name, present["Id"], labels.get(INPUTS, ""), False, 0.0, state=state

@@ -40,7 +40,7 @@ def build(
     as_json: options.Json = False,
 ) -> None:
     """Build the image of a recipe."""
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
     from reprokit.engine import Engine
     from reprokit.host.disk import ENGINE_ROOT
@@ -52,13 +52,13 @@ def build(
     from reprokit.recipe.find import target as find_target
 
     target = find_target(name)
-    forced = errors_of(target, force, say)
+    forced = errors_of(target, force, notify)
     engine = Engine.connect()
     built = engine.image(image_name(target)) is not None
     # An image that is built already needs no more disk space.
     free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
     host = KnownHost(engine.host.memory_bytes(), free)
-    forced += host_errors_of(target, host, force, say, "or build anyway with --force")
+    forced += host_errors_of(target, host, force, notify, "or build anyway with --force")
     with BuildDisplay(sys.stderr) as shown:
         chosen = BuildOptions(
             builder=builder,

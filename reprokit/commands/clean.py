@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reprokit.commands import _options as options
-from reprokit.commands._shown import say
+from reprokit.commands._shown import notify
 from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
@@ -54,7 +54,7 @@ def clean(
         table(("KIND", "NAME", "SIZE", "WHY"), [(e.kind, e.name, size(e.size), e.why) for e in found])
     if found and not dry_run:
         consent.require(f"{len(found)} leftovers are removed for good, {size(total)}", "--yes", yes)
-        with Store().alone(say):
+        with Store().alone(notify):
             # Meanwhile a build may have finished, or a container started.
             shown = {(each.kind, each.id) for each in found}
             gone = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]
@@ -69,7 +69,7 @@ def clean(
     else:
         echo(f"removed: {len(gone)}, {size(sum(each.size for each in gone))}")
         if kept:
-            say(f"kept, in use or changed meanwhile: {kept}")
+            notify(f"kept, in use or changed meanwhile: {kept}")
 
 
 def _leftovers(engine: Engine) -> list[_Leftover]:

@@ -51,7 +51,7 @@ def doctor(
     It ends within 10 seconds, whatever hangs. Exit code 1 where a finding is an error, 4 where the node is down.
     """
     from reprokit import consent
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.errors import UsageError
     from reprokit.recipe import find
 
@@ -66,12 +66,12 @@ def doctor(
                 _print(found, on)
             consent.require(f"doctor will run: {'; '.join(fixes)}", "--yes", yes)
             for command in fixes:
-                say(f"running: {command}")
+                notify(f"running: {command}")
                 if code := host.shell.carry_out(command):
-                    say(f"that failed with exit code {code}")
+                    notify(f"that failed with exit code {code}")
             found, host = _examine(stack, on, target)
         elif fix:
-            say("no finding has a safe fix")
+            notify("no finding has a safe fix")
         if json:
             dump(_as_json(found, target))
         else:
@@ -140,7 +140,7 @@ def _print(found: Sequence[Finding], on: str | None) -> None:
 
 def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
     from reprokit import config
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.doctor.bounded import NoAnswer
     from reprokit.doctor.report import report, scrubber
     from reprokit.errors import ReprokitError, UsageError
@@ -151,7 +151,7 @@ def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
     except (NoAnswer, OSError, ReprokitError):
         scrub = None
     if scrub is None:
-        say("the names that a report must not show are unknown: it has the rules only")
+        notify("the names that a report must not show are unknown: it has the rules only")
     where = "a node" if host is None or host.node else "this machine"
     try:
         path.write_text(report(found, where, scrub), encoding="utf-8")
@@ -159,4 +159,4 @@ def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
         if is_full(error):
             raise
         raise UsageError(f"cannot write the report: {error.strerror}", str(path)) from None
-    say(f"wrote {path}; read it before you paste it")
+    notify(f"wrote {path}; read it before you paste it")

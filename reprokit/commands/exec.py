@@ -20,7 +20,7 @@ def exec(
 
     Unlike `run` it neither creates nor starts one. The exit code is the command's.
     """
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.container import names
     from reprokit.container.lifecycle import staleness
     from reprokit.container.session import in_container
@@ -33,5 +33,5 @@ def exec(
             raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
         target = names.target_of(found)
         if target and (stale := staleness(engine, target, engine.container(found.name))):
-            say(stale.line)
-        raise typer.Exit(in_container(engine, found.name, requested, say))
+            notify(stale.line)
+        raise typer.Exit(in_container(engine, found.name, requested, notify))

@@ -9,7 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import progress, say
+from reprokit.commands._shown import notify, progress
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo
 
@@ -101,7 +101,7 @@ def export(
     )
     request.check(out)
     with progress(f"writing {out.name}") as report:
-        written, files = run(Engine.connect(), request, out, layers_on, say, report)
+        written, files = run(Engine.connect(), request, out, layers_on, notify, report)
     count = sum(file.stat().st_size for file in (out, *out.rglob("*")) if file.is_file())
     if as_json:
         dump(_json(out, count, written, files))
@@ -121,13 +121,13 @@ def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: b
     if len(chosen) > 1 or len(names) != 1:
         raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
     target = find.target(names[0])
-    job = ToolJob(target, workspace.prepare(target, say), f"{os.getuid()}:{os.getgid()}")
+    job = ToolJob(target, workspace.prepare(target, notify), f"{os.getuid()}:{os.getgid()}")
     path, line = write(TOOLS[chosen[0]], job, out)
     if as_json:
         dump({"file": str(path), "recipe": target.label, "workspace": str(job.workspace)})
     else:
         echo(f"{path} written for {target.label}, with the workspace {job.workspace}")
-        say(line)
+        notify(line)
 
 
 def _json(out: Path, count: int, written: Metadata, files: FilterReport) -> dict[str, Any]:
@@ -145,11 +145,11 @@ def _print(out: Path, count: int, written: Metadata, files: FilterReport) -> Non
     from reprokit.formatting import size
 
     if files.largest:
-        say("the container's largest paths:")
-        say(*(f"{size(count):>9}  {path}" for path, count in files.largest))
+        notify("the container's largest paths:")
+        notify(*(f"{size(count):>9}  {path}" for path, count in files.largest))
     if files.excluded:
         total = files.excluded.total()
-        say(f"excluded: {len(files.excluded)} files of package caches and --exclude, {size(total)}")
+        notify(f"excluded: {len(files.excluded)} files of package caches and --exclude, {size(total)}")
     unpacked = sum(image.size for image in written.images)
     echo(f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(unpacked)} unpacked)")
     if written.absent:

@@ -28,7 +28,7 @@ def fetch(
     as_json: options.Json = False,
 ) -> None:
     """Download everything that locks name into the store, and the base images onto the engine."""
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
     from reprokit.formatting import size
@@ -57,9 +57,9 @@ def fetch(
         absent = error.message
     if source:
         taken = take_from(source, inputs, store)
-        say(f"{taken} files copied from {source}")
+        notify(f"{taken} files copied from {source}")
     with display(sys.stderr) as shown:
-        supplier = Supplier(store, mirrors, shown.say, shown.watch)
+        supplier = Supplier(store, mirrors, shown.notify, shown.on_progress)
         found = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:
@@ -69,7 +69,7 @@ def fetch(
         for target in targets:
             complete(lock_path(target.path), store)
     if engine is None and any(lock.base.digest for lock in locks):
-        say(f"base images are not fetched: {absent}")
+        notify(f"base images are not fetched: {absent}")
     if as_json:
         stored = {"bytes": found.stored_bytes, "files": found.stored_files}
         dump({"downloaded": {"bytes": found.bytes, "files": found.files, "commits": commits}, "stored": stored})

@@ -9,7 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import progress, say
+from reprokit.commands._shown import notify, progress
 from reprokit.untrusted.text import dump, echo
 
 
@@ -51,22 +51,22 @@ def load(
         for bundle in bundles:
             if signature := signer(bundle, signed_by):
                 unknown = "" if signed_by or trust else ", which --signed-by does not name: images are unverified"
-                say(f"{bundle.path.name} is signed by {signature}{unknown}")
+                notify(f"{bundle.path.name} is signed by {signature}{unknown}")
             check_names(bundle, trust or signed_by is not None)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
-        folders = [stack.enter_context(workspaces.workspaces(bundle, yes, say)) for bundle in bundles]
+        folders = [stack.enter_context(workspaces.workspaces(bundle, yes, notify)) for bundle in bundles]
         trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""
         loaded = load_images(
-            found, Engine.connect(), say, lambda name: progress(f"loading {name}"), force, replace, trusted_by
+            found, Engine.connect(), notify, lambda name: progress(f"loading {name}"), force, replace, trusted_by
         )
         for text, put in zip(texts, folders, strict=True):
-            say(*recipes.put_unknown(text), *put())
+            notify(*recipes.put_unknown(text), *put())
         for each in found:
             if inputs := each.bundle.metadata.inputs:
-                with (store := Store()).in_use(say):
+                with (store := Store()).in_use(notify):
                     new = import_inputs(each, inputs, store)
                 targets = ", ".join(inputs.targets)
-                say(f"inputs of {targets}: {new.files} new files, {new.repositories} new repositories")
+                notify(f"inputs of {targets}: {new.files} new files, {new.repositories} new repositories")
     if as_json:
         dump({"loaded": list(loaded.new), "present": list(loaded.present)})
         return

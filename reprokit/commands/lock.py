@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reprokit.recipe.find import Target
     from reprokit.supply.lock.model import VariantLock
     from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.store import Say
+    from reprokit.supply.store import Notify
 
 
 def lock(
@@ -49,7 +49,7 @@ def lock(
         _check(targets, bool(names), as_json)
         return
     with explained(), StepDisplay(sys.stderr) as shown:
-        _lock(targets, update or [], data, as_of, as_json, shown.say)
+        _lock(targets, update or [], data, as_of, as_json, shown.notify)
 
 
 def _check(targets: list[Target], named: bool, as_json: bool) -> None:
@@ -79,7 +79,7 @@ def _check(targets: list[Target], named: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_json: bool, say: Say) -> None:
+def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_json: bool, notify: Notify) -> None:
     """Lock each variant and write it at once, even if others fail."""
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
@@ -97,15 +97,15 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
         old = whole.variants.get(target.variant_name)
         freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-        say(f"locking {target.label}")
+        notify(f"locking {target.label}")
         try:
-            time = _time_of(as_of, target, mirrors, say) if as_of else ""
-            found = lock_variant(engine, target, store, mirrors, old, freed, say, time)
-            files = data_of(target.recipe, whole.data, data, store, mirrors, say)
+            time = _time_of(as_of, target, mirrors, notify) if as_of else ""
+            found = lock_variant(engine, target, store, mirrors, old, freed, notify, time)
+            files = data_of(target.recipe, whole.data, data, store, mirrors, notify)
         except ReprokitError as error:
             if len(targets) == 1:
                 raise
-            say(f"{target.label}: {error.message}")
+            notify(f"{target.label}: {error.message}")
             failed.append((target, error))
             continue
         variants = {**whole.variants, target.variant_name: found}
@@ -129,7 +129,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
         raise first
 
 
-def _time_of(as_of: str, target: Target, mirrors: Mirrors, say: Say) -> str:
+def _time_of(as_of: str, target: Target, mirrors: Mirrors, notify: Notify) -> str:
     """The time of `--as-of`; `commit` is that of the variant's first source. Raises UsageError, SourceError."""
     from reprokit.importing.asof import moment_of
     from reprokit.importing.tree import commit_date
@@ -140,11 +140,11 @@ def _time_of(as_of: str, target: Target, mirrors: Mirrors, say: Say) -> str:
     if as_of == "commit" and target.variant.sources:
         source = target.variant.sources[0]
         commit = Commit(source.git, source.commit)
-        ensure([commit], mirrors, say)
+        ensure([commit], mirrors, notify)
         date = commit_date(folder_of(commit, mirrors.store), source.commit)
     moment = moment_of(as_of, date, target.label)
     if moment.time:
-        say(f"wheels are those of {moment.day}; apt, conda and files have no dates, and are today's")
+        notify(f"wheels are those of {moment.day}; apt, conda and files have no dates, and are today's")
     return moment.time
 
 

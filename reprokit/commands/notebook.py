@@ -28,7 +28,7 @@ def notebook(
     Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Where the image
     has no Jupyter it is installed into the container, after the image's own packages on Python's path.
     """
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.container.notebook import INSIDE, serve
     from reprokit.engine import Engine
     from reprokit.recipe.find import target
@@ -37,4 +37,4 @@ def notebook(
     mounts = options.mounts(volume)
     chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
 
-    raise typer.Exit(serve(Engine.connect(), target(name), chosen, say, echo, Output(2).write))
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, notify, echo, Output(2).write))

@@ -55,7 +55,7 @@ def profile(
     The command runs in a container of its own, which is removed at the end: only the workspace and the reports stay.
     A profiler slows a program down, so nothing is recorded. The exit code is the command's.
     """
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.profiling.run import profile as run_profile
     from reprokit.recipe.find import target
     from reprokit.untrusted.files import Folder
@@ -68,13 +68,13 @@ def profile(
     def run(engine: Engine, container: str, wrapped: Command) -> int:
         from reprokit.container.session import in_container
 
-        return _beside(engine, container, wrapped) if as_json else in_container(engine, container, wrapped, say)
+        return _beside(engine, container, wrapped) if as_json else in_container(engine, container, wrapped, notify)
 
     with options.engine_on(on) as engine:
         _make(place)
         try:
             with Folder(place) as folder:
-                done = run_profile(engine, recipe, requested, chosen, tool, folder, run, say)
+                done = run_profile(engine, recipe, requested, chosen, tool, folder, run, notify)
         finally:
             _remove_empty(place, *([] if out else [place.parent]))
     if as_json:

@@ -16,13 +16,13 @@ def push(
     The engine pushes, with the credentials of `docker login`, and skips layers that the registry has.
     Prints the image's name with its digest, for `reprokit pull` on other machines.
     """
-    from reprokit.commands._shown import progress, say
+    from reprokit.commands._shown import notify, progress
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 
     wanted, target = image_reference.of_recipe(image)
     engine = Engine.connect()
-    with progress(f"pushing {wanted.named}") as watch:
-        moved = registry.push(engine, wanted, target, say, watch)
-    say(f"{moved.name}: {moved.said}")
+    with progress(f"pushing {wanted.named}") as on_progress:
+        moved = registry.push(engine, wanted, target, notify, on_progress)
+    notify(f"{moved.name}: {moved.said}")
     echo(f"{wanted.repository}@{moved.digest}")

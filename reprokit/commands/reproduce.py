@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
-from reprokit.commands._shown import say
+from reprokit.commands._shown import notify
 from reprokit.tables import show_tables
 from reprokit.untrusted.text import echo
 
@@ -51,10 +51,10 @@ def reproduce(
     earlier = set(journal.steps) - {"claims"}
     for number, step in enumerate(NAMES, 1):
         if step in earlier:
-            say(f"{number}/{len(NAMES)} {step}: done before")
+            notify(f"{number}/{len(NAMES)} {step}: done before")
             continue
         argv = [step, label, *(["--repeat", str(repeat)] if step == "bench" else [])]
-        say(f"{number}/{len(NAMES)} {step}")
+        notify(f"{number}/{len(NAMES)} {step}")
         if reason := blocked(step, journal.steps):
             found = ReproductionStep(step, " ".join(("reprokit", *argv)), "skipped", reason)
         elif step in ("lock", "fetch") and (reason := _needless(step, target)):
@@ -62,7 +62,7 @@ def reproduce(
         else:
             found = attempt(step, argv, lambda argv: _run(context, argv))
         if found.status != "done":
-            say(f"  {found.status}: {found.reason}")
+            notify(f"  {found.status}: {found.reason}")
         journal.add(found)
     steps = [journal.steps[step] for step in NAMES]
     folder = output or Path(FOLDER) / f"{target.recipe.name}-report"

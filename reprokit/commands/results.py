@@ -89,7 +89,7 @@ def compare(
 
     Exit code 1 where a case of both sets differs, 0 where none does.
     """
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.results.comparison import as_table
     from reprokit.results.comparison import compare as compared
     from reprokit.results.index import read_groups
@@ -117,7 +117,7 @@ def compare(
         with paged():
             show_tables([as_table(cases, f"{b} against {a}")])
         if alone:
-            say(f"{alone} cases are in one set only")
+            notify(f"{alone} cases are in one set only")
     _exit_where_different(cases)
 
 
@@ -132,7 +132,7 @@ def history(
     as_json: bool = _JSON,
 ) -> None:
     """Show how a metric went from run to run, for each case and machine."""
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.recipe.spelling import nearest
     from reprokit.results.history import lines_of, table
     from reprokit.tables import show_tables
@@ -146,7 +146,7 @@ def history(
         from reprokit.results.plots import draw_history
 
         draw_history(found, metric, plot)
-        say(f"drawn: {plot}")
+        notify(f"drawn: {plot}")
     if as_json:
         dump([vars(line) for line in found])
     else:

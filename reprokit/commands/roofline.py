@@ -47,7 +47,7 @@ def roofline(
     multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has the points
     of the recipe's results that counted their work on the same hardware.
     """
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
     from reprokit.compat.peaks import known_peaks, peaks_of
 
@@ -78,12 +78,12 @@ def roofline(
     else:
         _print(sheets, measured, hardware)
         if not name:
-            say("nothing was measured: `reprokit roofline NAME` measures in a recipe's container")
+            notify("nothing was measured: `reprokit roofline NAME` measures in a recipe's container")
     if plot:
         from reprokit.results.roofline_plot import draw_roofline
 
         draw_roofline(_roofs(sheets, measured), points, plot)
-        say(f"drawn: {plot}, with {len(points)} points of results")
+        notify(f"drawn: {plot}, with {len(points)} points of results")
 
 
 def _threads(text: str | None) -> list[int]:
@@ -99,7 +99,7 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     from reprokit.bench import extension
     from reprokit.bench.container import gpus_for
     from reprokit.bench.hardware import probe
-    from reprokit.commands._shown import say, status
+    from reprokit.commands._shown import notify, status
     from reprokit.container.execute import execute
     from reprokit.container.settings import RunOptions
     from reprokit.errors import WorkFailed
@@ -110,8 +110,8 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
 
     recipe = target(name)
     wanted = RunOptions(gpus=gpus_for(engine, recipe, gpus))
-    lock = file_lock(paths.state() / "bench.lock", "a benchmark is running: waiting for it", say)
-    with lock, container_of_run(engine, recipe, "roofline", wanted, say) as container:
+    lock = file_lock(paths.state() / "bench.lock", "a benchmark is running: waiting for it", notify)
+    with lock, container_of_run(engine, recipe, "roofline", wanted, notify) as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         with status(f"{recipe.label}: measuring the processors"):
@@ -119,9 +119,9 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
         if hardware.has_gpu:
             try:
                 with status(f"{recipe.label}: measuring the GPU"):
-                    found += gpu(engine, container, ask, extension.sources(say))
+                    found += gpu(engine, container, ask, extension.sources(notify))
             except WorkFailed as error:
-                say(f"the GPU was not measured: {error.message}")
+                notify(f"the GPU was not measured: {error.message}")
         return found, hardware.cpu, hardware.gpu
 
 

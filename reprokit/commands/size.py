@@ -22,7 +22,7 @@ def size(
     json: options.Json = False,
 ) -> None:
     """Show what each block of images costs, what they share, and what removing one frees."""
-    from reprokit.commands._shown import say
+    from reprokit.commands._shown import notify
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image.labels import image_name
@@ -50,7 +50,7 @@ def size(
         from reprokit.results.size_plots import draw_sizes
 
         draw_sizes(images, plot)
-        say(f"drawn: {plot}")
+        notify(f"drawn: {plot}")
 
 
 def _sized(engine: Engine, image_id: str, name: str) -> SizedImage:

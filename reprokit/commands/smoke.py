@@ -12,7 +12,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, say, sent
+from reprokit.commands._shown import built, notify, sent
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
@@ -54,7 +54,7 @@ def smoke(
                 echo(found.line())
             for step in found.steps:
                 if step.status == "fail" and step.output != step.reason:
-                    say(*(f"    {line}" for line in step.output.splitlines()[-20:]))
+                    notify(*(f"    {line}" for line in step.output.splitlines()[-20:]))
     if as_json:
         ok = all(r.status != "fail" for r in results)
         dump({"ok": ok, "results": [r.to_json() for r in results]})
@@ -68,10 +68,10 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialRe
     from reprokit.smoke.run import Trial
 
     trial = Trial(
-        check=lambda target: errors_of(target, False, say),
+        check=lambda target: errors_of(target, False, notify),
         build=lambda target: sent(engine, target) if engine.host.name else built(engine, target),
         container=lambda target: fresh_container(engine, target),
-        on_step=lambda target, name: say(f"{target.label}: {name}"),
+        on_step=lambda target, name: notify(f"{target.label}: {name}"),
     )
     gpus = engine.host.gpus() if chosen is None else []
     for target in chosen if chosen is not None else _all():
@@ -115,7 +115,7 @@ def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import remove
 
-    name = own_container(engine, target, "smoke", gpus_for(engine, target, None), say)
+    name = own_container(engine, target, "smoke", gpus_for(engine, target, None), notify)
     try:
         yield partial(execute, engine, name)
     finally:

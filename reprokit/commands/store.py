@@ -10,7 +10,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import progress, say
+from reprokit.commands._shown import notify, progress
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def ls(
     from reprokit.supply.upkeep.names import everything, of_target
 
     inputs_store = Store()
-    with inputs_store.in_use(say):
+    with inputs_store.in_use(notify):
         rows = of_target(inputs_store, name) if name else everything(inputs_store)
     if as_json:
         from dataclasses import asdict
@@ -63,8 +63,8 @@ def verify(
     from reprokit.supply.upkeep import verify as upkeep
 
     inputs_store = supply_store.Store()
-    with (inputs_store.alone if repair else inputs_store.in_use)(say), progress("verifying") as watch:
-        found = upkeep.verify(inputs_store, watch)
+    with (inputs_store.alone if repair else inputs_store.in_use)(notify), progress("verifying") as on_progress:
+        found = upkeep.verify(inputs_store, on_progress)
         if repair:
             upkeep.repair(inputs_store, found.bad)
     if as_json:
@@ -79,7 +79,7 @@ def verify(
         )
     if found.bad:
         if not repair:
-            say("hint: `reprokit store verify --repair` removes them; `reprokit fetch` downloads them again")
+            notify("hint: `reprokit store verify --repair` removes them; `reprokit fetch` downloads them again")
         raise typer.Exit(1)
 
 
@@ -94,7 +94,7 @@ def gc(
     from reprokit.supply.upkeep import collect
 
     inputs_store = Store()
-    with inputs_store.alone(say):
+    with inputs_store.alone(notify):
         plan = collect.plan(inputs_store, everything)
         if not dry_run:
             collect.free(inputs_store, plan)
@@ -127,7 +127,7 @@ def export(
 
     engine = Engine.connect() if registry_bases(names) else None
     with progress(f"writing {out.name}") as report:
-        job = ExportJob(engine, [], out, inputs=names, say=say, progress=report)
+        job = ExportJob(engine, [], out, inputs=names, notify=notify, progress=report)
         inputs = write(job).inputs
     assert inputs
     count = 2 * len(inputs.recipes) + len(inputs.blobs) + len(inputs.bases)
@@ -165,15 +165,15 @@ def import_(
         inputs = bundle.bundle.metadata.inputs
         if inputs is None:
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
-        with inputs_store.in_use(say):
+        with inputs_store.in_use(notify):
             found = import_inputs(bundle, inputs, inputs_store, recipes)
-        bases = load_bases(bundle, inputs, Engine.connect, say, lambda name: progress(f"loading {name}"))
+        bases = load_bases(bundle, inputs, Engine.connect, notify, lambda name: progress(f"loading {name}"))
     echo(
         f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
         f"{bases} new base images"
     )
     if found.differing:
-        say(*found.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
+        notify(*found.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
 
 
 def _print_rows(rows: Sequence[StoreRow]) -> None:
@@ -186,11 +186,11 @@ def _print_rows(rows: Sequence[StoreRow]) -> None:
         amount = size(row.size) if row.here else "missing"
         echo(f"{row.kind:<7} {row.name:<{width}} {amount:>8}  {row.key[:12]}  {locks}")
     for kind, (count, total) in totals(rows).items():
-        say(f"{kind}: {count}, {size(total)}")
+        notify(f"{kind}: {count}, {size(total)}")
     if missing := sum(not row.here for row in rows):
-        say(f"missing: {missing}; `reprokit fetch` downloads them")
+        notify(f"missing: {missing}; `reprokit fetch` downloads them")
     if not rows:
-        say("nothing; `reprokit fetch NAME` downloads the inputs of its lock")
+        notify("nothing; `reprokit fetch NAME` downloads the inputs of its lock")
 
 
 def _print_plan(plan: Plan, dry_run: bool) -> None:
@@ -202,8 +202,8 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
             echo(f"{size(each.size):>8}  {what}")
         for leftover in plan.leftovers:
             echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
-    say(f"kept, named by locks: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
+    notify(f"kept, named by locks: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
     if plan.young:
-        say(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
+        notify(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
     verb = "would be freed" if dry_run else "freed"
     echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")

@@ -13,7 +13,7 @@ from reprokit import completion, paths
 from reprokit.bench import extension, tuning
 from reprokit.bench.tuning import Dtype, Mask, PlanSearch, SearchProgress, SearchReader
 from reprokit.commands import _options as options
-from reprokit.commands._shown import say
+from reprokit.commands._shown import notify
 from reprokit.commands.bench import opened_bench
 from reprokit.display import ProgressDisplay
 from reprokit.errors import ReprokitError, WorkFailed
@@ -81,8 +81,8 @@ def tune(
         "batch": batch, "seq": seq, "mask": mask, "heads": heads, "head-size": head_size, "layers": layers,
         "window": window, "dtype": dtype, "device": device, "threads": threads,
     }  # fmt: skip
-    files = extension.sources(say) | extension.sources(say, tuning.RECIPE)
-    lock = file_lock(paths.state() / "bench.lock", "another benchmark is running: waiting for it", say)
+    files = extension.sources(notify) | extension.sources(notify, tuning.RECIPE)
+    lock = file_lock(paths.state() / "bench.lock", "another benchmark is running: waiting for it", notify)
     with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, _RUNS, stale, {}) as opened:
         engine, container, found = opened
         folder = extension.send(engine, container, found.execute, files)
@@ -102,7 +102,7 @@ def tune(
                 records = found.measure("tune", search.benchmark(), folder, read)
             except ReprokitError:
                 for line in tail.splitlines()[-_SHOWN_LINES:]:
-                    shown.say(f"  {line}")
+                    shown.notify(f"  {line}")
                 raise
     new = search.new(records, known)
     lines.append(Path.cwd(), str(file), new)
@@ -112,9 +112,9 @@ def tune(
         dump(tuning.as_json(reader.summary, records))
     else:
         _show(reader.summary)
-    say(f"recorded {len(new)} new measurements in {file}")
+    notify(f"recorded {len(new)} new measurements in {file}")
     if reader.summary.plotted:
-        say(f"plot of the best so far: {search.plot} in the container")
+        notify(f"plot of the best so far: {search.plot} in the container")
 
 
 def _show(found: tuning.SearchSummary) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from reprokit.container.mounts import as_engine_paths, require_apart
 from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.mounts import BindMount
@@ -112,11 +113,8 @@ def create_body(
     return body
 
 
-Say = Callable[[str], None]
-
-
 def launch(
-    engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool, say: Say
+    engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool, notify: Notify
 ) -> ContainerSettings:
     """Create and start; returns the settings with the rung that provided the GPUs.
 
@@ -125,9 +123,9 @@ def launch(
     """
     if gpu_optional:
         try:
-            return launch(engine, start, settings, False, say)
+            return launch(engine, start, settings, False, notify)
         except GpuRefused as error:
-            say(f"{error.message}: continuing without a GPU, which the recipe allows")
+            notify(f"{error.message}: continuing without a GPU, which the recipe allows")
             settings = replace(settings, gpus="none")
     caller = engine.host.caller()
     info = engine.info()
@@ -137,7 +135,7 @@ def launch(
     require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
     request = gpu.parse_gpus(settings.gpus)
     if not request.none:
-        _require_fit(engine, start, say)
+        _require_fit(engine, start, notify)
     mounts = as_engine_paths(engine, settings.mounts)
     refusal = ""
     for rung in gpu.ladder(request, engine.host.cdi_devices(info)):
@@ -157,12 +155,12 @@ def launch(
             refusal = error.message
             continue
         if not request.none:
-            say(f"GPUs: {request}, through {rung.name}")
+            notify(f"GPUs: {request}, through {rung.name}")
         return with_rung
     raise gpu.no_gpu_error(request, refusal)
 
 
-def _require_fit(engine: Engine, start: Start, say: Say) -> None:
+def _require_fit(engine: Engine, start: Start, notify: Notify) -> None:
     """Report what the driver or the GPUs lack for the image. Raises GpuRefused where the driver is too old."""
     from reprokit.host.fit import ImageNeeds, image_findings, in_words
 
@@ -176,7 +174,7 @@ def _require_fit(engine: Engine, start: Start, say: Say) -> None:
                 "update the driver, or continue without a GPU: --gpus none",
             )
         if finding.severity in ("error", "warning"):
-            say(in_words(finding))
+            notify(in_words(finding))
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ from typing import Any
 
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare
-from reprokit.container.launch import IDLE, Say, Start, launch
+from reprokit.container.launch import IDLE, Start, launch
 from reprokit.container.recreate import VERSION, drop_snapshots, recover, recreate, require_idle
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
@@ -26,18 +27,18 @@ def _quiet(line: str) -> None:
     pass
 
 
-def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, say: Say = _quiet) -> str:
-    """Make the target's container run with these options; returns its name. `say` gets notices for the user.
+def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, notify: Notify = _quiet) -> str:
+    """Make the target's container run with these options; returns its name. `notify` gets notices for the user.
 
     A container that must be recreated for an option keeps its files. Raises UsageError where the image has not been
     built, a mount's source is missing, a port is taken or the name is in use; EngineError where the engine fails.
     """
-    check_options(engine, options, say)
+    check_options(engine, options, notify)
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
-    with _locked(engine, name, say):
+    with _locked(engine, name, notify):
         recover(engine, name)
-        found = engine.container(name) or _of_earlier_version(engine, target, origin, name, say)
+        found = engine.container(name) or _of_earlier_version(engine, target, origin, name, notify)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
             image = engine.image(image_name(target)) if options.replace_stale else None
@@ -45,10 +46,10 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
                 _remove(engine, name)
                 found = None
         if stale := staleness(engine, target, found):
-            say(stale.line)
+            notify(stale.line)
         if found is None:
-            with Store().in_use(say):  # `clean` must not remove the image or the workspace meanwhile
-                _create(engine, target, origin, name, options, say)
+            with Store().in_use(notify):  # `clean` must not remove the image or the workspace meanwhile
+                _create(engine, target, origin, name, options, notify)
             return name
         current = names.settings_of(found["Config"]["Labels"])
         changed, links = [], dict[str, str]()
@@ -62,7 +63,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
         if required.mounts != current.mounts:
             mounts.require_no_link(name, target, current.mounts, required.mounts)
         if changed := changed + changes(current, required):
-            recreate(engine, found, target, required, changed, links, say)
+            recreate(engine, found, target, required, changed, links, notify)
         elif not found["State"].get("Running"):
             for mount in current.mounts:
                 engine.host.require_source(mount)
@@ -117,12 +118,12 @@ def _remove(engine: Engine, name: str) -> None:
     drop_snapshots(engine, name)
 
 
-def check_options(engine: Engine, options: RunOptions, say: Say) -> None:
+def check_options(engine: Engine, options: RunOptions, notify: Notify) -> None:
     """Raises UsageError where a mount's source is missing or two options contradict each other."""
     for mount in options.mounts:
         engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
-        say(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, or --gpus none")
+        notify(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, or --gpus none")
     if options.ports and options.network in ("host", "none"):
         raise UsageError(f"-p publishes nothing with --network {options.network}", hint="omit one of them")
 
@@ -143,7 +144,7 @@ def _earlier_names(engine: Engine, target: Target, name: str) -> list[str]:
 
 
 def _of_earlier_version(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, say: Say
+    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, notify: Notify
 ) -> dict[str, Any] | None:
     """The container of an earlier version with this workspace, renamed to `name`; others are named to the user."""
     for earlier in _earlier_names(engine, target, name):
@@ -158,9 +159,9 @@ def _of_earlier_version(
             require_idle(engine, found, VERSION)
             engine.rename(earlier, name)
             log.move(log.key(engine, earlier), log.key(engine, name))
-            say(f"{earlier} is called {name} now: containers belong to a checkout")
+            notify(f"{earlier} is called {name} now: containers belong to a checkout")
             return engine.container(name)
-        say(
+        notify(
             f"{earlier} of an earlier version is of {names.checkout(settings)}; `reprokit rm {earlier}` removes it "
             "and its files"
         )
@@ -201,13 +202,13 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
 
 
 def _create(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, options: RunOptions, say: Say
+    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, options: RunOptions, notify: Notify
 ) -> None:
     image = built_image(engine, target)
     settings = ContainerSettings(
-        gpus="none" if options.gpus else _recipe_gpus(engine, target, say),
-        mounts=(BindMount(engine.host.workspace(target, say), mounts.WORKSPACE),),
-        ports=_recipe_ports(engine, target, options, say),
+        gpus="none" if options.gpus else _recipe_gpus(engine, target, notify),
+        mounts=(BindMount(engine.host.workspace(target, notify), mounts.WORKSPACE),),
+        ports=_recipe_ports(engine, target, options, notify),
         shm=target.variant.shm,
         workspace=origin.workspace,
         recipe_file=origin.recipe_file,
@@ -216,18 +217,18 @@ def _create(
     drop_snapshots(engine, name)  # of a container that was removed by hand
     start = Start.of(target, name, image["Id"], target.variant.workdir)
     start = replace(start, links=mounts.links_of(target, settings.mounts), capabilities=options.capabilities)
-    launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, say)
+    launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, notify)
 
 
-def _recipe_gpus(engine: Engine, target: Target, say: Say) -> str:
+def _recipe_gpus(engine: Engine, target: Target, notify: Notify) -> str:
     requires = target.variant.requires.gpu
     if requires == "optional" and not engine.host.has_gpu(engine.info()):
-        say(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
+        notify(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
         return "none"
     return "none" if requires == "none" else "all"
 
 
-def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say) -> tuple[Port, ...]:
+def _recipe_ports(engine: Engine, target: Target, options: RunOptions, notify: Notify) -> tuple[Port, ...]:
     """Publish the recipe's ports on the same port of the host, or the next free one."""
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
@@ -239,7 +240,7 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions, say: Say)
             continue
         host = free_port(engine, number, kept | {port.host for port in ports})
         if host != number:
-            say(f"port {number} of the recipe is published as {host}: {number} is taken")
+            notify(f"port {number} of the recipe is published as {host}: {number} is taken")
         ports.append(Port("127.0.0.1", host, number))
     return tuple(ports)
 
@@ -252,6 +253,6 @@ def free_port(engine: Engine, start: int, used: Collection[int] = ()) -> int:
     return found
 
 
-def _locked(engine: Engine, name: str, say: Say) -> contextlib.AbstractContextManager[None]:
+def _locked(engine: Engine, name: str, notify: Notify) -> contextlib.AbstractContextManager[None]:
     file = paths.state() / "containers" / f"{log.key(engine, name)}.lock"
-    return file_lock(file, f"another reprokit is changing {name}: waiting for it", say)
+    return file_lock(file, f"another reprokit is changing {name}: waiting for it", notify)

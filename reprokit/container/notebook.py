@@ -23,6 +23,7 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, free_port, usual_name
 from reprokit.container.mounts import WORKSPACE
 from reprokit.container.settings import ContainerSettings, Port, RunOptions
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
@@ -57,7 +58,7 @@ def serve(
     engine: Engine,
     target: Target,
     options: RunOptions,
-    say: Callable[[str], None],
+    notify: Notify,
     ready: Callable[[str], None],
     write: Callable[[bytes], None],
 ) -> int:
@@ -77,10 +78,10 @@ def serve(
     on_host = network == "host"
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
-    container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), say)
+    container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), notify)
     python = probe(engine, container)
     if not python.application:
-        install(engine, container, python, say)
+        install(engine, container, python, notify)
         python = probe(engine, container)
     token = secrets.token_urlsafe(24)
     file = _put_token(engine, container, token)
@@ -143,7 +144,7 @@ def probe(engine: Engine, container: str) -> Python:
         return Python(**parsed(answer.stdout.splitlines()[-1]))
 
 
-def install(engine: Engine, container: str, python: Python, say: Callable[[str], None]) -> None:
+def install(engine: Engine, container: str, python: Python, notify: Notify) -> None:
     """Install Jupyter into the container. Raises SourceError where it cannot be fetched.
 
     A .pth file puts its folder last on Python's path, so that no dependency of Jupyter shadows a pinned package. The
@@ -155,12 +156,12 @@ def install(engine: Engine, container: str, python: Python, say: Callable[[str],
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
-    say("the image has no Jupyter: fetching it for this container (the image is not changed)")
+    notify("the image has no Jupyter: fetching it for this container (the image is not changed)")
     store = Store()
     mirrors = Mirrors(store)
     platform = Platform(python.python, python.libc or "2.28", python.machine)
-    wheels = resolve_wheels(WheelRequest(_REQUIREMENTS, platform), mirrors, say)
-    fetch_all([wheel.locked_input() for wheel in wheels], mirrors, say=say)
+    wheels = resolve_wheels(WheelRequest(_REQUIREMENTS, platform), mirrors, notify)
+    fetch_all([wheel.locked_input() for wheel in wheels], mirrors, notify=notify)
     with tempfile.TemporaryFile() as archive:
         _pack((store.path(w.sha256) for w in wheels), python.site, archive)
         archive.seek(0)

@@ -6,8 +6,9 @@ import contextlib
 from typing import Any
 
 from reprokit.container import names
-from reprokit.container.launch import Say, Start, launch
+from reprokit.container.launch import Start, launch
 from reprokit.container.settings import ContainerSettings
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.image import made
@@ -27,7 +28,7 @@ def recreate(
     required: ContainerSettings,
     changed: list[str],
     links: dict[str, str],
-    say: Say,
+    notify: Notify,
 ) -> None:
     """Replace a container by one with the settings `required`, its files and `links`; a failure restores the old one.
 
@@ -39,7 +40,7 @@ def recreate(
         engine.host.require_source(mount)
     was_running = found["State"].get("Running")
     require_idle(engine, found, ", ".join(changed))
-    say(f"recreating {name} for {', '.join(changed)}; its files stay")
+    notify(f"recreating {name} for {', '.join(changed)}; its files stay")
     if was_running:
         engine.stop(name)  # its ports must be free before the new one starts
     try:
@@ -56,7 +57,7 @@ def recreate(
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
             links=links,
         )
-        launch(engine, start, required, False, say)
+        launch(engine, start, required, False, notify)
     except BaseException:
         recover(engine, name)
         _drop(engine, _next(name))

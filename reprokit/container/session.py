@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,32 +17,31 @@ from reprokit.container.prepare import read_etc
 from reprokit.container.settings import ContainerSettings, RunOptions, merge
 from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image import trust
 from reprokit.image.labels import failed_name
 from reprokit.recipe.find import Target
 
-Say = Callable[[str], None]
-
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
 # A password may contain characters that would end an address.
 _USERINFO = re.compile(r"(?<=://).*@|^(?!\w+://).*@", re.DOTALL)
 
 
-def in_recipe(engine: Engine, target: Target, command: Command, options: RunOptions, say: Say) -> int:
+def in_recipe(engine: Engine, target: Target, command: Command, options: RunOptions, notify: Notify) -> int:
     """Run a command in a recipe's container, made or started if need be; returns its exit code."""
     root = command.user is not None and is_root(command.user)
-    container = ensure_running(engine, target, replace(options, root=root), say)
-    return in_container(engine, container, command, say)
+    container = ensure_running(engine, target, replace(options, root=root), notify)
+    return in_container(engine, container, command, notify)
 
 
-def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, say: Say) -> int:
+def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, notify: Notify) -> int:
     """Run a command as root, as the build did, on the state that `build --keep-failed` kept; returns its exit code.
 
     The container is removed when the command ends. It has no workspace, in which root could leave anything.
     """
-    check_options(engine, options, say)
+    check_options(engine, options, notify)
     image = engine.image(failed_name(target.label))
     if image is None:
         raise UsageError(
@@ -52,12 +51,12 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
     name = options.name or f"{of_recipe}-failed-{secrets.token_hex(3)}"
     start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
-    launch(engine, start, settings, False, say)
+    launch(engine, start, settings, False, notify)
     with removed_at_end(engine, name):
-        return in_container(engine, name, replace(command, user="0:0", log_as=None), say)
+        return in_container(engine, name, replace(command, user="0:0", log_as=None), notify)
 
 
-def in_container(engine: Engine, container: str, command: Command, say: Say) -> int:
+def in_container(engine: Engine, container: str, command: Command, notify: Notify) -> int:
     """Run a command in a running container; returns its exit code.
 
     The command also gets the caller's proxies. A terminal is only used where the caller is at one.
@@ -67,17 +66,17 @@ def in_container(engine: Engine, container: str, command: Command, say: Say) -> 
     settings = names.settings_of(labels)
     label = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
     if notice := trust.notice(labels.get(names.IMAGE, ""), label, engine.host.name):
-        say(notice)
+        notify(notice)
     if node := engine.host.name:
         for port in settings.ports:
-            say(f"port {port.host} is published on {node}; forward it with ssh -L {port.host}:127.0.0.1:{port.host}")
+            notify(f"port {port.host} is published on {node}; forward it with ssh -L {port.host}:127.0.0.1:{port.host}")
     tty = command.tty and at_terminal()
     proxies = caller_variables(engine.host.environment(), settings.network, tty)
     if proxies.unreachable and not set(proxies.unreachable) & set(command.env):
         unreachable = ", ".join(proxies.unreachable)
-        say(f"{unreachable}: not passed on, the proxy is on the host's loopback; --network host reaches it")
+        notify(f"{unreachable}: not passed on, the proxy is on the host's loopback; --network host reaches it")
     if bare := [name for name in proxies.bare if name not in command.env]:
-        say(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
+        notify(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
     user = numeric_user(engine, container, described, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
     return interact(engine, container, command)

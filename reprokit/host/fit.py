@@ -11,6 +11,7 @@ from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
 from reprokit.compat.pins import check_driver, check_pin
 from reprokit.compat.stack import stack_of
+from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.gpu import GpuDevice
 from reprokit.recipe.find import Target
@@ -85,14 +86,12 @@ def recipe_findings(
     return [*found, *_about_machine(evaluate(facts, stack), known, driver)]
 
 
-def require_image(
-    name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool, say: Callable[[str], None]
-) -> None:
+def require_image(name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool, notify: Notify) -> None:
     """Report what keeps an image from running here. Raises WorkFailed for an error, unless `force` is set."""
     found = image_findings(needs, gpus)
     for finding in found:
         if finding.severity != "error" or force:
-            say(f"{name}: {finding.severity}: {in_words(finding)}")
+            notify(f"{name}: {finding.severity}: {in_words(finding)}")
     errors = [in_words(finding) for finding in found if finding.severity == "error"]
     if errors and not force:
         raise WorkFailed(
@@ -138,7 +137,7 @@ def _valid(check: Callable[..., object], *values: str) -> bool:
     return True
 
 
-def errors_of(target: Target, force: bool, say: Callable[[str], None]) -> list[str]:
+def errors_of(target: Target, force: bool, notify: Notify) -> list[str]:
     """The errors that `force` ignores, one line each. Raises WorkFailed if there are errors and no `force`."""
     errors = _error_lines(evaluate(bundled(), stack_of(target.variant)))
     if errors and not force:
@@ -147,11 +146,11 @@ def errors_of(target: Target, force: bool, say: Callable[[str], None]) -> list[s
             hint=f"find pins that work with `reprokit check {target.label}`, or build anyway with --force",
         )
     for error in errors:
-        say(f"ignored because of --force: {error}")
+        notify(f"ignored because of --force: {error}")
     return errors
 
 
-def host_errors_of(target: Target, host: KnownHost, force: bool, say: Callable[[str], None], anyway: str) -> list[str]:
+def host_errors_of(target: Target, host: KnownHost, force: bool, notify: Notify, anyway: str) -> list[str]:
     """As `errors_of`, about what a machine lacks; `anyway` is how to continue. Raises EngineError."""
     found = [f for f in evaluate(bundled(), stack_of(target.variant, host=host)) if _is_about(f, "host.")]
     errors = _error_lines(found)
@@ -162,7 +161,7 @@ def host_errors_of(target: Target, host: KnownHost, force: bool, say: Callable[[
             hint="; ".join([*remedies, anyway]),
         )
     for error in errors:
-        say(f"ignored because of --force: {error}")
+        notify(f"ignored because of --force: {error}")
     return errors
 
 

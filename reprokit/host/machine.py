@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reprokit.display import Notify
 from reprokit.host import disk, gpu, mounts, workspace
 from reprokit.host.gpu import GpuDevice
 from reprokit.host.memory import MEMINFO, memory_bytes
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
-from reprokit.host.workspace import Say
 from reprokit.recipe.find import Target
 
 # What one process of a C++ or CUDA compiler needs: torch extensions and CUTLASS kernels take about this much.
@@ -72,12 +72,12 @@ class Machine:
         """The path that the target's workspace has there, or will have. Raises UsageError where it is behind a link."""
         return str(workspace.locate(target.workspace, target.path).resolve())
 
-    def workspace(self, target: Target, say: Say) -> str:
+    def workspace(self, target: Target, notify: Notify) -> str:
         """The path of the target's workspace, made with the recipe's folders where they are missing.
 
         Raises UsageError.
         """
-        return str(workspace.prepare(target, say))
+        return str(workspace.prepare(target, notify))
 
     def mountinfo(self) -> str:
         """/proc/self/mountinfo of the user's login there, "" where there is none."""

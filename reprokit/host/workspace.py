@@ -14,17 +14,16 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
 from reprokit import config, paths
+from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
-
-Say = Callable[[str], None]
 
 # Not copied: it is built again from the rest, and fits no other machine.
 BUILD_OUTPUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
@@ -72,13 +71,13 @@ def _is_bundled(recipe: Path) -> bool:
     return recipe.parent.resolve() == (paths.data_root() / "recipes").resolve()
 
 
-def prepare(target: Target, say: Say) -> Path:
+def prepare(target: Target, notify: Notify) -> Path:
     """The target's workspace with the recipe's folders in it; missing ones are made, owned by the caller.
 
     A bundled workspace is copied first, and renewed later. Raises UsageError.
     """
     folder = locate(target.workspace, target.path)
-    keep_up(target.workspace, target.path, say)
+    keep_up(target.workspace, target.path, notify)
     try:
         if not folder.is_dir():
             _require_no_earlier(folder, target)
@@ -87,7 +86,7 @@ def prepare(target: Target, say: Say) -> Path:
                 copy(original, folder)
             else:
                 folder.mkdir(exist_ok=True)
-            say(f"made the workspace {folder.resolve()}")
+            notify(f"made the workspace {folder.resolve()}")
         with Folder(folder) as opened:
             for mount in target.variant.mounts:
                 with contextlib.suppress(NotADirectoryError):  # the recipe may name a file
@@ -111,11 +110,11 @@ def _require_no_earlier(folder: Path, target: Target) -> None:
         )
 
 
-def keep_up(name: str, recipe: Path, say: Say) -> None:
+def keep_up(name: str, recipe: Path, notify: Notify) -> None:
     """Renew a copy of a bundled workspace."""
     folder, original = locate(name, recipe), paths.bundled_workspace(name)
     if folder.is_dir() and original is not None and original != folder:
-        renew(folder, original, say)
+        renew(folder, original, notify)
 
 
 def copy(original: Path, folder: Path) -> None:
@@ -127,7 +126,7 @@ def copy(original: Path, folder: Path) -> None:
         copied.rename(folder)
 
 
-def renew(folder: Path, original: Path, say: Say) -> None:
+def renew(folder: Path, original: Path, notify: Notify) -> None:
     """Update `folder` with what changed in `original` since it was copied; says what was renewed and what was kept.
 
     A folder that is no copy, or cannot be written, stays as it is.
@@ -143,12 +142,14 @@ def renew(folder: Path, original: Path, say: Say) -> None:
         renewed, kept = _update(folder, original, copied, current)
         _write_record(folder, current)
     except OSError as error:
-        say(f"the workspace {folder} is from another version of reprokit and cannot be renewed: {error.strerror}")
+        notify(f"the workspace {folder} is from another version of reprokit and cannot be renewed: {error.strerror}")
         return
     if renewed:
-        say(f"workspace {folder}: {renewed} {'files' if renewed > 1 else 'file'} renewed from this version of reprokit")
+        notify(
+            f"workspace {folder}: {renewed} {'files' if renewed > 1 else 'file'} renewed from this version of reprokit"
+        )
     if kept:
-        say(f"kept your changes, which differ from {original}: {', '.join(kept)}")
+        notify(f"kept your changes, which differ from {original}: {', '.join(kept)}")
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class _Build:
         self.reported = ""  # the unverified image that was reported already
         self.started = time.monotonic()
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         self.progress(Note(redact(text)))
 
     def result(self) -> BuildResult:
@@ -110,11 +110,11 @@ class _Build:
                 hint="leave out --builder: the classic builder runs steps in a closed network",
             )
         self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-        with self.store.in_use(self.say):
+        with self.store.in_use(self.notify):
             if lock:
                 return self.once(locked_hash(rendered, lock), lambda: self.locked(rendered, lock))
-            base = resolve_base(self.engine, self.target.variant.base, self.say)
-            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.say)
+            base = resolve_base(self.engine, self.target.variant.base, self.notify)
+            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.notify)
             return self.once(inputs.hash, lambda: self.unlocked(inputs))
 
     def once(self, required: str, inputs: Callable[[], Inputs]) -> BuildResult:
@@ -122,22 +122,22 @@ class _Build:
         if found := self.same(required):
             return found
         file = paths.home() / "locks" / f"build-{self.target.recipe.name}-{self.target.variant_name}.lock"
-        with file_lock(file, f"another build of {self.target.label} is running; waiting for it", self.say):
+        with file_lock(file, f"another build of {self.target.label} is running; waiting for it", self.notify):
             # Another process may have built it while this one waited.
             if found := self.same(required):
                 return found
-            run.check_host(self.engine, self.target, self.say)
+            run.check_host(self.engine, self.target, self.notify)
             return self.run(inputs())
 
     def locked(self, rendered: Rendered, lock: VariantLock) -> Inputs:
         self.store.used(lock_path(self.target.path))
-        supplier = Supplier(self.store, self.mirrors, self.say, self.progress, self.options.offline)
+        supplier = Supplier(self.store, self.mirrors, self.notify, self.progress, self.options.offline)
         return supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift)
 
     def unlocked(self, inputs: Inputs) -> Inputs:
-        self.say(f"{self.target.label} has no lock: its inputs may change between builds")
+        self.notify(f"{self.target.label} has no lock: its inputs may change between builds")
         # A remembered wheel may have been removed from the store since.
-        fetch_all([wheel.locked_input() for wheel in inputs.served.of("wheels")], self.mirrors, say=self.say)
+        fetch_all([wheel.locked_input() for wheel in inputs.served.of("wheels")], self.mirrors, notify=self.notify)
         return inputs
 
     def same(self, required: str) -> BuildResult | None:
@@ -149,7 +149,7 @@ class _Build:
         state = trust.state(image_id)
         if state == "unverified" and not self.options.unverified:
             if image_id != self.reported:
-                self.say(
+                self.notify(
                     f"{self.name} ({image_id[:19]}) is unverified (not built here, not trusted), so it is built again; "
                     f"to use it as it is: `reprokit trust add {self.target.label}`"
                 )
@@ -165,14 +165,14 @@ class _Build:
             with closed_network(self.engine) as network:
                 yield network
         else:
-            self.say("BuildKit runs its steps on the host's network")
+            self.notify("BuildKit runs its steps on the host's network")
             with listen(self.engine, "127.0.0.1") as listening:
                 yield Network("host", listening, listening.getsockname())
 
     def run(self, inputs: Inputs) -> BuildResult:
-        self.say(f"base {inputs.base.described}")
+        self.notify(f"base {inputs.base.described}")
         if inputs.served.described:
-            self.say(f"from the store: {inputs.served.described}")
+            self.notify(f"from the store: {inputs.served.described}")
         recorder = Recorder() if self.options.record else None
         policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
         with (
@@ -187,7 +187,7 @@ class _Build:
             )
             image_id, written = builder.result()
             if gateway.refused:
-                self.say(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
+                self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
         # With containerd's store BuildKit returns the configuration's digest, but the engine knows the manifest's.
         image = self.engine.image(image_id) or self.engine.image(self.name) or {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from reprokit.display import Notify
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.render import Rendered
@@ -58,14 +58,14 @@ def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
 
 
 def resolve_inputs(
-    target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors, store: Store, say: Callable[[str], None]
+    target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors, store: Store, notify: Notify
 ) -> Inputs:
     """Resolve and fetch the inputs of a variant without a lock; earlier results of the day need no network."""
     found: tuple[Distribution, ...] = ()
     commits: tuple[GitCommit, ...] = ()
     if rendered.sets["wheels"]:
         requests = request_of(target, rendered, base.architecture).wheels
-        found = merged({block: resolve_wheels(request, mirrors, say) for block, request in requests.items()})
+        found = merged({block: resolve_wheels(request, mirrors, notify) for block, request in requests.items()})
     if rendered.declares("REPROKIT_GIT") or rendered.declares("REPROKIT_ARCHIVES"):
-        commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors, say)
+        commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors, notify)
     return Inputs(rendered, base, ServedSet(rendered.sets, wheels=found, git=commits))

@@ -38,17 +38,17 @@ class BuildDisplay(ProgressDisplay):
         """Show a build's event."""
         if isinstance(event, Note):
             self._last = event.text
-            self.say(event.text)
+            self.notify(event.text)
         elif isinstance(event, BuildStep):
             self._done()
             self._step, self._cached, self._last = event, False, ""
             self._step_started = time.monotonic()
             if not self.width:
-                self.say(title(event))
+                self.notify(title(event))
         elif isinstance(event, Cached):
             self._cached = True
             if not self.width:
-                self.say("  cached")
+                self.notify("  cached")
         elif isinstance(event, OutputLine):
             self._last = event.line
         elif isinstance(event, Progress):
@@ -66,7 +66,7 @@ class BuildDisplay(ProgressDisplay):
         if self._step and self.width:
             took = "cached" if self._cached else f"{time.monotonic() - self._step_started:.1f} s"
             line = f"{title(self._step, self._most - len(took) - 2)}  {took}"
-            self.say(line, "dim" if self._cached else None)
+            self.notify(line, "dim" if self._cached else None)
 
     @property
     def _most(self) -> int:

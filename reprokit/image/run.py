@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.explain.last import OutputRecording, causes_of, shown
@@ -71,7 +72,7 @@ def check_options(options: BuildOptions) -> None:
         raise UsageError(f"--offline and {other} exclude each other: one asks no network, the other needs it")
 
 
-def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> None:
+def check_host(engine: Engine, target: Target, notify: Notify) -> None:
     """Warn if disk space is short. Raises EngineError if the engine is on another machine."""
     if not engine.url.startswith("unix://"):
         raise EngineError(
@@ -82,7 +83,7 @@ def check_host(engine: Engine, target: Target, say: Callable[[str], None]) -> No
     info = engine.info()
     free = disk.free_bytes(info.get("DockerRootDir") or disk.ENGINE_ROOT)
     if free is not None and free < target.variant.requires.disk:
-        say(
+        notify(
             f"disk space may run out below {info.get('DockerRootDir')}: {target.label} needs "
             f"{target.variant.requires.disk / 1e9:.1f} GB, {free / 1e9:.1f} GB free"
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from packaging.utils import canonicalize_name
 
 from reprokit.compat.distributions import bundled_distributions
 from reprokit.compat.facts import Facts
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.asof import Moment
 from reprokit.importing.collect import collect
@@ -26,7 +26,6 @@ from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied
 from reprokit.supply.mirrors.places import Mirrors
 
-Say = Callable[[str], None]
 _PYTHONS = 3
 
 
@@ -40,20 +39,20 @@ class ImportedRecipe:
     fitted: tuple[str, ...] = ()
 
 
-def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts, say: Say) -> ImportedRecipe:
+def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> ImportedRecipe:
     """Write the recipe of a repository. Its files are read, never run.
 
     Raises UsageError where no Python fits, SourceError where no set of versions does.
     """
     statements = collect(tree)
-    say(f"read {len(tree.contents.sizes)} files: {len(statements)} statements")
+    notify(f"read {len(tree.contents.sizes)} files: {len(statements)} statements")
     paths, submodules = tree.contents.sizes.keys(), tree.contents.submodules
     failures: list[tuple[str, Unsatisfied]] = []
     for base, choice in candidates(statements, facts, moment.day)[:_PYTHONS]:
-        say(f"trying {choice.value}")
+        notify(f"trying {choice.value}")
         decision = decide(statements, paths, submodules, name, base, choice, moment.day, facts, bundled_distributions())
         try:
-            versions = _versions(decision, moment, mirrors, facts, say)
+            versions = _versions(decision, moment, mirrors, facts, notify)
         except Unsatisfied as error:
             failures.append((choice.value, error))
             continue
@@ -61,14 +60,14 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         versions = Versions(versions.pins, versions.sdists, (*earlier, *versions.questions), versions.later)
         text = draft(decision, versions, tree.address, tree.commit, facts)
         variant_name = next(iter(load_text(text, f"recipes/{name}.yaml", name).variants))
-        resolved = WheelChanges(moment.time, versions.later, mirrors, facts, say)
+        resolved = WheelChanges(moment.time, versions.later, mirrors, facts, notify)
         text, fitted = Fit(facts, resolved.of).fitted(text, name, variant_name)
         return ImportedRecipe(text, decision, versions, tuple(fitted))
     value, first = failures[0]
     raise SourceError(f"no versions fit for {value}: {first.message}", first.where, first.hint) from None
 
 
-def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts, say: Say) -> Versions:
+def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> Versions:
     """The versions, or questions about each where no index can be asked."""
     distro = facts.distros.distros[decision.base.distro]
     try:
@@ -77,9 +76,9 @@ def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts
         # uv asks an index that is down several times, which takes seconds.
         reached(mirrors, next(iter(decision.requirements), "pip"))
         platform = Platform(decision.base.python, distro.glibc)
-        return versions_of(decision, platform, mirrors, say, moment.time)
+        return versions_of(decision, platform, mirrors, notify, moment.time)
     except Unreachable as error:
-        say(f"{error.message}; the recipe asks for the versions")
+        notify(f"{error.message}; the recipe asks for the versions")
         pins: dict[str, str] = {}
         questions = [Question(f"{error.message}: `reprokit new` with it resolves the versions that are not exact")]
         for project, choice in decision.requirements.items():

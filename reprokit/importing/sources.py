@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.importing.tree import CommitTree, FolderTree, Tree
 from reprokit.recipe.fields import GitUrl
@@ -14,10 +15,9 @@ from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.store import Say
 
 
-def opened(source: str, commit: str, mirrors: Mirrors, say: Say) -> Tree:
+def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
     """The files of SOURCE at a commit, tag or branch; its default branch if empty. Raises UsageError, SourceError."""
     if "://" not in source:
         if commit:
@@ -29,7 +29,7 @@ def opened(source: str, commit: str, mirrors: Mirrors, say: Say) -> Tree:
     except ValueError:
         raise UsageError(f"{source!r} is not an https:// address of a git repository", "--from") from None
     found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
-    ensure([found], mirrors, say)
+    ensure([found], mirrors, notify)
     return CommitTree(folder_of(found, mirrors.store), address, found.commit)
 
 

@@ -5,7 +5,7 @@ Where the day has no wheel for the Python that can be had, the nearest that has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
 from reprokit.importing.merge import marker_environment
@@ -41,22 +42,18 @@ class Versions:
     later: Mapping[str, str] = field(default_factory=dict)
 
 
-def versions_of(
-    decision: Decision, platform: Platform, mirrors: Mirrors, say: Callable[[str], None], time: str
-) -> Versions:
+def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> Versions:
     """Resolve a decision. Files count that were uploaded by `time` (ISO 8601; empty for all).
 
     Raises SourceError where no set of versions fits, or the index does not answer.
     """
-    search = _Resolution(decision, platform, mirrors, say, time)
+    search = _Resolution(decision, platform, mirrors, notify, time)
     return search.run()
 
 
 class _Resolution:
-    def __init__(
-        self, decision: Decision, platform: Platform, mirrors: Mirrors, say: Callable[[str], None], time: str
-    ) -> None:
-        self.decision, self.platform, self.mirrors, self.say, self.time = decision, platform, mirrors, say, time
+    def __init__(self, decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> None:
+        self.decision, self.platform, self.mirrors, self.notify, self.time = decision, platform, mirrors, notify, time
         self.indexes = decision.indexes
         self.listing = Listing(mirrors)
         self.requirements = {key: _parsed(choice) for key, choice in decision.requirements.items()}
@@ -73,7 +70,7 @@ class _Resolution:
             try:
                 sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
                 request = WheelRequest(wanted, self.platform, sdists, self.indexes, as_of)
-                found = resolve_versions(request, self.mirrors, self.say, self.preferred)
+                found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
             except uv.Unsatisfied as error:
                 if not self._repair(error):
                     raise

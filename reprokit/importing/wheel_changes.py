@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from reprokit.compat.facts import Facts
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.permitted import RecipeChange, installed
 from reprokit.importing.torch_build import torch_block
@@ -30,7 +31,7 @@ class WheelChanges:
     later: Mapping[str, str]
     mirrors: Mirrors
     facts: Facts
-    say: Callable[[str], None]
+    notify: Notify
 
     def of(self, variant: Variant, requirement: Requirement) -> list[RecipeChange] | str:
         """The entries of `wheels`, and the pins of the same names, that change; or why no versions fit."""
@@ -48,7 +49,7 @@ class WheelChanges:
                 wanted, platform, variant.sdists, variant.wheel_indexes, AsOf(self.time, later)
             )  # fmt: skip
             try:
-                found = resolve_versions(request, self.mirrors, self.say, preferred)
+                found = resolve_versions(request, self.mirrors, self.notify, preferred)
             except uv.Unsatisfied as error:
                 failure = failure or error
                 continue

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit import consent, paths
-from reprokit.display import ByteProgress, Say
+from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -50,7 +50,7 @@ class Transferred:
 
 
 def push(
-    engine: Engine, reference: ImageReference, target: Target | None, say: Say, progress: ByteProgress
+    engine: Engine, reference: ImageReference, target: Target | None, notify: Notify, progress: ByteProgress
 ) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
@@ -62,12 +62,12 @@ def push(
         raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
     try:
         if target and freshness(target, _labels(image)) == "other inputs":
-            say(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
+            notify(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
     except UsageError as error:
-        say(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
+        notify(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
     transfer = TransferProgress(progress)
     with (
-        _one_at_a_time(engine, f"push {reference.named}", say),
+        _one_at_a_time(engine, f"push {reference.named}", notify),
         _explained(reference),
         _named(engine, image["Id"], reference),
     ):
@@ -83,7 +83,7 @@ def pull(
     reference: ImageReference,
     target: Target | None,
     replace: bool,
-    say: Say,
+    notify: Notify,
     shown: Callable[[], AbstractContextManager[ByteProgress]],
 ) -> Transferred:
     """Pull a recipe's image and give it reprokit's name.
@@ -98,7 +98,7 @@ def pull(
     image, said = engine.image(name), ""
     movable: set[str] = set()
     if image is None:
-        with _one_at_a_time(engine, f"pull {digest}", say), _explained(reference):
+        with _one_at_a_time(engine, f"pull {digest}", notify), _explained(reference):
             image = engine.image(name)
             if image is None:
                 if coming := remote_image(engine, reference, digest):
@@ -121,9 +121,9 @@ def pull(
         raise
     engine.tag(name, *ours.split(":"))
     if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
-        say(notice)
+        notify(notice)
     # The image may be meant for other hosts: findings are reported, not errors.
-    require_image(ours, ImageNeeds.of_labels(_labels(image)), engine.host.gpus(), True, say)
+    require_image(ours, ImageNeeds.of_labels(_labels(image)), engine.host.gpus(), True, notify)
     return Transferred(ours, digest, said)
 
 
@@ -184,11 +184,11 @@ def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[No
                 engine.remove_image(reference.named)
 
 
-def _one_at_a_time(engine: Engine, work: str, say: Say) -> AbstractContextManager[None]:
+def _one_at_a_time(engine: Engine, work: str, notify: Notify) -> AbstractContextManager[None]:
     """Lock this work for the user and the engine. Nodes that share the folder do not wait for each other."""
     whose = str(engine.info().get("ID", ""))
     file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock")
-    return file_lock(file, f"another process does the same (`{work}`); waiting for it to end", say)
+    return file_lock(file, f"another process does the same (`{work}`); waiting for it to end", notify)
 
 
 @contextmanager

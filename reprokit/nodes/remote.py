@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.gpu import GpuDevice, devices_of, engine_devices
 from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
-from reprokit.host.workspace import Say
 from reprokit.nodes import workspace_copy
 from reprokit.nodes.probe import SCRIPT, NodeFacts, parse
 from reprokit.nodes.ssh import SshConnection
@@ -87,8 +87,8 @@ class Remote(Machine):
     def workspace_path(self, target: Target) -> str:
         return workspace_copy.folder_of(self.seen.cache, target)
 
-    def workspace(self, target: Target, say: Say) -> str:
-        return workspace_copy.workspace(self.connection, self.seen.cache, target, say)
+    def workspace(self, target: Target, notify: Notify) -> str:
+        return workspace_copy.workspace(self.connection, self.seen.cache, target, notify)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo

@@ -8,9 +8,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO
 
+from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.formatting import size
-from reprokit.host.workspace import BUILD_OUTPUT, Say, locate, mark, prepare
+from reprokit.host.workspace import BUILD_OUTPUT, locate, mark, prepare
 from reprokit.nodes.ssh import LOST, SshConnection, last_line
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import pack
@@ -66,7 +67,7 @@ def _machine() -> str:
         return ""
 
 
-def workspace(connection: SshConnection, cache: str, target: Target, say: Say) -> str:
+def workspace(connection: SshConnection, cache: str, target: Target, notify: Notify) -> str:
     """As `host.workspace.prepare`, below the node's own caches; returns the real path.
 
     Raises EngineError where it cannot be made, SourceError.
@@ -76,9 +77,9 @@ def workspace(connection: SshConnection, cache: str, target: Target, say: Say) -
     if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
         earlier = f"{cache}/reprokit/workspaces/{target.workspace}"
         if not connection.run(f"[ -d {shlex.quote(earlier)} ]").returncode:
-            say(f"{node}:{earlier} is the workspace of an earlier version, which is no longer used")
-        _fill(connection, root, target, say)
-        say(f"the workspace on the node is {node}:{root}; changes there are not copied back")
+            notify(f"{node}:{earlier} is the workspace of an earlier version, which is no longer used")
+        _fill(connection, root, target, notify)
+        notify(f"the workspace on the node is {node}:{root}; changes there are not copied back")
     folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
     done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
     path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
@@ -87,11 +88,11 @@ def workspace(connection: SshConnection, cache: str, target: Target, say: Say) -
     return path
 
 
-def _fill(connection: SshConnection, root: str, target: Target, say: Say) -> None:
+def _fill(connection: SshConnection, root: str, target: Target, notify: Notify) -> None:
     parent, _, name = root.rpartition("/")
-    folder = prepare(target, say)
+    folder = prepare(target, notify)
     count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
-    say(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
+    notify(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(name))
     try:
         done = connection.feed(script, lambda stream: _write_tar(stream, folder))

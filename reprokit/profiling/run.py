@@ -17,6 +17,7 @@ from reprokit.container.lifecycle import ensure_running, remove, usual_name
 from reprokit.container.session import numeric_user
 from reprokit.container.settings import RunOptions
 from reprokit.container.user import is_root
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.profiling.model import Summary
@@ -26,7 +27,6 @@ from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import PROFILE
 from reprokit.untrusted.tar import Stream, members
 
-Say = Callable[[str], None]
 Run = Callable[[Engine, str, Command], int]
 _PROGRAMS = ("launcher.py", "reduce.py")
 # What NVIDIA's driver lets only administrators read.
@@ -53,7 +53,7 @@ def profile(
     requested: str | None,
     folder: Folder,
     run: Run,
-    say: Say,
+    notify: Notify,
 ) -> Profiled:
     """Run `command` under a profiler, the one `requested` or the best of the image; reports go into `folder`.
 
@@ -62,13 +62,13 @@ def profile(
     """
     root = command.user is not None and is_root(command.user)
     options = replace(options, root=root)
-    with container_of_run(engine, target, "profile", options, say) as container:
+    with container_of_run(engine, target, "profile", options, notify) as container:
         tool = _chosen(engine, container, command, requested)
         if tool.capabilities == ((),):
-            return _in_container(engine, container, tool, command, folder, run, say)
+            return _in_container(engine, container, tool, command, folder, run, notify)
     # Capabilities cannot be added to a container that exists.
-    with _capable(engine, target, options, tool, say) as container:
-        return _in_container(engine, container, tool, command, folder, run, say)
+    with _capable(engine, target, options, tool, notify) as container:
+        return _in_container(engine, container, tool, command, folder, run, notify)
 
 
 def _chosen(engine: Engine, container: str, command: Command, requested: str | None) -> Profiler:
@@ -95,11 +95,13 @@ def _succeeds(ask: Callable[..., Completed], argv: Sequence[str]) -> bool:
 
 
 @contextlib.contextmanager
-def container_of_run(engine: Engine, target: Target, purpose: str, options: RunOptions, say: Say) -> Iterator[str]:
+def container_of_run(
+    engine: Engine, target: Target, purpose: str, options: RunOptions, notify: Notify
+) -> Iterator[str]:
     """A container of the target's image that is removed at the end."""
     name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
     try:
-        yield ensure_running(engine, target, replace(options, name=name), say)
+        yield ensure_running(engine, target, replace(options, name=name), notify)
     finally:
         if engine.container(name) is not None:
             with contextlib.suppress(ReprokitError):  # an error here would hide the first one
@@ -107,7 +109,7 @@ def container_of_run(engine: Engine, target: Target, purpose: str, options: RunO
 
 
 @contextlib.contextmanager
-def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler, say: Say) -> Iterator[str]:
+def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler, notify: Notify) -> Iterator[str]:
     """As `container_of_run`, with the first set of the tool's capabilities that the engine knows."""
     with contextlib.ExitStack() as stack:
         for last, added in ((each is tool.capabilities[-1], each) for each in tool.capabilities):
@@ -119,39 +121,39 @@ def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler
                 if last or "capability" not in error.message.lower():
                     raise
                 continue
-            say(f"{tool.name}: the container of this run has {', '.join(added)}, for {tool.why}")
+            notify(f"{tool.name}: the container of this run has {', '.join(added)}, for {tool.why}")
             yield container
             return
 
 
 def _in_container(
-    engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run, say: Say
+    engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run, notify: Notify
 ) -> Profiled:
     if command.user:
         described = engine.container(container) or {}
         command = replace(command, user=numeric_user(engine, container, described, command.user))
     ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, user=command.user, logged=False)
     engine.put_archive(container, "/", _programs(ask))
-    say(f"profiling with {tool.name}")
+    notify(f"profiling with {tool.name}")
     try:
         code = run(engine, container, replace(command, argv=tool.wrap(command.argv), log_as=None))
     except KeyboardInterrupt:
-        say("interrupted: what the profiler has written is kept")
+        notify("interrupted: what the profiler has written is kept")
         code = 130
     for argv in tool.then:
         ask(argv)
     files = {name: what for name, what in tool.reports.items() if _brought(engine, container, name, folder)}
     if not files:
         raise WorkFailed(f"{tool.name} left no report, and ended with exit code {code}", container, tool.refused)
-    return Profiled(tool, code, files, _summary(ask, tool, say))
+    return Profiled(tool, code, files, _summary(ask, tool, notify))
 
 
-def _summary(ask: Callable[..., Completed], tool: Profiler, say: Say) -> Summary | None:
+def _summary(ask: Callable[..., Completed], tool: Profiler, notify: Notify) -> Summary | None:
     why = "it has no rows"
     for argv in tool.summaries:
         done = ask(list(argv))
         if _NO_COUNTERS in f"{done.stdout}{done.stderr}":
-            say("the driver refused the GPU's counters: NVreg_RestrictProfilingToAdminUsers=0 allows them")
+            notify("the driver refused the GPU's counters: NVreg_RestrictProfilingToAdminUsers=0 allows them")
         try:
             found = tool.read(done.stdout)
         except SourceError as error:
@@ -159,7 +161,7 @@ def _summary(ask: Callable[..., Completed], tool: Profiler, say: Say) -> Summary
             continue
         if found.rows:
             return found
-    say(f"the profile has no summary: {why[:300]}")
+    notify(f"the profile has no summary: {why[:300]}")
     return None
 
 

@@ -8,17 +8,16 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from reprokit import paths
+from reprokit.display import Notify
 from reprokit.errors import EngineError
 from reprokit.host.disk import is_full
 
-# Reports a line to the user.
-Say = Callable[[str], None]
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -102,13 +101,13 @@ class Store:
         known = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
         return sorted(path for text in known if isinstance(text, str) and (path := Path(text)).is_file())
 
-    def in_use(self, say: Say = lambda line: None) -> AbstractContextManager[None]:
+    def in_use(self, notify: Notify = lambda line: None) -> AbstractContextManager[None]:
         """Prevent `gc` meanwhile. Any number of processes may hold it, each more than once."""
-        return self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` or `reprokit clean` to end", say)
+        return self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` or `reprokit clean` to end", notify)
 
-    def alone(self, say: Say = lambda line: None) -> AbstractContextManager[None]:
+    def alone(self, notify: Notify = lambda line: None) -> AbstractContextManager[None]:
         """Exclude all other users of the store. A holder of `in_use()` must not call it."""
-        return self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", say)
+        return self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", notify)
 
     @contextmanager
     def alone_now(self) -> Iterator[bool]:
@@ -122,13 +121,13 @@ class Store:
                 yield True
 
     @contextmanager
-    def _locked(self, how: int, waiting: str, say: Say) -> Iterator[None]:
+    def _locked(self, how: int, waiting: str, notify: Notify) -> Iterator[None]:
         # flock, as filelock has no shared locks; the kernel releases it when the process ends.
         with self._lock_file() as file:
             try:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(waiting)
+                notify(waiting)
                 fcntl.flock(file, how)
             yield
 

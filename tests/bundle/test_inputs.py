@@ -46,7 +46,7 @@ def test_a_single_variant_has_no_data(recipe: Path, store: Store, tmp_path: Path
 def test_missing_data_is_excluded_and_reported(recipe: Path, store: Store, tmp_path: Path):
     store.path(plain(b"data").sha256).unlink()
     said: list[str] = []
-    export_inputs(["x"], tmp_path / "x.rkit", store, say=said.append)
+    export_inputs(["x"], tmp_path / "x.rkit", store, notify=said.append)
     assert said == ["d.bin is excluded: benchmark data that is not in the store"]
 
 
@@ -100,7 +100,7 @@ def test_a_folder_that_cannot_be_written(recipe: Path, store: Store, tmp_path: P
 def test_two_exports_to_one_file_wait_for_each_other(recipe: Path, store: Store, tmp_path: Path):
     target = tmp_path / "x.rkit"
     said: list[str] = []
-    second = threading.Thread(target=lambda: export_inputs(["x"], target, store, say=said.append))
+    second = threading.Thread(target=lambda: export_inputs(["x"], target, store, notify=said.append))
 
     def meanwhile(done: int, total: int) -> None:
         if not second.ident:

@@ -55,13 +55,13 @@ def forget(engine: Engine, base: Base) -> None:
     assert engine.image(base.reference) is None
 
 
-def imported(path: Path, connect: Callable[[], Engine], say: Callable[[str], None] = print) -> int:
+def imported(path: Path, connect: Callable[[], Engine], notify: Callable[[str], None] = print) -> int:
     """The number of base images that `reprokit store import` loads."""
     with ExitStack() as stack:
         (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
         inputs = file.bundle.metadata.inputs
         assert inputs
-        return load_bases(file, inputs, connect, say, lambda name: nullcontext(lambda done, total: None))
+        return load_bases(file, inputs, connect, notify, lambda name: nullcontext(lambda done, total: None))
 
 
 @pytest.mark.engine

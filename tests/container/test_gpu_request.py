@@ -131,7 +131,7 @@ def test_no_gpu_support_is_one_clear_error(made, call):
 
 def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe):
     said: list[str] = []
-    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), say=said.append)
+    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), notify=said.append)
     assert any("without" in line for line in said)
     assert execute(engine, name, ["true"]).exit_code == 0
 
@@ -139,7 +139,7 @@ def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe):
 def test_a_driver_that_proves_useless_too(engine, recipe, monkeypatch):
     monkeypatch.setattr("reprokit.host.gpu.has_device_file", lambda: True)
     said: list[str] = []
-    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), say=said.append)
+    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), notify=said.append)
     assert "continuing without a GPU" in said[-1]
     assert execute(engine, name, ["printenv", "NVIDIA_VISIBLE_DEVICES"]).stdout == "void\n"
 

@@ -93,7 +93,7 @@ def test_a_recipes_port_moves_to_a_free_one(engine, recipe):
         taken.listen()
         number = taken.getsockname()[1]
         said: list[str] = []
-        name = ensure_running(engine, recipe(f"    ports: [{number}]\n"), say=said.append)
+        name = ensure_running(engine, recipe(f"    ports: [{number}]\n"), notify=said.append)
     (bound,) = engine.container(name)["NetworkSettings"]["Ports"][f"{number}/tcp"]
     assert int(bound["HostPort"]) > number
     assert any(bound["HostPort"] in line for line in said)
@@ -104,7 +104,7 @@ def test_an_image_built_anew_is_told_or_taken(engine, made, base, sh, call, rebu
     sh(name, "touch /made/work")
     rebuild(f"FROM {base}\nENV NEW=1\n")
     said: list[str] = []
-    ensure_running(engine, made, say=said.append)
+    ensure_running(engine, made, notify=said.append)
     assert "older build" in said[0]
     rows = json.loads(call("ps", "--json").stdout)
     assert [r["stale"] for r in rows if r["name"] == name] == [True]

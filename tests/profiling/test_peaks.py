@@ -25,8 +25,8 @@ USR = BindMount("/usr", "/usr", True)
 @pytest.mark.engine
 @pytest.mark.usefixtures("nothing_left")
 def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
-    def with_usr(engine, target, options, say):
-        return ensure_running(engine, target, replace(options, mounts=(USR,)), say)
+    def with_usr(engine, target, options, notify):
+        return ensure_running(engine, target, replace(options, mounts=(USR,)), notify)
 
     monkeypatch.setattr("reprokit.profiling.run.ensure_running", with_usr)
     match = re.search(r"model name\s*: *(.*)", Path("/proc/cpuinfo").read_text())

@@ -25,7 +25,7 @@ class Stub:
         self.made: list[tuple[tuple[str, ...], bool]] = []
         self.notices: list[str] = []
 
-    def ensure_running(self, engine, target, options: RunOptions, say) -> str:
+    def ensure_running(self, engine, target, options: RunOptions, notify) -> str:
         if unknown := set(options.capabilities) - self.known:
             raise EngineError(f'invalid CapAdd: unknown capability: "CAP_{unknown.pop()}"')
         self.made.append((options.capabilities, options.root))

@@ -100,7 +100,7 @@ def made(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
     said: list[str] = []
     seen: list[Path] = []
 
-    def say(line: str) -> None:
+    def notify(line: str) -> None:
         said.append(line)
         if line.startswith("bootstrapping"):  # nothing is made yet
             return
@@ -109,7 +109,7 @@ def made(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPROKIT_HOME", str(home))
         with store.in_use():
-            base = locked_base(engine, lock, store, say)
+            base = locked_base(engine, lock, store, notify)
         assert base.name == name_of(RELEASE, lock.bootstrap)
         yield Made(lock, engine.image(base.image_id), store, said, outside, beside, seen)
     beside.rmdir()
@@ -279,12 +279,12 @@ def test_an_interrupt_leaves_nothing(engine, packages: Packages, monkeypatch, mo
     tag = watched(monkeypatch)
     name = f"reprokit/own/base:{unique('stopped')}"
 
-    def say(line: str) -> None:
+    def notify(line: str) -> None:
         if moment in line:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        bootstrap(engine, name, RELEASE, packages(), Store(), say)
+        bootstrap(engine, name, RELEASE, packages(), Store(), notify)
     assert gone(engine, tag) and engine.image(name) is None
 
 

@@ -117,7 +117,7 @@ def test_labels_of_an_image_claim_no_checkout(engine, user, checkout):
     }  # fmt: skip
     engine.create_container(name, {"Image": user.image, "Entrypoint": ["sleep", "100"], "Labels": labels})
     said: list[str] = []
-    own = ensure_running(engine, target(user.name), say=said.append)
+    own = ensure_running(engine, target(user.name), notify=said.append)
     assert own == usual_name(engine, target(user.name)) != name and f"`reprokit rm {name}` removes it" in said[0]
     assert engine.container(own)["Mounts"][0]["Source"] == origin.workspace
     # One that its user started by hand of such an image is nobody's, whatever its labels say.

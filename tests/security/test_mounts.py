@@ -123,7 +123,7 @@ def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside
     log.log_path(name).parent.mkdir(parents=True)
     log.log_path(name).write_text("what it printed\n")
     said: list[str] = []
-    earlier, name = name, ensure_running(engine, made, say=said.append)
+    earlier, name = name, ensure_running(engine, made, notify=said.append)
     assert said[0] == f"{earlier} is called {name} now: containers belong to a checkout"
     assert "for this version of reprokit; its files stay" in said[1] and engine.container(earlier) is None
     assert log.log_path(name).read_text() == "what it printed\n"

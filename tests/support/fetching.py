@@ -59,7 +59,7 @@ class Fetch:
 
     def __call__(self, *wants: LockedInput, settings: Settings = QUICK, offline: bool = False) -> Fetched:
         self.places.settings = settings
-        return fetch_all(wants, self.places, say=self.lines.append, offline=offline)
+        return fetch_all(wants, self.places, notify=self.lines.append, offline=offline)
 
     def partial(self, data: bytes, of: bytes) -> Path:
         """A partial file of `of`, left by an earlier process."""

@@ -9,7 +9,7 @@ import hashlib
 import re
 import secrets
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from tempfile import TemporaryFile
@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reprokit import paths
+from reprokit.display import Notify
 from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -43,25 +44,21 @@ def name_of(release: Release, locked: Bootstrap | None = None) -> str:
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
-def bootstrapped(
-    engine: Engine, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
-) -> dict[str, Any]:
+def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store, notify: Notify) -> dict[str, Any]:
     """The image of the base of these packages, which is made if the engine does not have it. Raises as `bootstrap`."""
     name = name_of(release, locked)
     file = paths.home() / "locks" / f"{name.replace('/', '-').replace(':', '-')}.lock"
     # Two builds may need it at the same time.
-    with file_lock(file, f"another build is making {name}; waiting for it", say):
+    with file_lock(file, f"another build is making {name}; waiting for it", notify):
         image = engine.image(name)
         if image is None:
-            say(f"bootstrapping {release.name} from {len(locked.packages)} packages")
-            image = engine.image(bootstrap(engine, name, release, locked, store, say))
+            notify(f"bootstrapping {release.name} from {len(locked.packages)} packages")
+            image = engine.image(bootstrap(engine, name, release, locked, store, notify))
     assert image is not None
     return image
 
 
-def bootstrap(
-    engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, say: Callable[[str], None]
-) -> str:
+def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, notify: Notify) -> str:
     """Make the base called `name` from exactly the locked packages; returns its image ID.
 
     The same packages give the same layer. Raises SourceError if a package is not in the store, UsageError if it cannot
@@ -70,7 +67,7 @@ def bootstrap(
     stage = Stage.of(locked.packages, store)
     sources = sources_of(release)
     with TemporaryFile(dir=paths.private(paths.home() / "tmp")) as spool:
-        with _configured(engine, release, stage, sources, say) as container:
+        with _configured(engine, release, stage, sources, notify) as container:
             try:
                 files = RootFileSystem(engine.export(container), spool, release.name)
             except (tarfile.TarError, EOFError) as error:
@@ -88,7 +85,7 @@ def bootstrap(
         # A shell as in Docker's own images, and labels with what it was made of.
         changes = ['CMD ["bash"]', f"ENV {_PATH}"]
         changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in described.items() if value]
-        say(f"importing {spool.tell() / 1e6:.0f} MB as {name}")
+        notify(f"importing {spool.tell() / 1e6:.0f} MB as {name}")
         repository, _, tag = name.rpartition(":")
         image = engine.import_image(files.tar(stage.newest), repository, tag, changes)
     made.record(engine, image, "base", name)
@@ -96,19 +93,17 @@ def bootstrap(
 
 
 @contextmanager
-def _configured(
-    engine: Engine, release: Release, stage: Stage, sources: str, say: Callable[[str], None]
-) -> Iterator[str]:
+def _configured(engine: Engine, release: Release, stage: Stage, sources: str, notify: Notify) -> Iterator[str]:
     """A container in which all packages have been configured; it and its image are removed afterwards."""
     tag = secrets.token_hex(8)
     name = f"reprokit-stage-{tag}"
     try:
-        say(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
+        notify(f"{release.codename}: unpacking {len(stage.unpacked)} of {len(stage.packages)} packages")
         with deferred():  # the engine would finish the import anyway
             image = engine.import_image(stage.tar(sources), _STAGES, tag, [])
             made.record(engine, image, "stage", release.name)
         engine.create_container(name, _container(image, stage.newest))
-        say(f"{release.codename}: configuring {len(stage.packages)} packages in a container")
+        notify(f"{release.codename}: configuring {len(stage.packages)} packages in a container")
         engine.start(name)
         output = b""
         for chunk in engine.logs(name, follow=True):

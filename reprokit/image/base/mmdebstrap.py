@@ -11,9 +11,10 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from reprokit.display import Notify
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
 from reprokit.redact import redact
@@ -42,7 +43,7 @@ def asked(
     script: str,
     arguments: Sequence[str],
     environment: Mapping[str, str],
-    say: Callable[[str], None],
+    notify: Notify,
 ) -> str:
     """The output of a shell script in an empty system `$1` with the release's apt sources, used by APT_CONFIG.
 
@@ -82,7 +83,7 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
                     continue
                 lines.append(redact(line.rstrip()))
                 if line.startswith("I: ") and line.rstrip().endswith("...") and "skipping" not in line:
-                    say(f"{release.codename}: {line[3:].rstrip()}")
+                    notify(f"{release.codename}: {line[3:].rstrip()}")
         except BaseException:
             # The whole process group ends at once; mmdebstrap then unmounts and removes its files.
             with suppress(ProcessLookupError):
@@ -127,14 +128,14 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     return SourceError(what)
 
 
-def resolve(release: Release, store: Store, say: Callable[[str], None]) -> Bootstrap:
+def resolve(release: Release, store: Store, notify: Notify) -> Bootstrap:
     """The packages of a bootstrap of this release today.
 
     Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
     """
     arguments = ['--aptopt=Acquire::Languages "none"']
     with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
-        text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), say)
+        text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), notify)
     packages = packages_of(text, store)
     if not packages:
         raise SourceError(f"{release.name} could not be resolved: its archive lists no package with a sha256")

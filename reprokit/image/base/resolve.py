@@ -5,12 +5,12 @@ A lock names its digest or packages, from which the same base can be made again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
+from reprokit.display import Notify
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.base import bootstrap, mmdebstrap, registries
@@ -23,8 +23,6 @@ from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import Base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class BaseImage:
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 
-def resolve_base(engine: Engine, reference: str, say: Say = lambda line: None) -> BaseImage:
+def resolve_base(engine: Engine, reference: str, notify: Notify = lambda line: None) -> BaseImage:
     """Make the engine have the base image of a recipe's reference.
 
     Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
@@ -66,7 +64,7 @@ def resolve_base(engine: Engine, reference: str, say: Say = lambda line: None) -
     if found:
         return found
     tried: list[str] = []
-    return pulled(engine, reference, tried, say) or _of_today(engine, reference, tried, say)
+    return pulled(engine, reference, tried, notify) or _of_today(engine, reference, tried, notify)
 
 
 def on_engine(engine: Engine, reference: str) -> BaseImage | None:
@@ -89,18 +87,18 @@ def carried_name(digest: str) -> str:
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
-def pulled(engine: Engine, reference: str, tried: list[str], say: Say) -> BaseImage | None:
+def pulled(engine: Engine, reference: str, tried: list[str], notify: Notify) -> BaseImage | None:
     """Pull the image from its registry or a mirror; None if all fail, with their errors in `tried`."""
 
     def pull(place: str, name: str) -> BaseImage:
         digest = reference.partition("@")[2] or engine.registry_digest(name)
-        say(f"pulling {name} ({digest[:19]})")
+        notify(f"pulling {name} ({digest[:19]})")
         fetched = f"{_repository(name.partition('@')[0])}@{digest}"
         done = 0
         for event in engine.pull(fetched):
             if event.get("status") in ("Pull complete", "Already exists"):
                 done += 1
-                say(f"pulled {done} layers")
+                notify(f"pulled {done} layers")
         return _keep(engine, reference, fetched, place, digest)
 
     return registries.ask(reference, tried, pull)
@@ -126,18 +124,18 @@ def described(reference: str, name: str, image: dict, how: str, digest: str = ""
     return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 
 
-def _of_today(engine: Engine, reference: str, tried: list[str], say: Say) -> BaseImage:
+def _of_today(engine: Engine, reference: str, tried: list[str], notify: Notify) -> BaseImage:
     """Make the base from today's packages, as if it had just been locked: a lock of the same packages finds it."""
     release = release_of(reference)
     if release is None:
         raise not_served(reference, tried)
-    say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name} from packages")
+    notify(f"no registry has {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name} from packages")
     store = Store()
     mirrors = Mirrors(store)
-    with store.in_use(say):
-        base = Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, say))
-        fetch_all(base.locked_inputs(), mirrors, say=say)
-        made = locked_base(engine, base, store, say)
+    with store.in_use(notify):
+        base = Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
+        fetch_all(base.locked_inputs(), mirrors, notify=notify)
+        made = locked_base(engine, base, store, notify)
     engine.tag(made.image_id, *name_of(release).rsplit(":", 1))
     return replace(made, name=name_of(release))
 
@@ -168,7 +166,7 @@ def _nearest(reference: str) -> str:
     return "" if reference in listed else f"{reference} is not listed{nearest(reference, listed)}"
 
 
-def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
+def lock_base(engine: Engine, reference: str, store: Store, notify: Notify) -> Base:
     """Lock a recipe's base: today's digest in its registry, or the packages of a bootstrap if no registry has it.
 
     The engine's own images are ignored, so that the lock does not depend on the machine. For an image of several
@@ -184,11 +182,11 @@ def lock_base(engine: Engine, reference: str, store: Store, say: Say) -> Base:
     release = release_of(reference)
     if release is None:
         raise not_served(reference, tried)
-    say(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
-    return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, say))
+    notify(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
+    return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
 
 
-def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: bool = False) -> BaseImage:
+def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offline: bool = False) -> BaseImage:
     """Make the engine have the locked base.
 
     A bootstrap needs no network: its packages are in the store. With `offline` no image is pulled. Raises SourceError
@@ -196,11 +194,11 @@ def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: boo
     """
     if base.bootstrap:
         release = _release(base)
-        image = bootstrapped(engine, release, base.bootstrap, store, say)
+        image = bootstrapped(engine, release, base.bootstrap, store, notify)
         return described(base.reference, name_of(release, base.bootstrap), image, "bootstrapped")
     reference = f"{base.reference.partition('@')[0]}@{base.digest}"
     tried: list[str] = []
-    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried, say))
+    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried, notify))
     if found:
         return found
     if offline:
@@ -211,10 +209,10 @@ def locked_base(engine: Engine, base: Base, store: Store, say: Say, offline: boo
     raise not_served(reference, tried)
 
 
-def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved]:
+def moved_base(engine: Engine, base: Base, store: Store, notify: Notify) -> list[Moved]:
     """What changed upstream since the base was locked. Raises SourceError if no registry answers."""
     if base.bootstrap:
-        now = mmdebstrap.resolve(_release(base), store, say)
+        now = mmdebstrap.resolve(_release(base), store, notify)
         return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
     tried: list[str] = []
     digest = published_digest(engine, base.reference, tried)
@@ -226,14 +224,14 @@ def moved_base(engine: Engine, base: Base, store: Store, say: Say) -> list[Moved
     return [Moved("base", base.reference, base.digest or "", digest or "", what)]
 
 
-def successor_base(base: Base, store: Store, say: Say) -> tuple[Base, tuple[str, ...]]:
+def successor_base(base: Base, store: Store, notify: Notify) -> tuple[Base, tuple[str, ...]]:
     """A bootstrap of today's packages, to replace one whose packages no mirror has any more, and the differences.
 
     The packages that apt installs on it must be resolved again. An image by digest is returned unchanged.
     """
     if base.bootstrap is None:
         return base, ()
-    now = mmdebstrap.resolve(_release(base), store, say)
+    now = mmdebstrap.resolve(_release(base), store, notify)
     return base.model_copy(update={"bootstrap": now}), drifts(base.bootstrap.packages, now.packages)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.base.resolve import BaseImage, moved_base
@@ -18,23 +19,21 @@ from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
-Say = Callable[[str], None]
-
 
 def outdated(
-    engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors, say: Say
+    engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors, notify: Notify
 ) -> tuple[list[Moved], list[ReprokitError]]:
     """Everything that moved, by section, and the errors of sections that could not be checked."""
-    supplier = Supplier(store, mirrors, say)
+    supplier = Supplier(store, mirrors, notify)
 
     @cache
     def base() -> BaseImage:
         supplier.files(lock.base.locked_inputs())
         return supplier.base(engine, lock)
 
-    tools = Tools(mirrors, say, engine, base)
+    tools = Tools(mirrors, notify, engine, base)
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store, say)]
+    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store, notify)]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []

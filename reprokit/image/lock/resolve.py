@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
 from reprokit import __version__
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
@@ -26,7 +27,6 @@ from reprokit.supply.lock.model import PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
-Say = Callable[[str], None]
 # Pins that are apt packages: with `--update` they mean that section.
 _OF_APT = ("gcc", "clang", "cmake", "llvm", "python", "cuda")
 
@@ -74,7 +74,7 @@ def lock_variant(
     mirrors: Mirrors,
     old: VariantLock | None,
     update: Update,
-    say: Say,
+    notify: Notify,
     as_of: str = "",
 ) -> VariantLock:
     """Lock one variant. Sections of `old` that are neither stale nor in `update` are kept.
@@ -85,14 +85,14 @@ def lock_variant(
     """
     rendered = render(target)
     redo = {*stale(target, rendered, old), *update.sections} if old else set(SECTIONS)
-    base = old.base if old and "base" not in redo else lock_base(engine, target.variant.base, store, say)
+    base = old.base if old and "base" not in redo else lock_base(engine, target.variant.base, store, notify)
     # apt runs in the base, whose own packages decide which apt packages fit.
     redo |= {"apt"} if "base" in redo else set()
-    Supplier(store, mirrors, say).files(base.locked_inputs())
-    here = locked_base(engine, base, store, say)
+    Supplier(store, mirrors, notify).files(base.locked_inputs())
+    here = locked_base(engine, base, store, notify)
     machine = MACHINES.get(here.architecture, here.architecture)
     request = request_of(target, rendered, machine)
-    tools = Tools(mirrors, say, engine, lambda: here)
+    tools = Tools(mirrors, notify, engine, lambda: here)
     found: dict[str, object] = {}
     for kind in kinds():
         freed = update.singles & set(kind.singles(old))
@@ -117,7 +117,7 @@ def lock_variant(
 
 
 def data_of(
-    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, store: Store, mirrors: Mirrors, say: Say
+    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, store: Store, mirrors: Mirrors, notify: Notify
 ) -> tuple[PlainFile | RecordFile, ...]:
     """The files of the recipe's benchmarks. Big files of unknown checksum are downloaded only if `unknown`."""
     known = {file.name: file for file in old}
@@ -134,7 +134,7 @@ def data_of(
         elif isinstance(kept, PlainFile) and kept.urls == tuple(data.urls) and data.sha256 in (None, kept.sha256):
             found.append(kept)
         elif data.sha256 or unknown:
-            found.append(lock_file(data, mirrors, say))
+            found.append(lock_file(data, mirrors, notify))
         else:
-            say(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
+            notify(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage, locked_base, successor_base
 from reprokit.image.inputs import Inputs
@@ -24,17 +25,17 @@ from reprokit.supply.store import Store
 
 @dataclass(frozen=True)
 class Supplier:
-    """Fetches inputs of locks, without network if `offline`. `watch` gets the progress of downloads."""
+    """Fetches inputs of locks, without network if `offline`. `on_progress` gets the progress of downloads."""
 
     store: Store
     mirrors: Mirrors
-    say: Callable[[str], None] = lambda line: None
-    watch: Callable[[Progress], None] = lambda progress: None
+    notify: Notify = lambda line: None
+    on_progress: Callable[[Progress], None] = lambda progress: None
     offline: bool = False
 
     def files(self, inputs: list[LockedInput]) -> Fetched:
         """Fetch these files. Raises FetchFailed, EngineError."""
-        return fetch_all(inputs, self.mirrors, self.watch, self.say, self.offline)
+        return fetch_all(inputs, self.mirrors, self.on_progress, self.notify, self.offline)
 
     def commits(self, lock: VariantLock) -> int:
         """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
@@ -42,7 +43,7 @@ class Supplier:
 
     def base(self, engine: Engine, lock: VariantLock) -> BaseImage:
         """Put the base onto the engine; the files of a bootstrap are in the store. Raises SourceError, EngineError."""
-        return locked_base(engine, lock.base, self.store, self.say, self.offline)
+        return locked_base(engine, lock.base, self.store, self.notify, self.offline)
 
     def inputs(self, engine: Engine, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
         """All inputs of a build of the variant `label`, its base on the engine.
@@ -70,16 +71,16 @@ class Supplier:
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
         """The lock with today's apt packages, fetched, and the differences."""
-        base, of_the_base = successor_base(lock.base, self.store, self.say)
+        base, of_the_base = successor_base(lock.base, self.store, self.notify)
         now = lock.model_copy(update={"base": base})
         self.files(now.base.locked_inputs())
         here = self.base(engine, now)
         # All packages are resolved again, as a newer one may need newer dependencies.
-        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, self.say, engine, lambda: here))
+        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, self.notify, engine, lambda: here))
         now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
         self.files(now.locked_inputs())
         drift = (*of_the_base, *drifts(lock.apt, apt))
-        self.say(f"drifted from the lock: {', '.join(drift)}")
+        self.notify(f"drifted from the lock: {', '.join(drift)}")
         return now, drift
 
 

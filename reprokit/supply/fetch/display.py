@@ -19,7 +19,7 @@ _EVERY_S = 5.0
 
 @contextmanager
 def display(stream: IO[str]) -> Iterator[Plain]:
-    """The display that fits the stream. `fetch_all` calls its `say` and `watch`."""
+    """The display that fits the stream. `fetch_all` calls its `notify` and `on_progress`."""
     if not stream.isatty():
         yield Plain(stream)
         return
@@ -37,13 +37,13 @@ class Plain:
         self.stream = stream
         self.next = time.monotonic() + _EVERY_S
 
-    def say(self, line: str) -> None:
+    def notify(self, line: str) -> None:
         echo(line, file=self.stream)
 
-    def watch(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         if time.monotonic() >= self.next:
             self.next = time.monotonic() + _EVERY_S
-            self.say(summary(progress))
+            self.notify(summary(progress))
 
 
 class Live(Plain):
@@ -55,10 +55,10 @@ class Live(Plain):
         super().__init__(stream)
         self.console = console(stream)
 
-    def say(self, line: str) -> None:
+    def notify(self, line: str) -> None:
         self.console.print(line)
 
-    def watch(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         self.progress = progress
 
     def render(self) -> Text:

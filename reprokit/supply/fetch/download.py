@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from reprokit.display import Notify
 from reprokit.formatting import size
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
@@ -16,7 +17,6 @@ from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Tally
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Say
 
 # An attempt that brings fewer bytes counts as failed, so that a server cannot keep a download busy for ever.
 _LEAST = 1 << 16
@@ -47,7 +47,7 @@ class Unobtainable(Exception):
 
 @dataclass
 class Download:
-    """Completes one partial file. `say` gets a line for each failed attempt.
+    """Completes one partial file. `notify` gets a line for each failed attempt.
 
     A file without any checksum is accepted as the first address serves it, whatever its size.
     """
@@ -58,7 +58,7 @@ class Download:
     client: Client
     stop: Stop
     tally: Tally
-    say: Say
+    notify: Notify
     _refusals: dict[str, Refusal] = field(default_factory=dict)
     _earliest: dict[str, float] = field(default_factory=dict)
     _restarted: set[str] = field(default_factory=set)
@@ -119,11 +119,11 @@ class Download:
                 self._begin_anew()
             if mismatch and url not in self._restarted:
                 self._restarted.add(url)
-                self.say(f"{why}; fetching it once more from the start")
+                self.notify(f"{why}; fetching it once more from the start")
             elif refusal.again and gained >= _LEAST:
-                self.say(f"{why}; continuing from {size(self.partial.offset)}")
+                self.notify(f"{why}; continuing from {size(self.partial.offset)}")
             else:
-                self.say(why)
+                self.notify(why)
                 return False
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:

@@ -7,16 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.pool import check_space
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Say, Store, sha256_of, unwritable
+from reprokit.supply.store import Store, sha256_of, unwritable
 
 _BLOCK = 1 << 20
 
 
-def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, say: Say = lambda line: None) -> int:
+def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, notify: Notify = lambda line: None) -> int:
     """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
     Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
@@ -35,14 +36,14 @@ def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, say: Sa
             if sha256 in missing[size]:
                 found[sha256] = (missing[size].pop(sha256), path)
     taken = 0
-    with store.in_use(say):
+    with store.in_use(notify):
         check_space([locked for locked, _ in found.values()], store)
         for locked, path in found.values():
             try:
                 taken += _take(locked, path, store)
             except OSError as error:
                 raise unwritable(error, store) from None
-            say(f"{locked.name}: copied from {path}")
+            notify(f"{locked.name}: copied from {path}")
     return taken
 
 

@@ -8,6 +8,7 @@ from io import FileIO
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
@@ -18,14 +19,14 @@ from reprokit.supply.fetch.places import OwnAddresses, Places
 from reprokit.supply.fetch.progress import Tally
 from reprokit.supply.fetch.stop import Stop
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Say, unwritable
+from reprokit.supply.store import unwritable
 
 
 class Measure:
-    """Use as a context manager; several threads may call it at once. `say` gets a line for each failed attempt."""
+    """Use as a context manager; several threads may call it at once. `notify` gets a line for each failed attempt."""
 
-    def __init__(self, places: Places, say: Say = lambda line: None) -> None:
-        self.store, self.settings, self.say = places.store, places.settings, say
+    def __init__(self, places: Places, notify: Notify = lambda line: None) -> None:
+        self.store, self.settings, self.notify = places.store, places.settings, notify
         self._listed = OwnAddresses(places.store, places.settings)
 
     def __enter__(self) -> Measure:
@@ -75,7 +76,7 @@ class Measure:
                         self._client,
                         Stop(),
                         Tally(1, 0),
-                        self.say,
+                        self.notify,
                     ).run()
                     size = partial.offset
                     partial.publish(self.store)

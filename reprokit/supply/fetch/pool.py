@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
@@ -20,7 +21,7 @@ from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
 from reprokit.supply.fetch.stop import Stop, Stopped
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Say, Store, unwritable
+from reprokit.supply.store import Store, unwritable
 
 _TICK_S = 0.2
 _ELSEWHERE_S = 0.1
@@ -49,11 +50,11 @@ class Fetched:
 def fetch_all(
     inputs: Iterable[LockedInput],
     places: Places,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    say: Say = lambda line: None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    notify: Notify = lambda line: None,
     offline: bool = False,
 ) -> Fetched:
-    """Fetch every file into the store. `watch` and `say` are called in the caller's thread.
+    """Fetch every file into the store. `on_progress` and `notify` are called in the caller's thread.
 
     All other files are fetched before an error is raised: FetchFailed (a SourceError) naming the files that no address
     gave, SourceError for files missing while `offline`, EngineError where the disk is too small. Partial files are
@@ -61,15 +62,15 @@ def fetch_all(
     """
     store = places.store
     unique = list({locked.key: locked for locked in inputs}.values())
-    with store.in_use(say):
+    with store.in_use(notify):
         missing = [locked for locked in unique if not locked.stored(store)]
         if missing and offline:
             raise not_stored(missing)
         if not missing:
             return Fetched(0, 0, len(unique), sum(locked.size for locked in unique))
         check_space(missing, store)
-        pool = _Pool(missing, places, say)
-        pool.run(watch)
+        pool = _Pool(missing, places, notify)
+        pool.run(on_progress)
     asked = {locked.key for locked in missing} - {locked.key for locked in pool.found}
     stored = [locked.size for locked in unique if locked.key not in asked]
     return Fetched(len(asked), pool.tally.received, len(stored), sum(stored))
@@ -85,8 +86,8 @@ def check_space(missing: Sequence[LockedInput], store: Store) -> None:
 class _Pool:
     """One run. The workers are daemon threads: partial files survive a kill at any point."""
 
-    def __init__(self, inputs: Sequence[LockedInput], places: Places, say: Say) -> None:
-        self.store, self.places, self.say = places.store, places, say
+    def __init__(self, inputs: Sequence[LockedInput], places: Places, notify: Notify) -> None:
+        self.store, self.places, self.notify = places.store, places, notify
         parallel = places.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
         self.found: list[LockedInput] = []
@@ -102,7 +103,7 @@ class _Pool:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: a worker has ended
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(inputs)))]
 
-    def run(self, watch: Callable[[Progress], None]) -> None:
+    def run(self, on_progress: Callable[[Progress], None]) -> None:
         with self._client:
             try:
                 for thread in self._threads:
@@ -110,7 +111,7 @@ class _Pool:
                 working = len(self._threads)
                 while working and not self._errors:
                     working -= self._pass_on()
-                    watch(self.tally.progress(time.monotonic()))
+                    on_progress(self.tally.progress(time.monotonic()))
             finally:
                 self._stop.call()
                 deadline = time.monotonic() + _ENDING_S
@@ -122,7 +123,7 @@ class _Pool:
             raise FetchFailed(self._failures)
 
     def _pass_on(self) -> int:
-        """Pass lines of the workers to `say` for a while; returns how many workers have ended."""
+        """Pass lines of the workers to `notify` for a while; returns how many workers have ended."""
         ended, wait = 0, _TICK_S
         while True:
             try:
@@ -132,7 +133,7 @@ class _Pool:
             if line is None:
                 ended += 1
             else:
-                self.say(line)
+                self.notify(line)
             wait = 0
 
     def _work(self) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit.config.templates import file_fields, filled
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, Variant
 from reprokit.recipe.packages import RecipeFile
@@ -19,7 +20,7 @@ from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, T
 from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.serve.site import Content, Site
-from reprokit.supply.store import Say, Store
+from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -35,7 +36,7 @@ class Files(Kind):
         return {file.name for file in variant.files}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        files = (lock_file(file, tools.mirrors, tools.say) for file in request.variant.files)
+        files = (lock_file(file, tools.mirrors, tools.notify) for file in request.variant.files)
         return {"files": tuple(files)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
@@ -59,7 +60,7 @@ class Files(Kind):
 KIND = Files("files", "files")
 
 
-def lock_file(file: RecipeFile | Data, mirrors: Mirrors, say: Say) -> PlainFile:
+def lock_file(file: RecipeFile | Data, mirrors: Mirrors, notify: Notify) -> PlainFile:
     """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
 
     Raises SourceError naming the file where no address has it, or where its checksum differs from the recipe's.
@@ -67,7 +68,7 @@ def lock_file(file: RecipeFile | Data, mirrors: Mirrors, say: Say) -> PlainFile:
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
     try:
-        with Measure(mirrors, say) as measure:
+        with Measure(mirrors, notify) as measure:
             sha256, size = measure(urls, file.sha256)
     except SourceError as error:
         raise SourceError(f"{file.name}: {error.message}", error.where, error.hint) from None

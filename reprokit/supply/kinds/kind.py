@@ -12,9 +12,10 @@ from urllib.parse import SplitResult
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from reprokit.display import Notify
 from reprokit.recipe.model import Variant
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Say, Store, key_of
+from reprokit.supply.store import Store, key_of
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
@@ -89,7 +90,7 @@ class Tools:
     """What kinds work with. `base` is called only where a kind needs the base image."""
 
     mirrors: Mirrors
-    say: Say
+    notify: Notify
     engine: Engine
     base: Callable[[], PreparedBase]
 

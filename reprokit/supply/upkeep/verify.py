@@ -6,18 +6,17 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from reprokit.display import ByteProgress
 from reprokit.supply.kinds.git.store import faults
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import inventory
 from reprokit.supply.upkeep.inventory import Stored
 
-Watch = Callable[[int, int], None]
 _BLOCK = 1 << 20
 
 
@@ -40,14 +39,14 @@ class Verified:
     bad: tuple[Bad, ...]
 
 
-def verify(store: Store, watch: Watch = lambda done, total: None) -> Verified:
-    """Check everything that is published; `watch` gets the bytes done and in total, one call at a time.
+def verify(store: Store, on_progress: ByteProgress = lambda done, total: None) -> Verified:
+    """Check everything that is published; `on_progress` gets the bytes done and in total, one call at a time.
 
     Changes nothing. The caller holds `store.in_use()`.
     """
     files, repositories = inventory.files(store), inventory.repositories(store)
     total = sum(file.size for file in files) + sum(repository.size for repository in repositories)
-    tally = _Tally(total, watch)
+    tally = _Tally(total, on_progress)
     stray = [Bad(path.name, path, "no file of the store") for path in inventory.strays(store)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
@@ -85,15 +84,15 @@ def remove(path: Path, trash: Path) -> None:
 class _Tally:
     """Counts bytes for several threads."""
 
-    def __init__(self, total: int, watch: Watch) -> None:
-        self.done, self.total, self.watch = 0, total, watch
+    def __init__(self, total: int, on_progress: ByteProgress) -> None:
+        self.done, self.total, self.on_progress = 0, total, on_progress
         self.stopped = False
         self.lock = threading.Lock()
 
     def add(self, count: int) -> None:
         with self.lock:
             self.done += count
-            self.watch(self.done, self.total)
+            self.on_progress(self.done, self.total)
 
 
 def _look_at_file(file: Stored, tally: _Tally) -> Bad | None:

@@ -128,12 +128,12 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
     locked = Bootstrap(distribution="ubuntu", suite="focal", architecture="amd64", as_of="now", packages=(package,))
     fetched: list[LockedInput] = []
 
-    def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, say) -> str:
+    def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, notify) -> str:
         assert packages is locked and [want.sha256 for want in fetched] == ["0" * 64]
         engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
         return "sha256:2"
 
-    monkeypatch.setattr(packages_module, "resolve", lambda release, store, say: locked)
+    monkeypatch.setattr(packages_module, "resolve", lambda release, store, notify: locked)
     monkeypatch.setattr(base_module, "fetch_all", lambda wants, *more, **options: fetched.extend(wants))
     monkeypatch.setattr(bootstrap, "bootstrap", made)
     said: list[str] = []

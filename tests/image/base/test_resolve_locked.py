@@ -49,7 +49,7 @@ def upstream(monkeypatch: pytest.MonkeyPatch):
     """What a resolution of the release finds from here on."""
 
     def now(*packages: AptPackage) -> None:
-        monkeypatch.setattr(packages_module, "resolve", lambda release, store, say: bootstrap(*packages))
+        monkeypatch.setattr(packages_module, "resolve", lambda release, store, notify: bootstrap(*packages))
 
     return now
 
@@ -115,7 +115,7 @@ def test_a_debian_by_digest_is_never_the_bootstrapped_one(store):
 def test_two_locks_have_two_images(store, monkeypatch):
     engine = NoRegistry()
 
-    def make(_engine, name, release, locked, _store, say):
+    def make(_engine, name, release, locked, _store, notify):
         image = {"Id": f"sha256:{len(engine.images)}", "Architecture": "amd64"}
         engine.images[name] = engine.images[image["Id"]] = image
         return image["Id"]

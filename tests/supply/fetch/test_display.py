@@ -22,11 +22,11 @@ def test_without_a_terminal_there_are_plain_lines_now_and_then():
     out = io.StringIO()
     with display(out) as shown:
         assert isinstance(shown, Plain)
-        shown.watch(HALF)
-        shown.say("torch.whl: mirror: stalled")
+        shown.on_progress(HALF)
+        shown.notify("torch.whl: mirror: stalled")
         shown.next = 0.0
-        shown.watch(HALF)
-        shown.watch(HALF)
+        shown.on_progress(HALF)
+        shown.on_progress(HALF)
     assert out.getvalue() == f"torch.whl: mirror: stalled\n{summary(HALF)}\n"
 
 
@@ -34,8 +34,8 @@ def test_a_terminal_shows_figures_and_names_below_what_is_said():
     out = Terminal()
     with display(out) as shown:
         assert isinstance(shown, Live)
-        shown.watch(HALF)
-        shown.say("[torch.whl] mirror: stalled")
+        shown.on_progress(HALF)
+        shown.notify("[torch.whl] mirror: stalled")
         drawn = shown.render().plain
     assert drawn == f"{summary(HALF)}\n  torch.whl, numpy.whl"
     assert "[torch.whl] mirror: stalled" in out.getvalue()

@@ -193,7 +193,7 @@ Fetch(Store(Path(sys.argv[1])))(want(content({len(DATA)}), sys.argv[2]), setting
             assert "another process that fetches it" in line
             go_on.set()
 
-        done = fetch_all([want(DATA, url)], fetch.places, say=told)
+        done = fetch_all([want(DATA, url)], fetch.places, notify=told)
     assert other.returncode == 0 and len(server.requests["/f"]) == 1
     assert (done.bytes, done.stored_bytes) == (0, len(DATA))
     assert fetch.has(DATA) and fetch.left_over() == []

@@ -55,7 +55,7 @@ class BaseApt:
     """
 
     def __init__(self, tools: Tools) -> None:
-        self.engine, self.base, self.store, self.say = tools.engine, tools.base(), tools.store, tools.say
+        self.engine, self.base, self.store, self.notify = tools.engine, tools.base(), tools.store, tools.notify
         self._stack = ExitStack()
 
     def __enter__(self) -> BaseApt:
@@ -100,7 +100,7 @@ class BaseApt:
 
     def update(self) -> None:
         """Download today's package lists. Raises SourceError."""
-        self.say(f"reading the package lists of {self.base.reference}")
+        self.notify(f"reading the package lists of {self.base.reference}")
         for _ in range(_TRIES):
             answer = self.ask(["apt-get", "update"])
             if answer.code == 0:

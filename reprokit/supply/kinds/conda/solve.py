@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Variant
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.store import Say
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SUBDIRS: dict[str, Subdir] = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _LINUX = "5.10"
 
 
-def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, say: Say) -> tuple[CondaPackage, ...]:
+def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, notify: Notify) -> tuple[CondaPackage, ...]:
     """The packages that meet the variant's specs together, with their dependencies, by name.
 
     A package comes from the first channel that has it. The pin `cuda`, if any, is the version of `__cuda`. Raises
@@ -41,7 +41,7 @@ def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, say: Say)
     if subdir is None:
         raise UsageError(f"conda packages are not locked for {platform.machine}", hint=f"known: {', '.join(_SUBDIRS)}")
     require_rattler()
-    say(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
+    notify(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
     return asyncio.run(_solve(variant, mirrors, subdir, platform.glibc))
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.redact import redact
-from reprokit.supply.store import Say
 
 if TYPE_CHECKING:
     from reprokit.supply.fetch.stop import Stop
@@ -118,7 +118,7 @@ def _run(
 def git_with_progress(
     folder: Path,
     arguments: list[str],
-    say: Say,
+    notify: Notify,
     stop: Stop,
     environ: Mapping[str, str] | None = None,
 ) -> None:
@@ -144,7 +144,7 @@ def git_with_progress(
                     if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
                         step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"
                         if step != last:
-                            say(last := step)
+                            notify(last := step)
         except BaseException:
             process.terminate()
             raise

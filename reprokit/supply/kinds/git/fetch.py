@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
@@ -24,7 +25,7 @@ from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
 from reprokit.supply.kinds.git.store import folder_of, has_commit, tree_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.store import Say, key_of, unwritable
+from reprokit.supply.store import key_of, unwritable
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -48,7 +49,7 @@ _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
 def fetch_git(
-    commits: Sequence[GitCommit], mirrors: Mirrors, say: Say = lambda line: None, offline: bool = False
+    commits: Sequence[GitCommit], mirrors: Mirrors, notify: Notify = lambda line: None, offline: bool = False
 ) -> int:
     """Fetch locked commits into the store; returns how many were missing.
 
@@ -63,7 +64,7 @@ def fetch_git(
             missing[0].url,
             "`reprokit fetch` downloads them; it needs a network",
         )
-    ensure([locked.address for locked in missing], mirrors, say)
+    ensure([locked.address for locked in missing], mirrors, notify)
     for locked in missing:
         tree = tree_of(locked.address, store)
         if tree != locked.tree:
@@ -71,7 +72,7 @@ def fetch_git(
     return len(missing)
 
 
-def ensure(commits: Iterable[Commit], mirrors: Mirrors, say: Say = lambda line: None) -> None:
+def ensure(commits: Iterable[Commit], mirrors: Mirrors, notify: Notify = lambda line: None) -> None:
     """Fetch the missing ones of these commits.
 
     Raises SourceError where a fetch fails, EngineError where the store is not writable.
@@ -83,7 +84,7 @@ def ensure(commits: Iterable[Commit], mirrors: Mirrors, say: Say = lambda line: 
     stop = Stop()  # git would continue long after another error, or Ctrl-C
     with ThreadPoolExecutor(min(_AT_ONCE, len(missing))) as pool:
         try:
-            for task in as_completed([pool.submit(_ensure, c, mirrors, say, stop) for c in missing]):
+            for task in as_completed([pool.submit(_ensure, c, mirrors, notify, stop) for c in missing]):
                 task.result()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -93,7 +94,7 @@ def ensure(commits: Iterable[Commit], mirrors: Mirrors, say: Say = lambda line: 
             raise
 
 
-def _ensure(commit: Commit, mirrors: Mirrors, say: Say, stop: Stop) -> None:
+def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> None:
     store = mirrors.store
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +103,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, say: Say, stop: Stop) -> None:
             return
         pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
         with store.scratch() as scratch:
-            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, say, stop)
+            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, notify, stop)
             try:
                 _try(fetch, list(dict.fromkeys([*mirrors.git(commit.url), commit.url])), mirrors)
             except (SourceError, OSError, Stopped):
@@ -115,9 +116,9 @@ def _ensure(commit: Commit, mirrors: Mirrors, say: Say, stop: Stop) -> None:
 
 def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
     """Try every address in turn, repeatedly unless its error is final."""
-    commit, say = fetch.commit, fetch.say
+    commit, notify = fetch.commit, fetch.notify
     answers: dict[str, GitFailed] = {}
-    say(f"{commit.name}: fetching {commit.commit[:12]}")
+    notify(f"{commit.name}: fetching {commit.commit[:12]}")
     for attempt in range(_ATTEMPTS):
         for address in tuple(addresses):
             try:
@@ -132,10 +133,10 @@ def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
                 mirrors.report(address, None)
                 return
             if addresses and address != commit.url:
-                say(f"{commit.name}: {redact(address)}: {failed}")
+                notify(f"{commit.name}: {redact(address)}: {failed}")
         if not addresses or attempt == _ATTEMPTS - 1:
             break
-        say(f"{commit.name}: {failed}; trying again in {2**attempt} s")
+        notify(f"{commit.name}: {failed}; trying again in {2**attempt} s")
         fetch.stop.wait(2**attempt)
     raise explained(answers, commit)
 
@@ -147,7 +148,7 @@ class _Fetch:
     commit: Commit
     folder: Path
     pieces: Path
-    say: Say
+    notify: Notify
     stop: Stop
     environ: Mapping[str, str] | None = None
 
@@ -186,7 +187,7 @@ class _Fetch:
         shutil.rmtree(self.folder / "hooks", ignore_errors=True)
 
     def _history(self, address: str) -> None:
-        self.say(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")
+        self.notify(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")
         self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), address, "+refs/*:refs/remotes/all/*"])
         if not has_commit(self.folder, self.commit.commit):
             raise GitFailed(f"no branch or tag of the repository holds {self.commit.commit}: not found")
@@ -210,7 +211,7 @@ class _Fetch:
                 self._git(self.pieces, [*settings, "fetch", *options, "--depth=1", _NAME, into])
             missing = self._missing()
             for start in range(0, len(missing), _BATCH):
-                self.say(f"{self.commit.name}: in pieces, {start} of {len(missing)} files done")
+                self.notify(f"{self.commit.name}: in pieces, {start} of {len(missing)} files done")
                 batch = missing[start : start + _BATCH]
                 self._git(self.pieces, [*settings, "fetch", *options, _NAME, *batch])
         except GitFailed as error:
@@ -225,10 +226,10 @@ class _Fetch:
         return [line.removeprefix("?") for line in listed.splitlines() if line.startswith("?")]
 
     def _git(self, folder: Path, arguments: list[str]) -> None:
-        def say(step: str) -> None:
-            self.say(f"{self.commit.name}: {step}")
+        def notify(step: str) -> None:
+            self.notify(f"{self.commit.name}: {step}")
 
-        git_with_progress(folder, [*_SETTINGS, *arguments], say, self.stop, self.environ)
+        git_with_progress(folder, [*_SETTINGS, *arguments], notify, self.stop, self.environ)
 
 
 def _trusting(address: str) -> list[str]:

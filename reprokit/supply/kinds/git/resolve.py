@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.model import Source
@@ -18,7 +19,7 @@ from reprokit.supply.kinds.git.store import submodules_of, tree_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.store import Say, Store, key_of
+from reprokit.supply.store import Store, key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 8
 
 
-def lock_git(source: Source, mirrors: Mirrors, say: Say) -> tuple[GitCommit, ...]:
+def lock_git(source: Source, mirrors: Mirrors, notify: Notify) -> tuple[GitCommit, ...]:
     """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
@@ -36,10 +37,10 @@ def lock_git(source: Source, mirrors: Mirrors, say: Say) -> tuple[GitCommit, ...
     key = key_of([source.git, source.commit, source.submodules])
     known = mirrors.store.remembered("git", key)
     if known is None:
-        known = [locked.model_dump() for locked in _resolved(source, mirrors, say)]
+        known = [locked.model_dump() for locked in _resolved(source, mirrors, notify)]
         mirrors.store.remember("git", key, known)
     found = tuple(GitCommit.model_validate(entry) for entry in known)
-    ensure([locked.address for locked in found], mirrors, say)
+    ensure([locked.address for locked in found], mirrors, notify)
     return found
 
 
@@ -48,7 +49,7 @@ def lock_commits(
     requirements: Sequence[str],
     refs: Mapping[tuple[str, str], str],
     mirrors: Mirrors,
-    say: Say,
+    notify: Notify,
 ) -> tuple[GitCommit, ...]:
     """The commits of sources and of requirements at git addresses, sorted. `refs` are as for `commit_of`.
 
@@ -56,11 +57,11 @@ def lock_commits(
     """
     found: set[GitCommit] = set()
     for source in sources:
-        found |= set(lock_git(source, mirrors, say))
+        found |= set(lock_git(source, mirrors, notify))
     for project in filter(None, map(git_requirement, requirements)):
         commit = commit_of(project, refs, mirrors)
         source = Source(name="requirement", git=project.git, commit=commit, path="/", submodules=True)
-        top, *inner = lock_git(source, mirrors, say)
+        top, *inner = lock_git(source, mirrors, notify)
         found |= {top.model_copy(update={"ref": "" if project.commit else project.ref}), *inner}
     return tuple(sorted(found, key=lambda c: (c.url, c.commit, c.ref)))
 
@@ -99,28 +100,28 @@ def _commit_in(refs: Mapping[str, str], ref: str) -> str:
     return next((refs[name] for name in names if name in refs), "")
 
 
-def _resolved(source: Source, mirrors: Mirrors, say: Say) -> list[GitCommit]:
+def _resolved(source: Source, mirrors: Mirrors, notify: Notify) -> list[GitCommit]:
     top, store = Commit(source.git, source.commit), mirrors.store
     if isinstance(source.submodules, list):
-        seen = _at_paths(source, top, mirrors, say)
+        seen = _at_paths(source, top, mirrors, notify)
     else:
         seen = set()
         level = {top}
         while level:
-            ensure(sorted(level), mirrors, say)
+            ensure(sorted(level), mirrors, notify)
             seen |= level
             inner = {s for commit in level for s in submodules_of(commit, store).values()}
             level = inner - seen if source.submodules else set()
     return [_locked(commit, store) for commit in (top, *sorted(seen - {top}))]
 
 
-def _at_paths(source: Source, top: Commit, mirrors: Mirrors, say: Say) -> set[Commit]:
+def _at_paths(source: Source, top: Commit, mirrors: Mirrors, notify: Notify) -> set[Commit]:
     """The source's commit, and the submodules that it lists. One inside another is listed after it."""
     found = {"": top}
     for path in sorted(source.submodules if isinstance(source.submodules, list) else ()):
         around = max((p for p in found if not p or path.startswith(f"{p}/")), key=len)
         inside = path.removeprefix(f"{around}/")
-        ensure([found[around]], mirrors, say)
+        ensure([found[around]], mirrors, notify)
         submodules = submodules_of(found[around], mirrors.store, inside)
         if inside not in submodules:
             raise UsageError(
@@ -129,7 +130,7 @@ def _at_paths(source: Source, top: Commit, mirrors: Mirrors, say: Say) -> set[Co
                 "its file .gitmodules lists them; a submodule inside another one needs that one listed too",
             )
         found[path] = submodules[inside]
-    ensure(sorted(set(found.values())), mirrors, say)
+    ensure(sorted(set(found.values())), mirrors, notify)
     return set(found.values())
 
 

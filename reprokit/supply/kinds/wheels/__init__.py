@@ -43,7 +43,7 @@ class Wheels(Kind):
             # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
             earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
             keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
-            found[block] = lock_wheels(required, tools.mirrors, tools.say, keep, request.freed)
+            found[block] = lock_wheels(required, tools.mirrors, tools.notify, keep, request.freed)
         return {"wheels": merged(found)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
@@ -53,7 +53,7 @@ class Wheels(Kind):
         for block, required in request.wheels.items():
             locked = [w for w in lock.wheels if block in (w.blocks or ("wheels",))]
             if locked:
-                found |= set(moved_wheels(locked, required, tools.mirrors, tools.say))
+                found |= set(moved_wheels(locked, required, tools.mirrors, tools.notify))
         return sorted(found)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:

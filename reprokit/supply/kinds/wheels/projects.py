@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.beside import MOST
 from reprokit.recipe.fields import GitRequirement, git_requirement
@@ -26,7 +27,6 @@ from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.wheels.listing import build_requires, index_requirements
 from reprokit.supply.kinds.wheels.platform import WheelRequest
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.store import Say
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -42,7 +42,9 @@ class ProjectMetadata:
 
 
 @contextmanager
-def with_stubs(request: WheelRequest, mirrors: Mirrors, say: Say) -> Iterator[tuple[WheelRequest, list[list[str]]]]:
+def with_stubs(
+    request: WheelRequest, mirrors: Mirrors, notify: Notify
+) -> Iterator[tuple[WheelRequest, list[list[str]]]]:
     """The request with a wheel of metadata for each project of git, and what each of these needs to be built."""
     with TemporaryDirectory(prefix="reprokit-projects-") as folder:
         texts, builds = [], []
@@ -51,7 +53,7 @@ def with_stubs(request: WheelRequest, mirrors: Mirrors, say: Say) -> Iterator[tu
             if found is None:
                 texts.append(text)
                 continue
-            metadata = metadata_of(found, request.refs, mirrors, say)
+            metadata = metadata_of(found, request.refs, mirrors, notify)
             requirement = Requirement(text)
             requirement.url = _stub(Path(folder), found.project, metadata).as_uri()
             texts.append(str(requirement))
@@ -60,11 +62,11 @@ def with_stubs(request: WheelRequest, mirrors: Mirrors, say: Say) -> Iterator[tu
 
 
 def metadata_of(
-    project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors, say: Say
+    project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors, notify: Notify
 ) -> ProjectMetadata:
     """The metadata of a project at its commit, which is fetched. Raises SourceError, UsageError."""
     commit = Commit(project.git, commit_of(project, refs, mirrors))
-    ensure([commit], mirrors, say)
+    ensure([commit], mirrors, notify)
     where = f"{commit.name}@{commit.commit[:12]}"
     below = f"{project.subdirectory.rstrip('/')}/" if project.subdirectory else ""
     text = _file(commit, f"{below}pyproject.toml", mirrors)
@@ -79,7 +81,7 @@ def metadata_of(
         requires = _setup_cfg(_file(commit, f"{below}setup.cfg", mirrors), where)
         version = "0"
         if not requires:
-            say(f"{project.project} does not state what it needs: write that under `wheels` too ({where})")
+            notify(f"{project.project} does not state what it needs: write that under `wheels` too ({where})")
     listed = {canonicalize_name(extra) if extra else "": index_requirements(t, where) for extra, t in requires.items()}
     return ProjectMetadata(build, _valid(version), listed)
 

@@ -11,6 +11,7 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
+from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
@@ -23,7 +24,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, vers
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
 from reprokit.supply.kinds.wheels.projects import with_stubs
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.store import Say, key_of
+from reprokit.supply.store import key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _MOST_SDISTS = 50
 def lock_wheels(
     request: WheelRequest,
     mirrors: Mirrors,
-    say: Say = lambda line: None,
+    notify: Notify = lambda line: None,
     keep: Sequence[Distribution] = (),
     update: Collection[str] = (),
     as_of: str = "",
@@ -72,13 +73,13 @@ def lock_wheels(
     def preferred(build_only: bool) -> dict[str, str]:
         return {name: wheel.version for (name, only), wheel in kept.items() if only is build_only}
 
-    with Measure(mirrors, say) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
-        with with_stubs(request, mirrors, say) as (ready, builds):
-            packages, built = _with_sdists(ready, mirrors, say, preferred(False))
+    with Measure(mirrors, notify) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
+        with with_stubs(request, mirrors, notify) as (ready, builds):
+            packages, built = _with_sdists(ready, mirrors, notify, preferred(False))
             found = {wheel.file: wheel for wheel in lock(packages, False)}
         for needed in [*builds, *built]:
             tools = replace(request, requirements=needed, sdists=())
-            more = resolve_versions(tools, mirrors, say, preferred(True))
+            more = resolve_versions(tools, mirrors, notify, preferred(True))
             found = {**{wheel.file: wheel for wheel in lock(more, True)}, **found}
     return tuple(sorted(found.values(), key=lambda wheel: (wheel.name, wheel.file)))
 
@@ -95,7 +96,7 @@ def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package
 
 
 def _with_sdists(
-    request: WheelRequest, mirrors: Mirrors, say: Say, preferred: Mapping[str, str]
+    request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
 ) -> tuple[list[uv.Package], list[list[str]]]:
     """The packages, with an sdist where a project has no wheel; and what each of these needs to be built."""
     listing = Listing(mirrors)
@@ -103,7 +104,7 @@ def _with_sdists(
     sdists = list(request.sdists)
     while True:
         try:
-            found = resolve_versions(replace(request, sdists=sdists), mirrors, say, preferred)
+            found = resolve_versions(replace(request, sdists=sdists), mirrors, notify, preferred)
         except uv.Unsatisfied as error:
             file = sdist_for([error.where, *error.projects], request, listing, taken) if request.builds else None
             if file is None or len(taken) == _MOST_SDISTS:
@@ -112,7 +113,7 @@ def _with_sdists(
             name = parse_sdist_filename(file.filename)[0]
             requires = listing.requires(file)
             if requires is None:
-                say(f"the sdist {name} {version} does not state what it needs: write that under `wheels` too")
+                notify(f"the sdist {name} {version} does not state what it needs: write that under `wheels` too")
             taken[name] = file
             sdists.append(Sdist(package=f"{name}=={version}", requires=index_requirements(requires or (), name)))
         else:
@@ -133,7 +134,9 @@ def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ..
     return tuple(found[key] for key in sorted(found))
 
 
-def resolve_wheels(request: WheelRequest, mirrors: Mirrors, say: Say = lambda line: None) -> tuple[Distribution, ...]:
+def resolve_wheels(
+    request: WheelRequest, mirrors: Mirrors, notify: Notify = lambda line: None
+) -> tuple[Distribution, ...]:
     """The wheels for requirements that have no lock; a repeated call asks no index. Raises as `lock_wheels`."""
     sdists = [sdist.model_dump() for sdist in request.sdists]
     where = [asdict(request.platform), list(request.indexes), asdict(request.as_of)]
@@ -141,13 +144,13 @@ def resolve_wheels(request: WheelRequest, mirrors: Mirrors, say: Say = lambda li
     key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums])
     known = mirrors.store.remembered("wheels", key)
     if known is None:
-        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors, say)]
+        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors, notify)]
         mirrors.store.remember("wheels", key, known)
     return tuple(Distribution.model_validate(wheel) for wheel in known)
 
 
 def moved_wheels(
-    locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors, say: Say = lambda line: None
+    locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors, notify: Notify = lambda line: None
 ) -> list[Moved]:
     """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
@@ -157,8 +160,8 @@ def moved_wheels(
     locked = [wheel for wheel in locked if not wheel.build_only]
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
-        with with_stubs(request, mirrors, say) as (ready, _):
-            same, fresh = (_with_sdists(ready, mirrors, say, preferred)[0] for preferred in (kept, {}))
+        with with_stubs(request, mirrors, notify) as (ready, _):
+            same, fresh = (_with_sdists(ready, mirrors, notify, preferred)[0] for preferred in (kept, {}))
     except uv.Unsatisfied as error:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
@@ -183,7 +186,7 @@ def moved_wheels(
 
 
 def resolve_versions(
-    request: WheelRequest, mirrors: Mirrors, say: Say, preferred: Mapping[str, str]
+    request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
 ) -> list[uv.Package]:
     """The packages from the user's indexes, or if these do not suffice from the recipe's too.
 
@@ -191,15 +194,15 @@ def resolve_versions(
     """
     own = replace(request, indexes=())
     try:
-        return _asked(own, mirrors.pip, preferred, {}, say)
+        return _asked(own, mirrors.pip, preferred, {}, notify)
     except uv.Unsatisfied as error:
         if not request.indexes:
             raise _with_neighbours(error, own, {}) from None
-        say(f"{error.message}; trying the recipe's indexes too")
+        notify(f"{error.message}; trying the recipe's indexes too")
         missing = error.message
     with guarded(mirrors.store, mirrors.own) as variables:
         try:
-            return _asked(request, mirrors.pip, preferred, variables, say)
+            return _asked(request, mirrors.pip, preferred, variables, notify)
         except uv.Unsatisfied as error:
             raise _with_neighbours(error, request, variables) from None
         except uv.Unreachable as error:
@@ -211,7 +214,11 @@ def resolve_versions(
 
 
 def _asked(
-    request: WheelRequest, settings: PipSettings, preferred: Mapping[str, str], variables: Mapping[str, str], say: Say
+    request: WheelRequest,
+    settings: PipSettings,
+    preferred: Mapping[str, str],
+    variables: Mapping[str, str],
+    notify: Notify,
 ) -> list[uv.Package]:
     """Resolve, without unreachable indexes of the user if that is possible."""
     skipped: uv.Unreachable | None = None
@@ -227,7 +234,7 @@ def _asked(
             if rest == settings or not (rest.indexes or rest.find_links):
                 raise
             skipped, settings = skipped or error, rest
-            say(f"{error.message} ({error.where}); continuing without it")
+            notify(f"{error.message} ({error.where}); continuing without it")
 
 
 def _without(settings: PipSettings, address: str) -> PipSettings:

@@ -92,12 +92,12 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
     other = Commit("https://forge.test/team/gone", "1" * 40)
     fetch = fetch_git_module.git_with_progress
 
-    def slow(folder: Path, arguments: list[str], say: object, stop: Stop, environ=None) -> None:
+    def slow(folder: Path, arguments: list[str], notify: object, stop: Stop, environ=None) -> None:
         if TOOL in arguments:
             process = subprocess.Popen(["sleep", "9999"])
             with stop.ends(process.terminate):
                 raise GitFailed(f"ended by {process.wait()}")
-        fetch(folder, arguments, say, stop)
+        fetch(folder, arguments, notify, stop)
 
     monkeypatch.setattr(fetch_git_module, "git_with_progress", slow)
     with pytest.raises(SourceError, match="111111111111"):

@@ -49,9 +49,9 @@ def test_the_recipes_indexes_come_second(tmp_path: Path, lock: Lock, upstream: U
     mine, recipe = serve(upstream, "mine", here, hashes=True), serve(upstream, "recipe", there, hashes=True)
     mirrors = only(store, mine)
     said: list[str] = []
-    assert names(lock(["top"], indexes=(recipe,), mirrors=mirrors, say=said.append)) == ["top==1.0"]
+    assert names(lock(["top"], indexes=(recipe,), mirrors=mirrors, notify=said.append)) == ["top==1.0"]
     assert "/recipe/top/" not in asked(upstream) and not said
-    assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, say=said.append)) == ["top==2.0"]
+    assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, notify=said.append)) == ["top==2.0"]
     assert "trying the recipe's indexes too" in said[0]
 
 
@@ -81,7 +81,7 @@ def test_an_index_that_is_down_is_done_without(
     mirrors = only(store, serve(upstream, "mine", wheel, hashes=True), "http://me:secret@127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     said: list[str] = []
-    assert names(lock(["top==1.0"], mirrors=mirrors, say=said.append)) == ["top==1.0"]
+    assert names(lock(["top==1.0"], mirrors=mirrors, notify=said.append)) == ["top==1.0"]
     assert "continuing without it" in said[0] and "127.0.0.1:9/simple" in said[0] and "secret" not in said[0]
     with pytest.raises(SourceError, match="could not be reached") as error:
         lock(["gone==1.0"], mirrors=mirrors)
