@@ -1,6 +1,6 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz proof lint bench attention clean
+.PHONY: help demo test test-builds test-fast fuzz proof lint bench attention clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -11,16 +11,20 @@ PYTHON_ENV := .venv/bin/python
 PYTEST := $(PYTHON_ENV) -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
 	@$(SETUP) demo
 	.venv/bin/reprokit build --drift fused-attention:cpu
 	.venv/bin/reprokit bench fused-attention:cpu
 
-test: ## Run every test, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
+test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not builds" $(PYTEST_ARGS)
+
+test-builds: ## Run the tests that build whole environments, from the recipe to the measured claim
+	@$(SETUP) test
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m builds $(PYTEST_ARGS)
 
 test-fast: ## Run the tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast

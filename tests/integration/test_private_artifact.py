@@ -22,7 +22,7 @@ from tests.support.ssh_server import SshServer, ssh_server
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.network,
-    pytest.mark.long,
+    pytest.mark.builds,
     pytest.mark.skipif(os.geteuid() != 0, reason="starts an sshd of its own, which takes root"),
 ]
 

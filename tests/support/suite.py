@@ -83,10 +83,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(marker)
             if name in GROUPS:
                 item.add_marker(pytest.mark.xdist_group(GROUPS[name]))
-        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+        if _is_long(item) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
     # The longest begin first, so that no worker is left with one of them at the end.
-    items.sort(key=lambda item: not (item.get_closest_marker("long") or item.get_closest_marker("xdist_group")))
+    items.sort(key=lambda item: not (_is_long(item) or item.get_closest_marker("xdist_group")))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("long", "builds"))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.skipif(os.geteuid() != 0, reason="starts a dockerd of its own, which takes root"),
     pytest.mark.network,
-    pytest.mark.long,
+    pytest.mark.builds,
     pytest.mark.xdist_group("locked-whole"),
 ]
 
