@@ -13,6 +13,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,9 @@ class Host:
 
 @pytest.fixture
 def host(engine: Engine) -> Iterator[Host]:
-    bridge = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]["Gateway"]
-    made = Host(bridge)
+    config = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]
+    # An engine that has made its bridge at this start names no gateway: the bridge has the subnet's first address.
+    made = Host(config.get("Gateway") or str(next(ip_network(config["Subnet"]).hosts())))
     yield made
     made.close()
 
