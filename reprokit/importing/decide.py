@@ -37,7 +37,7 @@ def decide(
     folder = project_folder(statements)
     ours = [s for s in statements if s.format not in _METADATA or s.origin.file.rpartition("/")[0] == folder]
     project = _first(ours, "project")
-    own = own_modules(paths, folder)
+    own = own_modules(paths, folder, {s.value for s in ours if s.subject == "module"})
     tests = any(s.scope == "test" and s.format == "python" for s in ours)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
@@ -127,7 +127,28 @@ class _Own:
         self.top, self.all = top, every
 
 
-def own_modules(paths: Collection[str], folder: str) -> _Own:
+# Folders that are packages by their `__init__.py` and are not installed; of setuptools' list for flat layouts.
+_NOT_INSTALLED = frozenset(
+    (
+        "benchmark",
+        "benchmarks",
+        "build",
+        "ci",
+        "doc",
+        "docs",
+        "example",
+        "examples",
+        "scripts",
+        "tasks",
+        "test",
+        "tests",
+        "tools",
+    )
+)
+
+
+def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) -> _Own:
+    """`stated` are the modules that the project says it installs; without them its folders are looked at."""
     prefix = f"{folder}/" if folder else ""
     top: set[str] = set()
     every: set[str] = set()
@@ -139,7 +160,7 @@ def own_modules(paths: Collection[str], folder: str) -> _Own:
         inner = path.removeprefix(prefix).removeprefix("src/")
         if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
             top.add(inner.partition("/")[0])
-    return _Own({name for name in top if name not in ("tests", "test", "docs", "examples", "scripts")}, every)
+    return _Own({name for name in stated if name in every} or top - _NOT_INSTALLED, every)
 
 
 class _Imported:

@@ -143,3 +143,13 @@ def test_kernels_that_a_branch_chooses_are_found_and_asked_about(decided):
     assert question.text.endswith("here for CUDA 11.2") and str(question.origin) == "setup.py:3"
     imported = "from torch.utils.cpp_extension import CUDAExtension\n"
     assert "cuda" not in decided({"setup.py": imported + setup(name="tool")}).pins
+
+
+@pytest.mark.parametrize(
+    ("packages", "modules"),
+    [(["curl", "curl.inner", "gone"], ("curl",)), (None, ("curl", "winbuild"))],
+)
+def test_modules_that_must_import_are_those_that_setup_py_names(decided, packages, modules):
+    keywords = {"name": "tool"} | ({"packages": packages} if packages else {})
+    files = {f"{name}/__init__.py": "" for name in ("src/curl", "winbuild", "tools", "tests")}
+    assert decided({"setup.py": setup(**keywords), **files}).modules == modules

@@ -60,6 +60,9 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
             yield from _requirements(file, module, f"extra {extra}", inner, scope_of_group(extra), extra)
         if not items:
             yield file.states("unread", "extras_require is computed", value.lineno)
+    elif key in ("packages", "py_modules") and module.complete(value):
+        for text, line in module.texts(value):
+            yield file.states("module", text.partition(".")[0], line)
     elif key == "cffi_modules":
         yield file.states("extension", "cffi", value.lineno)
 
