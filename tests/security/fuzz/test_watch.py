@@ -40,9 +40,9 @@ def test_a_file_outside_is_seen(tmp_path: Path) -> None:
 
 def test_memory_and_time_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzzing, "MEMORY", 64 << 20)
-    monkeypatch.setattr(fuzzing, "SECONDS", 0.1)
     with pytest.raises(AssertionError, match="MiB"), watched(tmp_path) as watch:
         watch(lambda: bytearray(b"x") * (128 << 20))
+    monkeypatch.setattr(fuzzing, "SECONDS", 0.1)
 
     def busy() -> None:
         began = time.process_time()
