@@ -97,14 +97,20 @@ def _about_this_host(finding: Finding) -> Finding:
 
 
 def _recipe_faults(target: Target) -> list[Finding]:
-    """What `render` refuses: blocks, their options and order, and what they install."""
+    """What `render` refuses: blocks, their options and order, and what they install.
+
+    Only own blocks are rendered for it: the templates of the bundled ones refuse nothing that was judged before.
+    """
     from reprokit.compat.model import Finding
-    from reprokit.image.render import render
+    from reprokit.image.facts import judged
 
     try:
-        render(target)
+        if any(use.own for use in judged(target)[0]):
+            from reprokit.image.render import render
+
+            render(target)
     except UsageError as error:
-        return [Finding("error", "recipe", (error.where,), error.message, remedy=error.hint)]
+        return [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
     return []
 
 

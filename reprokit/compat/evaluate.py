@@ -91,20 +91,21 @@ def _best(
     """The first option without findings; for an error also the first with a warning only."""
     clean, tolerable = [], []
     for name, text in options:
-        state = _state(rule, finding, view.changed(name, text), name)
+        changed = view.changed(name, text)
+        state = _state(rule, finding, changed, name)
         if state == "clean":
+            if not _errors(changed) - before:
+                return name, text
             clean.append((name, text))
             if len(clean) == _FULL_CHECKS:
                 break
         elif state == "tolerable" and finding.severity == "error" and not clean_only:
             tolerable.append((name, text))
-    for ended in (clean, tolerable):
-        for name, text in ended[:_FULL_CHECKS]:
+    if not clean:
+        for name, text in tolerable[:_FULL_CHECKS]:
             if not _errors(view.changed(name, text)) - before:
                 return name, text
-        if ended:
-            return ended[0]
-    return None
+    return next(iter(clean or tolerable), None)
 
 
 def _state(rule: CompatRule, finding: Finding, view: View, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -51,7 +51,7 @@ class Facts:
 
     def __getattr__(self, name: str) -> Any:
         """Read a file; from then on the attribute itself is found."""
-        if name not in (kinds := get_type_hints(Facts)):
+        if name not in (kinds := _kinds()):
             raise AttributeError(name)
         setattr(self, name, TypeAdapter(kinds[name]).validate_python(read(name)))
         return self.__dict__[name]
@@ -66,6 +66,11 @@ class Facts:
     def cite(self, source: str) -> str:
         """The citation behind an id of sources.yaml; the id itself where it has none."""
         return self.sources.get(source, source)
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(Facts)
 
 
 def read(name: str) -> Any:

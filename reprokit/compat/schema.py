@@ -21,7 +21,7 @@ Numbers = tuple[int, ...]
 class Fact(BaseModel):
     """A mapping in a file of facts. `source` lists ids of `sources.yaml`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
     source: Texts = ()
 
 
@@ -283,7 +283,7 @@ class Releases(Fact):
 class ReleaseDates(BaseModel):
     """Dates as 2021-08-14 or 2021-08 by version; the sources of each field are beside it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     distro: dict[str, str]
     python: dict[str, str]

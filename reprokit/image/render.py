@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.blocks import Use, bounds_of, uses
+from reprokit.image.blocks import Use, bounds_of
 from reprokit.image.context import patch_files
-from reprokit.image.facts import facts_of
+from reprokit.image.facts import judged
 from reprokit.image.instructions import checked
 from reprokit.image.own_blocks import render_own
 from reprokit.image.shell import apt_install
@@ -99,8 +99,7 @@ class _Dockerfile:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.uses = uses(target)
-        self.facts = facts_of(target, self.uses)
+        self.uses, self.facts = judged(target)
         self.parts: list[tuple[str, str]] = []
         self.installs: list[AptInstall] = []
         self.of_base: tuple[str, ...] = ()
@@ -200,7 +199,7 @@ def _joined(
 
 @cache
 def template_environment() -> ImmutableSandboxedEnvironment:
-    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemLoader, StrictUndefined, pass_context
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(
@@ -212,5 +211,5 @@ def template_environment() -> ImmutableSandboxedEnvironment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    environment.filters |= {**quoting.FILTERS, "apt_install": apt_install}
+    environment.filters |= {**quoting.FILTERS, "apt_install": pass_context(apt_install)}
     return environment

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 # Imported before the limits apply, as no file can be opened afterwards: jinja imports it for an error.
 import jinja2.debug  # noqa: F401
-from jinja2 import DictLoader, StrictUndefined, TemplateError, nodes
+from jinja2 import DictLoader, StrictUndefined, TemplateError, nodes, pass_context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from reprokit.errors import UsageError
@@ -133,7 +133,7 @@ def _environment(includes: dict[str, str]) -> ImmutableSandboxedEnvironment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    quoted = {**quoting.FILTERS, "apt_install": apt_install}
+    quoted = {**quoting.FILTERS, "apt_install": pass_context(apt_install)}
     environment.filters = {**{name: environment.filters[name] for name in _FILTERS}, **quoted}
     environment.tests = {name: environment.tests[name] for name in _TESTS}
     environment.globals = {}

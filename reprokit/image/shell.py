@@ -9,18 +9,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import pass_context
-
 from reprokit.errors import UsageError
 from reprokit.image.quoting import Quoted, sh
 from reprokit.supply.kinds.apt.install import enable
 from reprokit.supply.kinds.kind import argument
 
 
-@pass_context
 def apt_install(context: Any, packages: Sequence[str], components: Sequence[str] = ()) -> Quoted:
     """The filter `apt_install`: lines of a RUN that install these packages and leave no list and no archive behind.
 
+    Environments register it with jinja's `pass_context`, which is not imported here: `check` renders nothing.
     REPROKIT_APT_BLOCK is the address of an archive of exactly the block's locked packages. Its checksums are the lock's
     own, so that apt needs no signature. Without it apt asks what the image's own sources say.
     """

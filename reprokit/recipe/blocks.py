@@ -31,7 +31,7 @@ _Short = Annotated[f.Line, StringConstraints(max_length=300)]
 
 
 class _Front(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class OptionSpec(_Front):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reprokit.recipe import fields as f
 
-_STRICT = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+_STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True, populate_by_name=True)
 
 
 class ClaimBaseline(BaseModel):

@@ -10,7 +10,7 @@ from reprokit.recipe import fields as f
 
 
 class RecipePart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True, populate_by_name=True)
 
 
 class RequirementsFile(RecipePart):

@@ -229,6 +229,15 @@ def test_nothing_heavy_is_imported_for_pins() -> None:
     assert done.stdout == "stack: ok\n[]\n"
 
 
+def test_no_template_is_compiled_for_bundled_blocks() -> None:
+    code = (
+        "import sys\nfrom reprokit import cli\n"
+        "cli.app(['check', 'fused-attention:cpu', '--json'], standalone_mode=False)\n"
+        "sys.exit('jinja2' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=200, check=True)
+
+
 HEAD = "paper: {title: T, venue: V, year: 2022, licence: none}\n"
 REFUSED = {
     "unknown-block": ('{base: "debian:12", blocks: [pyhton]}', "unknown block 'pyhton'"),
@@ -238,12 +247,18 @@ REFUSED = {
         '{base: "debian:12", pins: {python: "3.11"}, blocks: [{python: {odd: true}}]}',
         "no option 'odd'",
     ),
+    "line-break": (
+        '{base: "debian:12", pins: {python: "3.11"}, blocks: [python, {imports: {modules: ["a\\nb"]}}]}',
+        "control character",
+    ),
+    "own-block": ('{base: "debian:12", blocks: [mine]}', "writes nothing"),
     "pin": ('{base: "debian:12", pins: {python: "3"}, blocks: [python]}', "needs a minor version"),
 }
 
 
 def test_all_that_render_refuses_is_an_error_of_check(call: Call, check: Call, tmp_path: Path) -> None:
-    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "blocks").mkdir(parents=True)
+    (tmp_path / "recipes" / "blocks" / "mine.j2").write_text("{#\ndoes: x\n#}\n{% block final %}{% endblock %}\n")
     for name, (variant, _) in REFUSED.items():
         text = f"name: {name}\n{HEAD}variants:\n  cpu: {variant}\n"
         (tmp_path / "recipes" / f"{name}.yaml").write_text(text)
@@ -253,7 +268,8 @@ def test_all_that_render_refuses_is_an_error_of_check(call: Call, check: Call, t
     for name, (_, words) in REFUSED.items():
         finding = found[f"{name}:cpu"]
         assert finding["severity"] == "error" and words in finding["reason"], finding
-        assert finding["subjects"][0].startswith(str(tmp_path / "recipes" / f"{name}.yaml"))
+        where = "blocks/mine.j2" if name == "own-block" else f"{name}.yaml"
+        assert finding["subjects"][0].startswith(str(tmp_path / "recipes" / where))
     # The same words as `render`, and the recipe that it takes has no such finding.
     refused = call("render", "order").exception
     assert isinstance(refused, UsageError)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
+from reprokit.image.facts import judged
 from reprokit.image.render import instruction_lines, render, template_environment
 from tests.support.rendering import target
 
@@ -116,28 +117,29 @@ variants = st.fixed_dictionaries(
 @settings(max_examples=150)
 @given(variants)
 def test_no_value_adds_an_instruction(tmp_path, values):
-    def rendered(values):
+    def of_recipe(values):
         source = {"name": "a", "git": "https://example.org/a", "commit": "0" * 40, "path": "/a", "ref": values["ref"]}
-        return render(
-            target(
-                tmp_path,
-                description=values["description"],
-                pins={"python": "3.11"},
-                env=values["env"],
-                sources=[source],
-                blocks=[
-                    "python",
-                    {"git": {"python_paths": [values["option"]]}},
-                    {"imports": {"modules": [values["module"]]}},
-                ],
-            )
+        return target(
+            tmp_path,
+            description=values["description"],
+            pins={"python": "3.11"},
+            env=values["env"],
+            sources=[source],
+            blocks=[
+                "python",
+                {"git": {"python_paths": [values["option"]]}},
+                {"imports": {"modules": [values["module"]]}},
+            ],
         )
 
-    plain = rendered({**{k: "x" for k in values}, "env": dict.fromkeys(values["env"], "x")})
+    plain = render(of_recipe({**{k: "x" for k in values}, "env": dict.fromkeys(values["env"], "x")}))
     try:
-        hostile = rendered(values)
+        chosen = of_recipe(values)
+        judged(chosen)
     except UsageError:
         return
+    # What is judged good, as `check` does it, no template refuses.
+    hostile = render(chosen)
     lines, plain_lines = hostile.dockerfile.splitlines(), plain.dockerfile.splitlines()
     assert len(lines) == len(plain_lines) and hostile.steps == plain.steps
     for line in instruction_lines(hostile.dockerfile):

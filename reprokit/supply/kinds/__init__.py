@@ -11,8 +11,6 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from reprokit.supply.lock.model import KINDS
-
 if TYPE_CHECKING:
     from reprokit.supply.kinds.kind import DataArchive, Kind
 
@@ -25,6 +23,8 @@ def kind_of(name: str) -> Kind:
 
 def kinds() -> list[Kind]:
     """All kinds, in the order of a lock."""
+    from reprokit.supply.lock.model import KINDS
+
     return [kind_of(name) for name in KINDS]
 
 
