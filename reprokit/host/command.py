@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import selectors
@@ -10,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, cast
 
 _LOOK_S = 0.2
@@ -33,22 +35,29 @@ def run(
 
     Raises subprocess.TimeoutExpired after `limit_s` seconds, Flood after `most` bytes of a stream, OSError where the
     program cannot be started. It is killed then with all its children, and not waited for: a process that hangs in a
-    driver is out of reach of signals.
+    driver is out of reach of signals. It is also killed where this process ends earlier, with the caller in a thread.
     """
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
         start_new_session=True,
     )  # fmt: skip
+    kill = partial(_kill, process.pid)
+    atexit.register(kill)
     try:
         out, err = exchanged(process, b"", limit_s, most)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill()
         raise
     finally:
+        atexit.unregister(kill)
         for stream in (process.stdout, process.stderr):
             cast(IO[bytes], stream).close()
     return ProgramOutput(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def exchanged(process: subprocess.Popen[bytes], stdin: bytes, limit_s: float | None, most: int) -> tuple[bytes, bytes]:
