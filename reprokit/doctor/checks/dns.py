@@ -14,7 +14,8 @@ _STUB = "127.0.0.53"  # systemd's, whose upstream resolvers engines pass on
 _SCRIPT = f"""
 grep -E '^ *nameserver ' "$ROOT/etc/resolv.conf" 2>/dev/null | say server
 env | grep -iE '^(https?|all)_proxy=.' | say proxy
-if command -v timeout >/dev/null; then timeout -k 1 3 getent hosts {_A_HOST}; else getent hosts {_A_HOST}; fi >/dev/null 2>&1
+limit=; if command -v timeout >/dev/null; then limit='timeout -k 1 3'; fi
+$limit getent hosts {_A_HOST} >/dev/null 2>&1
 echo $? | say code
 """
 
