@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 
+# Shorter values, such as 1 or true, may be part of any number.
+SHORTEST_SECRET = 6
 _USERINFO = re.compile(r"(?<=://)[^/?#\s'\"]+@")
 
 
 def redact(text: str) -> str:
     """`text` with `user:password@` taken out of every address."""
     return _USERINFO.sub("", text)
+
+
+def secret_parts(value: str) -> set[str]:
+    """What of a value is recognised in output, which comes by lines: its lines, and its printable parts."""
+    parts = {*value.split("\n"), *re.split("[\x00-\x1f\x7f\ufffd]", value)}
+    return {part.strip() for part in parts if len(part.strip()) >= SHORTEST_SECRET}
+
+
+def masking(values: Iterable[str]) -> Callable[[str], str]:
+    """A function that writes `***` for these values. Parts of less than SHORTEST_SECRET characters stay."""
+    parts = sorted({part for value in values for part in secret_parts(value)}, key=len, reverse=True)
+
+    def mask(text: str) -> str:
+        for part in parts:
+            text = text.replace(part, "***")
+        return text
+
+    return mask

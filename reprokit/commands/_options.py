@@ -86,6 +86,14 @@ EnvFile = Annotated[
         "--env-file", metavar="FILE", help="Set the variables of a file, such as tokens, for this command only."
     ),
 ]
+Secrets = Annotated[
+    list[str],
+    typer.Option(
+        "--secret",
+        metavar="id=NAME[,env=VAR|,src=FILE]",
+        help="Let the blocks that name this secret read it, from the environment or a file.",
+    ),
+]
 ShmSize = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(parser=parse.shm_size, metavar="SIZE", help="Size of /dev/shm: 8g or 8GiB by 1024, 8GB by 1000."),

@@ -37,9 +37,12 @@ def build(
         help="The engine's own builder, or the Docker CLI's.",
         autocompletion=completion.choices("classic", "buildkit"),
     ),
+    secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
     as_json: options.Json = False,
 ) -> None:
     """Build the image of a recipe."""
+    import os
+
     from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
     from reprokit.engine import Engine
@@ -47,11 +50,12 @@ def build(
     from reprokit.host.fit import errors_of, host_errors_of
     from reprokit.image.build import BuildOptions
     from reprokit.image.build import build as build_image
+    from reprokit.image.build_secrets import parse_secrets
     from reprokit.image.labels import image_name
     from reprokit.image.progress import BuildDisplay
     from reprokit.recipe.find import target as find_target
 
-    target = find_target(name)
+    target, secrets = find_target(name), parse_secrets(secret, os.environ)
     forced = errors_of(target, force, notify)
     engine = Engine.connect()
     built = engine.image(image_name(target)) is not None
@@ -68,6 +72,7 @@ def build(
             drift=drift,
             record=record,
             forced=forced,
+            secrets=secrets,
         )
         result = build_image(engine, target, chosen, shown.progress, shown.traffic)
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from packaging.version import Version
 from reprokit.errors import UsageError
 from reprokit.recipe import blocks as known
 from reprokit.recipe.blocks import BlockSpec, OptionSpec, OwnBlock, block_names, block_spec
-from reprokit.recipe.fields import exact_version
+from reprokit.recipe.fields import SECRET_NAME, exact_version
 from reprokit.recipe.find import Target, where_in
 from reprokit.recipe.model import Block
 from reprokit.recipe.requirements import required
@@ -33,7 +34,14 @@ _UNSUPPORTED = {
         ("bazel", "`bazel vendor`", "bazel build --vendor_dir=DIR --nofetch"),
     )
 }
-_TYPES: dict[str, type] = {"boolean": bool, "string": str, "list": tuple, "source": str, "sources": tuple}
+_TYPES: dict[str, type] = {
+    "boolean": bool,
+    "string": str,
+    "list": tuple,
+    "source": str,
+    "sources": tuple,
+    "secrets": tuple,
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,12 @@ class Use:
     options: dict[str, Any]
     stage: str
     own: OwnBlock | None = None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets that its commands read."""
+        options = [name for name, option in self.spec.options.items() if option.type == "secrets"]
+        return tuple(dict.fromkeys(name for option in options for name in self.options[option]))
 
 
 def uses(target: Target) -> tuple[Use, ...]:
@@ -133,6 +147,10 @@ def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
     for choice in (value if isinstance(value, tuple) else [value]) if option.choices else ():
         if choice not in option.choices:
             return f"cannot be {choice!r}{nearest(str(choice), option.choices)} (choices: {', '.join(option.choices)})"
+    if option.type == "secrets":
+        for name in value if isinstance(value, tuple) else ():
+            if not re.fullmatch(SECRET_NAME, name):
+                return f"names {name!r}, which is no name of a secret; write one such as API_TOKEN"
     if option.type.startswith("source"):
         for name in value if isinstance(value, tuple) else [value]:
             if name not in sources:

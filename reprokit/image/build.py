@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from reprokit.errors import UsageError
 from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
 from reprokit.helper.sidecar import Network, closed_network
-from reprokit.image import made, run, trust
+from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
@@ -32,6 +32,7 @@ from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
+from reprokit.supply.serve.secret_site import SecretSite
 from reprokit.supply.store import Store
 
 
@@ -97,6 +98,7 @@ class _Build:
 
     def result(self) -> BuildResult:
         rendered = render(self.target)
+        build_secrets.check_given(self.target, rendered, self.options.secrets)
         lock = fresh_lock(self.target, rendered)
         if lock is None and self.options.offline:
             raise UsageError(
@@ -109,15 +111,26 @@ class _Build:
                 f"BuildKit cannot build {self.target.label} from its lock: its steps run on the host's network",
                 hint="leave out --builder: the classic builder runs steps in a closed network",
             )
+        if rendered.secrets and self.options.builder == "buildkit":
+            raise UsageError(
+                f"BuildKit cannot build {self.target.label}: no step of it may read a secret alone",
+                hint="leave out --builder: the classic builder serves secrets to the steps that name them",
+            )
+        if self.options.no_cache or self.engine.image(self.name) is None:
+            self.check_secrets(rendered)
         self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
         with self.store.in_use(self.notify):
             if lock:
-                return self.once(locked_hash(rendered, lock), lambda: self.locked(rendered, lock))
+                return self.once(rendered, locked_hash(rendered, lock), lambda: self.locked(rendered, lock))
             base = resolve_base(self.engine, self.target.variant.base, self.notify)
             inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.notify)
-            return self.once(inputs.hash, lambda: self.unlocked(inputs))
+            return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))
 
-    def once(self, required: str, inputs: Callable[[], Inputs]) -> BuildResult:
+    def check_secrets(self, rendered: Rendered) -> None:
+        """Raises UsageError where the user gave no value of a secret."""
+        build_secrets.check_complete(self.target, rendered, self.options.secrets)
+
+    def once(self, rendered: Rendered, required: str, inputs: Callable[[], Inputs]) -> BuildResult:
         """The image of the same inputs, or else a new one. One build of an image runs at a time."""
         if found := self.same(required):
             return found
@@ -126,6 +139,7 @@ class _Build:
             # Another process may have built it while this one waited.
             if found := self.same(required):
                 return found
+            self.check_secrets(rendered)
             run.check_host(self.engine, self.target, self.notify)
             return self.run(inputs())
 
@@ -175,12 +189,21 @@ class _Build:
             self.notify(f"from the store: {inputs.served.described}")
         recorder = Recorder() if self.options.record else None
         policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
-        with (
-            self.network() as network,
-            Gateway(
-                self.store, inputs.served, policy, inputs.base.archives, recorder, network.listening, network.address
-            ) as gateway,
-        ):
+        with ExitStack() as stack:
+            network = stack.enter_context(self.network())
+            allowed = build_secrets.allowed_now(self.engine, network.name, inputs.rendered)
+            gateway = stack.enter_context(
+                Gateway(
+                    self.store,
+                    inputs.served,
+                    policy,
+                    inputs.base.archives,
+                    recorder,
+                    network.listening,
+                    network.address,
+                    secret_site=SecretSite(self.options.secrets, allowed),
+                )
+            )
             self.traffic(gateway)
             builder = run.BuilderRun(
                 self.engine, self.target, self.options, inputs, gateway, self.progress, network.name
@@ -188,9 +211,10 @@ class _Build:
             image_id, written = builder.result()
             if gateway.refused:
                 self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
-            found = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
+            lines = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
+            found = tuple(map(gateway.hide, lines))
         # With containerd's store BuildKit returns the configuration's digest, but the engine knows the manifest's.
         image = self.engine.image(image_id) or self.engine.image(self.name) or {}
         trust.record(self.engine, str(image.get("Id", image_id)), "built here", "build")
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, image_id, inputs.hash, True, seconds, builder.log.path, written, tuple(found))
+        return BuildResult(self.name, image_id, inputs.hash, True, seconds, builder.log.path, written, found)

@@ -16,7 +16,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image.context import write_context
 from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, OutputLine
-from reprokit.image.render import Rendered
+from reprokit.image.render import Rendered, instructions
 from reprokit.image.shell import without_step
 
 _BEGIN = re.compile(r"#(\d+) \[(?:(?P<stage>[^\]]+?) )?\d+/\d+\] (?P<text>.*)")
@@ -127,9 +127,7 @@ class Instructions:
 
     def __init__(self, rendered: Rendered) -> None:
         self.rendered = rendered
-        lines = rendered.dockerfile.splitlines()
-        ends = [*(start - 1 for start in rendered.steps[1:]), len(lines)]
-        self.texts = [_one_line(lines[start - 1 : end]) for start, end in zip(rendered.steps, ends, strict=True)]
+        self.texts = instructions(rendered.dockerfile)
         self.stages: list[str] = []
         stage = ""
         for text in self.texts:
@@ -153,11 +151,6 @@ def _likeness(one: str, other: str) -> int:
         return 2 * len(one) + 1
     both_ways = zip(one, other, strict=False), zip(reversed(one), reversed(other), strict=False)
     return sum(1 for pairs in both_ways for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _one_line(lines: list[str]) -> str:
-    kept = [line.rstrip().removesuffix("\\") for line in lines if not line.lstrip().startswith("#")]
-    return " ".join(" ".join(kept).split())
 
 
 def _stop(process: subprocess.Popen[str]) -> None:

@@ -25,7 +25,7 @@ from reprokit.recipe.blocks import OwnBlock, shared_template
 _LIMIT_S = 120
 _MOST = 4 << 20  # bytes of an answer
 _NEUTRAL = "/"
-_INCLUDES = ("compiler.j2", "driverless.j2", "expect.j2")
+_INCLUDES = ("compiler.j2", "driverless.j2", "expect.j2", "secrets.j2")
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from reprokit.image.sandbox import main; main()"
 _Component = Literal["contrib", "non-free", "non-free-firmware", "multiverse", "restricted", "universe"]
 

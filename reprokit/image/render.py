@@ -25,6 +25,7 @@ from reprokit.recipe.find import Target
 from reprokit.supply.kinds.apt.install import AptInstall
 from reprokit.supply.kinds.kind import argument
 from reprokit.supply.lock.model import KINDS
+from reprokit.supply.serve.secret_site import SecretSite
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -35,13 +36,15 @@ class Rendered:
     """A Dockerfile, and the block of each of its lines.
 
     `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` are the calls of apt in order.
-    `context` are the files that it copies, by their paths in the build context.
+    `context` are the files that it copies, by their paths in the build context. `secrets` are the RUN instructions that
+    read secrets, as `instructions` writes them, and the names of these.
     """
 
     dockerfile: str
     spans: tuple[tuple[int, int, str], ...]
     installs: tuple[AptInstall, ...] = ()
     context: tuple[tuple[str, bytes], ...] = ()
+    secrets: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def digest(self) -> str:
@@ -85,6 +88,17 @@ def instruction_lines(dockerfile: str) -> list[int]:
     return found
 
 
+def instructions(dockerfile: str) -> list[str]:
+    """The instructions of a Dockerfile, each on one line, with single spaces and without comments."""
+    lines, starts = dockerfile.splitlines(), instruction_lines(dockerfile)
+    found = []
+    for start, end in zip(starts, [*(after - 1 for after in starts[1:]), len(lines)], strict=False):
+        own = [line for line in lines[start - 1 : end] if not line.lstrip().startswith("#")]
+        kept = [line.rstrip().removesuffix("\\") for line in own]
+        found.append(" ".join(" ".join(kept).split()))
+    return found
+
+
 def render(target: Target) -> Rendered:
     """The Dockerfile of one variant. Raises UsageError if its blocks, options or pins are wrong."""
     try:
@@ -105,6 +119,7 @@ class _Dockerfile:
         self.of_base: tuple[str, ...] = ()
         self.of_image: tuple[str, ...] = ()
         self.stages: list[str] = []  # that a COPY can name
+        self.secrets: list[tuple[str, tuple[str, ...]]] = []
 
     def render(self) -> Rendered:
         """Parts follow each other in the recipe's order: recipes with equal first blocks share these layers."""
@@ -132,11 +147,13 @@ class _Dockerfile:
             if late := self.part("late", use, before):
                 self.parts.append((use.spec.name, late))
         self.parts.append(("env", _tail(self.target)))
-        return _joined(self.parts, tuple(self.installs), patch_files(self.target))
+        self.check_secrets()
+        return _joined(self.parts, tuple(self.installs), patch_files(self.target), tuple(self.secrets))
 
     def part(self, part: str, use: Use, before: list[str]) -> str:
         """The `build`, `final` or `late` part of a block; "" if it has none."""
         own = {"block": use.spec.name, "stage": use.stage, "options": use.options, "before": before}
+        own["secrets"] = use.secrets
         facts = {**self.facts, **own, "bounds": bounds_of(self.target, use)}
         asked: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = []
         if use.own:
@@ -148,6 +165,9 @@ class _Dockerfile:
             if part not in template.blocks:
                 return ""
             text = "".join(template.blocks[part](template.new_context({**facts, "installs": asked})))
+        if use.secrets:
+            steps = [each for each in instructions(text) if each.startswith("RUN ")]
+            self.secrets += [(each, use.secrets) for each in steps if f"//{SecretSite.host}/" in each]
         # Where the commands run: in the stage of the block, or in the image if it has none.
         if text and use.spec.build_args and (part == "build" or use.stage not in self.stages):
             text = _arguments(self.target) + text
@@ -159,6 +179,14 @@ class _Dockerfile:
             self.of_image = earlier
         # Declared where it is used: an argument enters the layer cache's key of every step after it.
         return (f"ARG {argument('apt', use.spec.name)}=\n" if asked else "") + text
+
+    def check_secrets(self) -> None:
+        """Raises UsageError for an own block that names a secret and does not read it."""
+        read = {name for _, names in self.secrets for name in names}
+        for use in self.uses:
+            if missing := [name for name in use.secrets if name not in read]:
+                hint = 'write {% include "secrets.j2" %} after {% include "expect.j2" %} in its RUN'
+                raise UsageError(f"block {use.spec.name} names the secret {missing[0]} and reads none", hint=hint)
 
 
 def _head(target: Target) -> str:
@@ -181,7 +209,10 @@ def _tail(target: Target) -> str:
 
 
 def _joined(
-    parts: list[tuple[str, str]], installs: tuple[AptInstall, ...], context: tuple[tuple[str, bytes], ...]
+    parts: list[tuple[str, str]],
+    installs: tuple[AptInstall, ...],
+    context: tuple[tuple[str, bytes], ...],
+    secrets: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> Rendered:
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []
@@ -194,7 +225,7 @@ def _joined(
             spans.append((line, last, block))
         text += part
         line = last + 1
-    return Rendered(text, tuple(spans), installs, context)
+    return Rendered(text, tuple(spans), installs, context, secrets)
 
 
 @cache

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,7 @@ class BuildOptions:
 
     `offline` uses no network, `drift` replaces locked apt packages that no mirror has any more by their successors, and
     `record` lets a build download more than its lock names and lists that. `unverified` accepts an image with the same
-    inputs in its label, whoever built it. `name` replaces the image's own name.
+    inputs in its label, whoever built it. `name` replaces the image's own name. `secrets` are values by name.
     """
 
     builder: str = "classic"
@@ -56,6 +56,7 @@ class BuildOptions:
     forced: list[str] = field(default_factory=list)
     unverified: bool = False
     name: str = ""
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def check_options(options: BuildOptions) -> None:

@@ -35,9 +35,9 @@ class _Front(BaseModel):
 
 
 class OptionSpec(_Front):
-    """One option of a block. `source` and `sources` name entries of the variant's `sources`."""
+    """One option of a block. `source` and `sources` name entries of the variant's `sources`, `secrets` a build's."""
 
-    type: Literal["boolean", "string", "list", "source", "sources"]
+    type: Literal["boolean", "string", "list", "source", "sources", "secrets"]
     default: bool | str | tuple[str, ...]
     does: _Short
     choices: tuple[str, ...] = ()

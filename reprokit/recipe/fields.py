@@ -24,6 +24,10 @@ PIN_NAMES = (
 DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
 
+# A name of a secret is a variable's, and the last part of an address.
+SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
+
+
 def _requirement(text: str) -> str:
     parsed = _parsed(text)
     if parsed.url:

@@ -31,6 +31,7 @@ from reprokit.supply.kinds.kind import InputServer
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.serve import forward, server, tunnel
+from reprokit.supply.serve.secret_site import SecretSite
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
@@ -46,7 +47,7 @@ class Gateway:
 
     `archives` are hosts of the distribution's archive, which the host's own mirrors may replace. `recorder` records
     every file that passes over plain HTTP. Containers that connect to `address` arrive at `listening`: a port of
-    127.0.0.1 unless given. `own` replaces the hosts of the user's configuration.
+    127.0.0.1 unless given. `own` replaces the hosts of the user's configuration. `secret_site` has its secrets.
     """
 
     store: Store
@@ -57,6 +58,7 @@ class Gateway:
     listening: socket.socket | None = None
     address: tuple[str, int] | None = None
     own: Own | None = None
+    secret_site: SecretSite | None = None
     hosts: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -72,6 +74,8 @@ class Gateway:
         for each in self.inputs.servers.values():
             each.prepare(self.store, Path(self._scratch.name))
             self._sets.setdefault(each.host, {})[each.key] = each
+        if self.secret_site:
+            self._sets[self.secret_site.host] = {self.secret_site.key: self.secret_site}
         self.mirrors = Mirrors(self.store)
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
         self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy), named=self.named)
@@ -96,8 +100,9 @@ class Gateway:
         return f"http://reprokit:{self._token}@{host}:{port}"
 
     def hide(self, text: str) -> str:
-        """`text` without the gateway's password."""
-        return text.replace(self._token, "***")
+        """`text` without the gateway's password and the build's secrets."""
+        text = text.replace(self._token, "***")
+        return self.secret_site.mask(text) if self.secret_site else text
 
     def build_arguments(self) -> dict[str, str]:
         """The predefined arguments of a build, in both spellings, as tools differ."""
@@ -136,7 +141,7 @@ class Gateway:
 
     def note(self, names: Counter[str], name: str) -> None:
         """Count a name in one of the gateway's counters, which are bounded."""
-        name = name[:GATEWAY_NAME]
+        name = self.hide(name)[:GATEWAY_NAME]
         with self._lock:
             if name in names or len(names) < GATEWAY_NAMES:
                 names[name] += 1

@@ -1,0 +1,104 @@
+"""Build secrets: what the user gives to one build, and which of its steps may read it.
+
+A recipe only names secrets. The gateway serves their values, and only while a step runs that reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.image.render import Rendered
+from reprokit.recipe.fields import SECRET_NAME
+from reprokit.recipe.find import Target
+from reprokit.recipe.spelling import nearest
+from reprokit.redact import SHORTEST_SECRET, secret_parts
+from reprokit.untrusted import files
+
+_MOST = 1 << 20  # bytes of a secret
+_HINT = "write --secret id=NAME, --secret id=NAME,env=VARIABLE or --secret id=NAME,src=FILE"
+
+
+def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, bytes]:
+    """The secrets of `--secret`, by name. Raises UsageError, which never shows what was written: it may be a value."""
+    found: dict[str, bytes] = {}
+    for number, text in enumerate(texts, 1):
+        parts = [part.partition("=") for part in (text if "=" in text else f"id={text}").split(",")]
+        fields = {key: value for key, _, value in parts}
+        name = fields.get("id", "")
+        if len(fields) != len(parts) or fields.keys() - {"id", "env", "src"} or {"env", "src"} <= fields.keys():
+            raise UsageError(f"--secret number {number} cannot be read", hint=_HINT)
+        if not re.fullmatch(SECRET_NAME, name):
+            raise UsageError(f"the name of --secret number {number} is not that of a variable", hint=_HINT)
+        if name in found:
+            raise UsageError(f"the secret {name} is given twice", hint="remove one --secret")
+        value = _file(name, fields["src"]) if "src" in fields else _variable(name, fields.get("env", name), environment)
+        if not secret_parts(value.decode(errors="replace")):
+            problem = f"the secret {name} has no line of {SHORTEST_SECRET} characters to recognise it by in a log"
+            raise UsageError(problem, hint="use a longer one")
+        found[name] = value
+    return found
+
+
+def _variable(name: str, variable: str, environment: Mapping[str, str]) -> bytes:
+    if variable not in environment:
+        problem = f"the secret {name}: there is no such variable in the environment"
+        raise UsageError(problem, hint=f"export it, or write --secret id={name},src=FILE")
+    return environment[variable].encode("utf-8", "surrogateescape")
+
+
+def _file(name: str, path: str) -> bytes:
+    try:
+        return files.read(Path(path).expanduser(), _MOST)
+    except OSError as error:
+        raise UsageError(f"cannot read the secret {name}: {error.strerror}", path) from None
+
+
+def names_of(rendered: Rendered) -> list[str]:
+    """The secrets that the steps of a Dockerfile read."""
+    return sorted({name for _, names in rendered.secrets for name in names})
+
+
+def check_given(target: Target, rendered: Rendered, given: Collection[str]) -> None:
+    """Raises UsageError for a secret that no block names."""
+    names = names_of(rendered)
+    if unknown := [name for name in given if name not in names]:
+        hint = f"it reads {', '.join(names)}" if names else "remove --secret"
+        problem = f"no block of {target.label} reads the secret {unknown[0]}{nearest(unknown[0], names)}"
+        raise UsageError(problem, str(target.path), hint)
+
+
+def check_complete(target: Target, rendered: Rendered, given: Collection[str]) -> None:
+    """Raises UsageError for a secret that a block names and the user did not give."""
+    if missing := [name for name in names_of(rendered) if name not in given]:
+        options = " ".join(f"--secret id={name}" for name in missing)
+        raise UsageError(
+            f"{target.label} needs the secret {', '.join(missing)} to be built",
+            str(target.path),
+            f"if you trust the recipe: `reprokit build {target.label} {options}` takes it from the environment, "
+            "`--secret id=NAME,src=FILE` from a file",
+        )
+
+
+def allowed_now(engine: Engine, network: str, rendered: Rendered) -> Callable[[], Collection[str]]:
+    """A function that returns the secrets that the step running in this network may read.
+
+    The engine says which command runs: a step's own output could imitate the builder's. It is the only container of its
+    build's closed network.
+    """
+    steps: dict[str, set[str]] = {}
+    for instruction, names in rendered.secrets:
+        steps.setdefault(instruction.removeprefix("RUN "), set()).update(names)
+
+    def allowed() -> Collection[str]:
+        found = [each["Id"] for each in engine.containers([]) if each["HostConfig"].get("NetworkMode") == network]
+        running = [each for each in map(engine.container, found) if each and each["State"]["Running"]]
+        if len(running) != 1:
+            return ()
+        command = running[0]["Config"].get("Cmd") or [""]
+        return steps.get(" ".join(command[-1].split()), ())
+
+    return allowed
