@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 # Shorter values, such as 1 or true, may be part of any number.
 SHORTEST_SECRET = 6
+_LONGEST_LINE = 1 << 20
 _USERINFO = re.compile(r"(?<=://)[^/?#\s'\"]+@")
 
 
@@ -31,3 +32,24 @@ def masking(values: Iterable[str]) -> Callable[[str], str]:
         return text
 
     return mask
+
+
+class MaskedLines:
+    """Output that is passed on in complete lines, without these values. A line longer than 1 MiB is cut into two."""
+
+    def __init__(self, write: Callable[[bytes], None], values: Iterable[str]) -> None:
+        self._write, self._mask = write, masking(values)
+        self._rest = b""
+
+    def write(self, data: bytes) -> None:
+        self._rest += data
+        end = self._rest.rfind(b"\n") + 1 or (len(self._rest) if len(self._rest) > _LONGEST_LINE else 0)
+        self._pass_on(end)
+
+    def finish(self) -> None:
+        """Pass on a last line without an end."""
+        self._pass_on(len(self._rest))
+
+    def _pass_on(self, end: int) -> None:
+        text, self._rest = self._rest[:end], self._rest[end:]
+        self._write(self._mask(text.decode(errors="surrogateescape")).encode(errors="surrogateescape"))

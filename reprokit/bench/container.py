@@ -14,9 +14,7 @@ from reprokit.container.settings import RunOptions
 from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.recipe.find import Target
-
-# Shorter values, such as 1 or true, are no secrets, and may be part of any number.
-_SHORTEST_SECRET = 6
+from reprokit.redact import masking, secret_parts
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:
@@ -46,13 +44,11 @@ def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
 
     The container's own log is not written.
     """
-    hidden = sorted((value for value in secrets if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    hidden = [value for value in secrets if secret_parts(value)]
+    mask = masking(hidden)
 
     def run(argv: Sequence[str], **options: Any) -> Completed:
         done = execute(argv, **{**options, "logged": False})
-        out, err = done.stdout, done.stderr
-        for value in hidden:
-            out, err = out.replace(value, "***"), err.replace(value, "***")
-        return replace(done, stdout=out, stderr=err)
+        return replace(done, stdout=mask(done.stdout), stderr=mask(done.stderr))
 
     return run if hidden else execute

@@ -146,8 +146,9 @@ def container_command(
     """The command as data. Raises UsageError."""
     from reprokit.container.attach import Command as ContainerCommand
 
-    variables = variables_of(env_files) | parse.environment(env, os.environ)
-    return ContainerCommand(argv, variables, user=user, tty=tty, log_as=argv)
+    hidden = variables_of(env_files)
+    variables = hidden | parse.environment(env, os.environ)
+    return ContainerCommand(argv, variables, user=user, tty=tty, log_as=argv, hidden=tuple(hidden.values()))
 
 
 @contextmanager

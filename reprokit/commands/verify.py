@@ -28,27 +28,30 @@ def verify(
         typer.Option("--against", metavar="IMAGE|BUNDLE", help="Compare with this instead of the recipe's own image."),
     ] = None,
     offline: bool = options.flag("--offline", "Use no network, only the store."),
+    secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
     as_json: options.Json = False,
 ) -> None:
     """Build a recipe again from its lock, and compare the result with the image that is there.
 
     Exit code 0 if both have the same files, 1 if a file or a setting differs.
     """
+    import os
     from dataclasses import asdict
 
     from reprokit.engine import Engine
     from reprokit.image import trust
+    from reprokit.image.build_secrets import parse_secrets
     from reprokit.image.progress import BuildDisplay
     from reprokit.recipe.find import target as find_target
     from reprokit.verify.run import compare_images, rebuilt
 
-    target = find_target(name)
+    target, secrets = find_target(name), parse_secrets(secret, os.environ)
     _require_lock(target)
     engine = Engine.connect()
     with _image(engine, target, against) as image:
         with (
             BuildDisplay(sys.stderr) as shown,
-            rebuilt(engine, target, offline, shown.progress, shown.traffic) as (again, seconds),
+            rebuilt(engine, target, offline, shown.progress, shown.traffic, secrets) as (again, seconds),
         ):
             found = compare_images(target, image, again, seconds)
         if found.image_id:

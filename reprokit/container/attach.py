@@ -19,6 +19,7 @@ from reprokit.container.log import CommandLog, key
 from reprokit.engine import Engine
 from reprokit.engine.stream import CommandStream
 from reprokit.errors import EngineError
+from reprokit.redact import MaskedLines
 
 # The keys by which the engine detaches from a session. Its default begins with Ctrl-P, which shells need.
 _DETACH_KEYS = ",".join(["ctrl-^"] * 6)
@@ -61,8 +62,8 @@ Sink = Callable[[bool, bytes], None]
 class Command:
     """`user` None is the container's caller, `workdir` None the container's; `stdin` is a file descriptor.
 
-    The output goes into the container's log under the command line `log_as`, unless that is None. `timeout` is in
-    seconds.
+    The output goes into the container's log under the command line `log_as`, unless that is None, without the values
+    that are `hidden`. `timeout` is in seconds.
     """
 
     argv: Sequence[str]
@@ -72,6 +73,7 @@ class Command:
     tty: bool = False
     stdin: int | None = None
     log_as: Sequence[str] | None = None
+    hidden: Sequence[str] = field(default=(), repr=False)
     timeout: float | None = None
 
 
@@ -94,12 +96,16 @@ def attach(
     if command.log_as is None:
         return _run(engine, container, command, sink, started)
     with CommandLog(key(engine, container), command.log_as) as log:
+        lines = MaskedLines(log.write, command.hidden)
 
         def logging_sink(is_stderr: bool, data: bytes) -> None:
-            log.write(data)
+            lines.write(data) if command.hidden else log.write(data)
             sink(is_stderr, data)
 
-        code = _run(engine, container, command, logging_sink, started)
+        try:
+            code = _run(engine, container, command, logging_sink, started)
+        finally:
+            lines.finish()
         log.exited(code)
         return code
 

@@ -19,6 +19,7 @@ from reprokit.container.execute import NOT_STARTED, refusal
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.explain.last import OutputRecording, keep
+from reprokit.redact import masking
 from reprokit.untrusted.text import Output, echo
 
 # A command has no terminal for some milliseconds after its start, and the engine refuses to set its size.
@@ -66,8 +67,11 @@ def interact(engine: Engine, container: str, command: Command) -> int:
         raise failed
     outputs[0].write(text)
     # A session at a terminal ends with the code of its last command, and its output is the user's own.
-    for line in keep(recording, facts) if code and not command.tty else ():
-        echo(line, err=True)
+    if code and not command.tty:
+        mask = masking(command.hidden)
+        output = mask(recording.content().decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        for line in keep(output, [mask(fact) for fact in facts]):
+            echo(line, err=True)
     return code
 
 

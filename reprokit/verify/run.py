@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Literal
 
@@ -57,12 +57,21 @@ class Verification:
 
 @contextmanager
 def rebuilt(
-    engine: Engine, target: Target, offline: bool, progress: OnEvent, traffic: Callable[[Gateway], None]
+    engine: Engine,
+    target: Target,
+    offline: bool,
+    progress: OnEvent,
+    traffic: Callable[[Gateway], None],
+    secrets: Mapping[str, bytes] = {},
 ) -> Iterator[tuple[ImageInEngine, float]]:
-    """Build a variant without any cache, under a name that is removed afterwards. Raises as `build`."""
-    name = f"{OWN_IMAGES}/verify:{secrets.token_hex(8)}"
+    """Build a variant without any cache, under a name that is removed afterwards. Raises as `build`.
+
+    `secrets` are those of the build, by name.
+    """
+    name = f"{OWN_IMAGES}/verify:{token_hex(8)}"
     try:
-        result = build(engine, target, BuildOptions(no_cache=True, offline=offline, name=name), progress, traffic)
+        options = BuildOptions(no_cache=True, offline=offline, name=name, secrets=secrets)
+        result = build(engine, target, options, progress, traffic)
         yield ImageInEngine.of(engine, name), result.seconds
     finally:
         with suppress(ReprokitError):  # there is none if the build failed
