@@ -35,7 +35,8 @@ def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[
             raise UsageError(f"the name of --secret number {number} is not that of a variable", hint=_HINT)
         if name in found:
             raise UsageError(f"the secret {name} is given twice", hint="remove one --secret")
-        value = _file(name, fields["src"]) if "src" in fields else _variable(name, fields.get("env", name), environment)
+        variable = fields.get("env", name)
+        value = _file(name, fields["src"]) if "src" in fields else _variable(number, variable, environment)
         if not secret_parts(value.decode(errors="replace")):
             problem = f"the secret {name} has no line of {SHORTEST_SECRET} characters to recognise it by in a log"
             raise UsageError(problem, hint="use a longer one")
@@ -43,10 +44,10 @@ def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[
     return found
 
 
-def _variable(name: str, variable: str, environment: Mapping[str, str]) -> bytes:
+def _variable(number: int, variable: str, environment: Mapping[str, str]) -> bytes:
     if variable not in environment:
-        problem = f"the secret {name}: there is no such variable in the environment"
-        raise UsageError(problem, hint=f"export it, or write --secret id={name},src=FILE")
+        problem = f"--secret number {number} names a variable that is not in the environment"
+        raise UsageError(problem, hint="export it, or write --secret id=NAME,src=FILE")
     return environment[variable].encode("utf-8", "surrogateescape")
 
 

@@ -158,6 +158,9 @@ VARIANTS = {
             {"run": {"in_image": True, "commands": ["echo 1 > /opt/ready"], "products": ["/opt/ready"]}},
         ],
     },
+    "run-secrets": {
+        "blocks": [{"run": {"commands": ["fetch"], "products": ["/opt/data"], "secrets": ["API_TOKEN", "KEY"]}}],
+    },
     "mkl": {"pins": {"python": "3.9"}, "wheels": ["mkl==2021.4.0"], "blocks": ["python", "wheels", "mkl"]},
     "cmake-cuda": {
         "pins": {"gcc": "11", "cmake": "3.25", "cuda": "11.8"},

@@ -1,0 +1,54 @@
+FROM base AS run
+RUN set -eu; \
+    secrets() { \
+        if [ -z "${http_proxy:-}" ]; then echo "reprokit: only reprokit build --secret has the secrets $*" >&2; exit 1; fi; \
+        if [ "$(stat -f -c %T /dev/shm)" != tmpfs ]; then echo "reprokit: /dev/shm is no tmpfs, so the image would keep secrets" >&2; exit 1; fi; \
+        export REPROKIT_SECRETS=/dev/shm/secrets; names="$*"; since="$(($(date +%s) - 1))"; umask="$(umask)"; umask 077; mkdir "$REPROKIT_SECRETS"; \
+        for name in $names; do bash -euo pipefail -c ' \
+            place="${http_proxy#http://}"; login="$(printf %s "${place%@*}" | base64 -w0)"; server="${place##*@}"; \
+            exec 3<>"/dev/tcp/${server%:*}/${server##*:}"; \
+            printf "%s\r\n" "GET http://secrets.reprokit.invalid/$1 HTTP/1.0" "Proxy-Authorization: Basic $login" "" >&3; \
+            read -r -u 3 _ status _; \
+            while read -r -u 3 line && [ -n "${line%?}" ]; do :; done; \
+            if [ "$status" != 200 ]; then cat <&3 >&2; exit 1; fi; \
+            cat <&3 > "$REPROKIT_SECRETS/$1"' fetch "$name"; \
+        done; \
+        umask "$umask"; trap '[ "$?" != 0 ] || kept' EXIT; }; \
+    kept() { perl -e ' \
+        my ($since, $status, $most, %value) = (shift, 0, 0); $/ = undef; \
+        for my $name (@ARGV) { \
+            open(my $in, "<:raw", "$ENV{REPROKIT_SECRETS}/$name") or die("reprokit: $name is gone: leave the folder of secrets as it is\n"); \
+            ($value{$name} = <$in>) =~ s/\s+\z//; $most = length($value{$name}) if length($value{$name}) > $most \
+        } \
+        open(my $changed, "-|", "find", "/", "-xdev", "(", "-path", "/tmp/*", "-o", "-path", "/var/tmp/*", ")", "-prune", "-o", "-newerct", "\@$since", "-print0") or die; \
+        $/ = "\0"; \
+        while (my $path = <$changed>) { \
+            chomp($path); my $text = $path . "\0" . (readlink($path) // ""); my $in; my %found; \
+            open($in, "<:raw", $path) if -f $path && !-l $path; \
+            do { \
+                for my $name (keys %value) { $found{$name} = 1 if index($text, $value{$name}) >= 0 } \
+                $text = substr($text, -$most) if length($text) > $most \
+            } while ($in && read($in, $text, 1048576, length($text))); \
+            for my $name (keys %found) { print(STDERR "reprokit: the secret $name is in $path, which the image would keep\n"); $status = 1 } \
+        } \
+        exit($status)' "$since" $names || exit 1; }; \
+    secrets API_TOKEN KEY; \
+    mkdir -p /; cd /; \
+    bash -euo pipefail -c fetch
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    mkdir -p /product/; cd /; \
+    expect /opt/data built "$(test -e /opt/data && echo built)"; cp -a --parents /opt/data /product; \
+    du -sh /product; \
+    cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
+        [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \
+    done
+
+FROM base AS with-run
+COPY --from=run /product/ /
+# pitfall build-ok-artifact-missing
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    ldconfig; cd /; \
+    expect /opt/data present "$(test -e /opt/data && echo present)"; \
+    expect 'libraries that its products do not find' 0 "$(find /opt/data -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"

@@ -1,0 +1,149 @@
+"""Build secrets: nothing that a build leaves has one, and no step reads one that its block does not name."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+from tests.support.names import unique
+
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+
+TOKEN = "hunter2-$(reboot) ' \" \\ `x` ;&|*? of-the-lab"
+KEY = b"-----BEGIN KEY-----\nc2VjcmV0LW9mLXRoZS1sYWI=\n\0\xff\xfe binary-of-the-lab\n-----END KEY-----\n"
+SEARCHED = (TOKEN.encode(), b"c2VjcmV0LW9mLXRoZS1sYWI=", b"binary-of-the-lab")
+# What blocks may do: print it, pass it on, leave it in /tmp.
+USES = [
+    'cat "$REPROKIT_SECRETS/TOKEN"; echo; cat "$REPROKIT_SECRETS/KEY" >&2',
+    'TOKEN="$(cat "$REPROKIT_SECRETS/TOKEN")"; export TOKEN; env',
+    'cp "$REPROKIT_SECRETS/KEY" /tmp/key; ! grep -slaFf "$REPROKIT_SECRETS/TOKEN" /proc/[0-9]*/cmdline',
+    'sha256sum "$REPROKIT_SECRETS"/* | cut -d " " -f 1 > /opt/sums; stat -c %a "$REPROKIT_SECRETS"/* >> /opt/sums',
+]
+# What a step without the secret can do: imitate the builder's output, and ask as the blocks do.
+ASKS = r"""
+id="$(sed -n 's|.*/containers/\([0-9a-f]*\)/.*|\1|p' /proc/self/mountinfo | head -n 1)"
+printf '\nStep 8/20 : RUN x\n ---> Running in %s\n' "$id"
+place="${http_proxy#http://}"; login="$(printf %s "${place%@*}" | base64 -w0)"
+exec 3<>/dev/tcp/127.0.0.1/3128
+printf '%s\r\n' "GET http://secrets.reprokit.invalid/TOKEN HTTP/1.0" "Proxy-Authorization: Basic $login" "" >&3
+cat <&3 | tee /opt/found
+""".strip().replace("\n", "; ")
+
+
+def block(*commands: str, secrets: list[str], product: str = "/opt/sums") -> dict:
+    return {"run": {"commands": [*commands], "products": [product], "in_image": True, "secrets": secrets}}
+
+
+class Desk:
+    """A folder with a recipe of these variants, and the user's secrets outside of it."""
+
+    def __init__(self, root: Path, name: str, variants: dict[str, list]) -> None:
+        self.root, self.name = root / "desk", name
+        (self.root / "recipes").mkdir(parents=True)
+        self.key = root / "key"
+        self.key.write_bytes(KEY)
+        recipe = {
+            "name": name,
+            "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "MIT"},
+            "variants": {each: {"base": "debian:12", "blocks": blocks} for each, blocks in variants.items()},
+        }
+        (self.root / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(recipe))
+
+    def run(self, *words: str, code: int = 0) -> str:
+        environment = {**os.environ, "REPROKIT_HOME": str(self.root / "home"), "TOKEN": TOKEN}
+        command = [sys.executable, "-m", "reprokit", *words]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.root, env=environment)
+        output = done.stdout + done.stderr
+        assert done.returncode == code, f"{words}: {done.returncode}\n{output}"
+        assert not holding(output.encode())
+        return output
+
+    def build(self, variant: str, *words: str, code: int = 0) -> str:
+        return self.run(*words, "build", f"{self.name}:{variant}", "--secret", "id=TOKEN", code=code)
+
+
+def holding(data: bytes) -> list[bytes]:
+    return [value for value in SEARCHED if value in data]
+
+
+def files_with_a_secret(folder: Path) -> list[str]:
+    return [str(file) for file in folder.rglob("*") if file.is_file() and holding(file.read_bytes())]
+
+
+@pytest.fixture
+def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    made: list[tuple[str, str]] = []
+
+    def make(**variants: list) -> Desk:
+        name = unique("secrets")
+        made.extend((name, variant) for variant in variants)
+        return Desk(tmp_path, name, variants)
+
+    yield make
+    for name, variant in made:
+        with contextlib.suppress(ReprokitError):
+            engine.remove_image(f"reprokit/{name}:{variant}", force=True)
+
+
+def test_nothing_that_a_build_leaves_has_a_secret(engine: Engine, desk, tmp_path: Path):
+    made: Desk = desk(v=[block(*USES, secrets=["TOKEN", "KEY"])])
+    made.run("lock", made.name)
+    images = {image["Id"] for image in engine.images([], steps=True)}
+    refused = made.run("build", made.name, "--secret", "id=TOKEN", code=2)
+    assert "needs the secret KEY to be built" in refused and "--secret id=KEY" in refused
+    assert not (made.root / "home/state/logs").exists(), "nothing ran"
+    made.run("build", made.name, "--secret", "id=TOKEN", "--secret", f"id=KEY,src={made.key}")
+    assert "is up to date" in made.run("build", made.name)  # which needs no secret
+    made.run("export", made.name, "-o", "bundle.rkit")
+    name = f"reprokit/{made.name}:v"
+    new = [image["Id"] for image in engine.images([], steps=True) if image["Id"] not in images]
+    described = [[engine.image(each), engine.history(each)] for each in (name, *new) if engine.image(each)]
+    (made.root / "described.json").write_text(json.dumps(described))
+    with (made.root / "image.tar").open("wb") as saved:
+        saved.writelines(engine.save(name))
+    [log] = (made.root / "home/state/logs").iterdir()
+    assert "TOKEN=***" in log.read_text() and "-----BEGIN KEY" not in log.read_text()
+    assert files_with_a_secret(tmp_path) == [str(made.key)]  # the control: the search finds it where it is
+    sums = made.run("run", made.name, "--network", "none", "--", "cat", "/opt/sums").split()
+    digests = [hashlib.sha256(value).hexdigest() for value in (KEY, TOKEN.encode())]
+    assert sums[-4:] == [*digests, "600", "600"]
+
+
+def test_a_block_that_names_no_secret_gets_none(desk):
+    named = block("test -s $REPROKIT_SECRETS/TOKEN; true > /opt/sums", secrets=["TOKEN"])
+    made: Desk = desk(v=[named, block(ASKS, secrets=[])], stranger=[block(ASKS, secrets=[], product="/opt/found")])
+    made.build("v")
+    found = made.run("run", f"{made.name}:v", "--network", "none", "--", "cat", "/opt/found")
+    assert "403 Forbidden" in found and "does not name the secret TOKEN" in found
+    [record] = [json.loads(file.read_text()) for file in (made.root / "home/state/builds").iterdir()]
+    assert record["asked_in_vain"] == {"secret TOKEN": 1}
+    assert "no block" in made.build("stranger", code=2)  # which has no lock and no secret
+
+
+def test_a_secret_that_a_layer_would_keep_fails_the_step(engine: Engine, desk):
+    leaks = {
+        "a": "cp $REPROKIT_SECRETS/TOKEN /opt/conf",
+        "b": "mkdir -p /opt/conf; head -c 2097150 /dev/zero > /opt/conf/x; cat $REPROKIT_SECRETS/TOKEN >> /opt/conf/x",
+        "c": 'ln -s "$(cat $REPROKIT_SECRETS/TOKEN)" /opt/conf',
+        "d": "touch /opt/conf; rm -r $REPROKIT_SECRETS",
+    }
+    made: Desk = desk(**{n: [block(text, secrets=["TOKEN"], product="/opt/conf")] for n, text in leaks.items()})
+    for name in leaks:
+        text = made.build(name, "--debug", code=1)
+        if name == "d":
+            assert "TOKEN is gone: leave the folder of secrets as it is" in text
+        else:
+            assert "the secret TOKEN is in /opt/conf" in text and "Traceback" in text
+        assert engine.image(f"reprokit/{made.name}:{name}") is None
+    assert files_with_a_secret(made.root) == []

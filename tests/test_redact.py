@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from reprokit.redact import MaskedLines, masking, secret_parts
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "masked"),
+    [
+        ("hunter2-long", "a hunter2-long b hunter2-long", "a *** b ***"),
+        ("first line\nsecond line\n", "x second line", "x ***"),
+        ("one\0two-long\0three", "two-long one", "*** one"),
+        ("true", "is true", "is true"),
+        (".*+()[a-z]", "hunter2 .*+()[a-z]", "hunter2 ***"),
+        ("longer-than-this", "longer-than-that", "longer-than-that"),
+        ("tab\tseparated", "tab\tseparated separated", "*** ***"),
+    ],
+)
+def test_values_and_their_lines_are_masked(value: str, text: str, masked: str):
+    assert masking([value])(text) == masked
+
+
+def test_a_longer_value_is_masked_before_a_part_of_it():
+    assert masking(["hunter2", "hunter2-long"])("hunter2-long hunter2") == "*** ***"
+
+
+@pytest.mark.parametrize("value", ["", "\n", "12345", "a\nb\nc\nd", "12\x0034", "     x      "])
+def test_nothing_of_some_values_can_be_recognised(value: str):
+    assert not secret_parts(value)
+
+
+def test_output_is_masked_by_lines_however_it_arrives():
+    out: list[bytes] = []
+    lines = MaskedLines(out.append, ["hunter2-long"])
+    for byte in b"a hunter2-long \xff\nrest hunter2-long":
+        lines.write(bytes([byte]))
+    assert b"".join(out) == b"a *** \xff\n"
+    lines.finish()
+    assert b"".join(out) == b"a *** \xff\nrest ***"
+
+
+def test_a_line_without_an_end_is_bounded():
+    out: list[bytes] = []
+    lines = MaskedLines(out.append, ["hunter2-long"])
+    for _ in range(40):
+        lines.write(b"x" * (1 << 16))
+    assert len(b"".join(out)) > 1 << 20
