@@ -25,7 +25,7 @@ EXAMPLES = {
     "store export": ("reprokit store export taco -o taco.rkit", "reprokit store export taco featgraph -o inputs.rkit"),
     "store import": ("reprokit store import taco.rkit", "reprokit store import taco.rkit --recipes recipes"),
     "config": ("reprokit config", "reprokit config --init"),
-    "build": ("reprokit build fused-attention", "reprokit build fused-attention:cpu --offline"),
+    "build": ("reprokit build fused-attention:cpu --offline", "reprokit build mypaper --secret id=TOKEN,src=token.txt"),
     "render": ("reprokit render featgraph -o featgraph-image", "reprokit render featgraph:cpu -o ."),
     "smoke": ("reprokit smoke fused-attention", "reprokit smoke taco featgraph --junit smoke.xml"),
     "verify": ("reprokit verify fused-attention", "reprokit verify taco:cpu --against taco.rkit"),

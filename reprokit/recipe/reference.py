@@ -54,6 +54,8 @@ RUN {% include "expect.j2" %}
 - A template knows `pins`, `major` (the first part of each pin), `options`, `sources`, `files`, `before` (the blocks
   before it) and `block`. Every value needs a quoting filter: `|sh` in a command, `|word` in COPY and WORKDIR, `|env` in
   ENV.
+- A block with an option of the type `secrets` writes `{% include "secrets.j2" %}` at the beginning of each RUN that
+  reads [build secrets](recipes.md#build-secrets).
 - Packages go through `|apt_install`, so that `reprokit lock` finds them. A wrong build stops at
   `expect WHAT EXPECTED FOUND`.
 
