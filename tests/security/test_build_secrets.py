@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
 
 TOKEN = "hunter2-$(reboot) ' \" \\ `x` ;&|*? of-the-lab"
 KEY = b"-----BEGIN KEY-----\nc2VjcmV0LW9mLXRoZS1sYWI=\n\0\xff\xfe binary-of-the-lab\n-----END KEY-----\n"
+# Of a command in a container, whose output the user sees.
+AT_RUN_TIME = "token-of-one-command"
 SEARCHED = (TOKEN.encode(), b"c2VjcmV0LW9mLXRoZS1sYWI=", b"binary-of-the-lab")
 # What blocks may do: print it, pass it on, leave it in /tmp.
 USES = [
@@ -51,6 +53,8 @@ class Desk:
     def __init__(self, root: Path, name: str, variants: dict[str, list]) -> None:
         self.root, self.name = root / "desk", name
         (self.root / "recipes").mkdir(parents=True)
+        for blocks in variants.values():
+            blocks[0]["run"]["commands"].insert(0, f": {name}")  # no step comes from the layer cache
         self.key = root / "key"
         self.key.write_bytes(KEY)
         recipe = {
@@ -77,8 +81,9 @@ def holding(data: bytes) -> list[bytes]:
     return [value for value in SEARCHED if value in data]
 
 
-def files_with_a_secret(folder: Path) -> list[str]:
-    return [str(file) for file in folder.rglob("*") if file.is_file() and holding(file.read_bytes())]
+def files_with_a_secret(folder: Path, *more: bytes) -> list[str]:
+    files = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return [str(file) for file, data in files.items() if holding(data) or any(each in data for each in more)]
 
 
 @pytest.fixture
@@ -92,6 +97,8 @@ def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[Callable[..., De
 
     yield make
     for name, variant in made:
+        for container in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(container["Id"], force=True)
         with contextlib.suppress(ReprokitError):
             engine.remove_image(f"reprokit/{name}:{variant}", force=True)
 
@@ -106,15 +113,25 @@ def test_nothing_that_a_build_leaves_has_a_secret(engine: Engine, desk, tmp_path
     assert "is up to date" in made.run("build", made.name)  # which needs no secret
     made.run("export", made.name, "-o", "bundle.rkit")
     sums = made.run("run", made.name, "--network", "none", "--", "cat", "/opt/sums").split()
+    variables = tmp_path / "variables"
+    variables.write_text(f"TOKEN={AT_RUN_TIME}\n")
+    printing = ["--env-file", str(variables), "--", "sh", "-c", "echo now $TOKEN; printf $TOKEN >&2; exit 3"]
+    assert f"now {AT_RUN_TIME}" in made.run("run", made.name, "--network", "none", *printing, code=3)
+    assert (
+        "now ***" in made.run("logs", made.name) and "***" in (made.root / "home/state/failures/last.log").read_text()
+    )
+    containers = [engine.container(each["Id"]) for each in engine.containers([f"reprokit.recipe={made.name}"])]
     name = f"reprokit/{made.name}:v"
     new = [image["Id"] for image in engine.images([], steps=True) if image["Id"] not in images]
-    described = [[engine.image(each), engine.history(each)] for each in (name, *new) if engine.image(each)]
-    (made.root / "described.json").write_text(json.dumps(described))
+    described: list = [[engine.image(each), engine.history(each)] for each in (name, *new) if engine.image(each)]
+    (made.root / "described.json").write_text(json.dumps([*described, *containers]))
     with (made.root / "image.tar").open("wb") as saved:
         saved.writelines(engine.save(name))
     [log] = (made.root / "home/state/logs").iterdir()
     assert "TOKEN=***" in log.read_text() and "-----BEGIN KEY" not in log.read_text()
-    assert files_with_a_secret(tmp_path) == [str(made.key)]  # the control: the search finds it where it is
+    found = files_with_a_secret(tmp_path, AT_RUN_TIME.encode())
+    assert sorted(found) == [str(made.key), str(variables)]  # the control: the search finds them where they are
+    assert len(containers) == 1
     digests = [hashlib.sha256(value).hexdigest() for value in (KEY, TOKEN.encode())]
     assert sums[:4] == [*digests, "600", "600"]
 
