@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -78,6 +78,7 @@ class BenchOrigin:
     commit: str = ""
     dirty: bool | None = None
     node: str = ""
+    services: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from reprokit.bench.run import Bench
     from reprokit.engine import Engine
     from reprokit.image.build import BuildResult
+    from reprokit.image.lock.read import StaleImage
     from reprokit.results.record import Record
     from reprokit.supply.lock.model import PlainFile, RecordFile
 
@@ -171,6 +172,7 @@ def opened_bench(
     from reprokit.bench.hardware import probe
     from reprokit.bench.inputs import place
     from reprokit.bench.run import Bench, BenchOrigin
+    from reprokit.container import services
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import stop
     from reprokit.host import workspace
@@ -181,6 +183,8 @@ def opened_bench(
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
     image, is_stale = _image(engine, target, stale)
+    for service in () if stale else find.service_targets(target).values():
+        _refuse_stale(engine, service)
     container = own_container(engine, target, "bench", requested, notify)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
@@ -199,6 +203,7 @@ def opened_bench(
             commit=commit,
             dirty=dirty,
             node=engine.host.name,
+            services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
         )
         yield engine, container, Bench(target, run, probe(run), origin, put)
     finally:
@@ -223,7 +228,7 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
     if stale is None:
         return sent(engine, target) if engine.host.name else built(engine, target), False
     if not allowed:
-        raise WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
+        raise _refused(stale)
     if stale.unknown:
         notify(stale.problem)
     if notice := trust.notice(present["Id"], target.label):
@@ -232,6 +237,20 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
     return BuildResult(
         name, present["Id"], labels.get(INPUTS, ""), False, 0.0, state=state
     ), None if stale.unknown else True
+
+
+def _refuse_stale(engine: Engine, service: Target) -> None:
+    """Raises WorkFailed where the image of a service's recipe is or may be stale."""
+    from reprokit.image.labels import image_name
+    from reprokit.image.lock.read import stale_image
+
+    present = engine.image(image_name(service)) or {}
+    if present and (stale := stale_image(service, (present.get("Config") or {}).get("Labels") or {})):
+        raise _refused(stale)
+
+
+def _refused(stale: StaleImage) -> WorkFailed:
+    return WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
 
 
 def _not_there(engine: Engine, file: Input) -> None:

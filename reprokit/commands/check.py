@@ -97,18 +97,20 @@ def _about_this_host(finding: Finding) -> Finding:
 
 
 def _recipe_faults(target: Target) -> list[Finding]:
-    """What `render` refuses: blocks, their options and order, and what they install.
+    """What `render` refuses (blocks, their options and order, what they install), and recipes of services.
 
     Only own blocks are rendered for it: the templates of the bundled ones refuse nothing that was judged before.
     """
     from reprokit.compat.model import Finding
     from reprokit.image.facts import judged
+    from reprokit.recipe.find import service_targets
 
     try:
         if any(use.own for use in judged(target)[0]):
             from reprokit.image.render import render
 
             render(target)
+        service_targets(target)
     except UsageError as error:
         return [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
     return []

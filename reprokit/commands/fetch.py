@@ -63,12 +63,12 @@ def fetch(
         found = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:
-            for lock in locks:
-                supplier.base(engine, lock)
+            for base in (base for lock in locks for base in lock.bases):
+                supplier.image(engine, base)
     if data:
         for target in targets:
             complete(lock_path(target.path), store)
-    if engine is None and any(lock.base.digest for lock in locks):
+    if engine is None and any(base.digest for lock in locks for base in lock.bases):
         notify(f"base images are not fetched: {absent}")
     if as_json:
         stored = {"bytes": found.stored_bytes, "files": found.stored_files}

@@ -32,12 +32,13 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
     `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None where
     the image was removed, or where the recipe, or a file that this names, is not here.
     """
-    from reprokit.container import names
+    from reprokit.container import names, services
     from reprokit.container.lifecycle import staleness
 
     images: dict[str, str | None] = {}
     here: dict[str, names.ContainerOrigin | None] = {}
     uid = engine.host.caller().uid
+    beside = services.known(engine)
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):
         if container.label not in images:
@@ -59,6 +60,10 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
                 "recipe": container.recipe,
                 "variant": container.variant,
                 "state": container.state,
+                "services": {
+                    name: {"state": listed["State"], "image": listed["ImageID"]}
+                    for name, listed in sorted(beside.get(container.name, {}).items())
+                },
                 "gpus": settings.gpus,
                 "gpus_through": settings.rung,
                 "ports": [f"{p.address}:{p.host}->{p.container}/{p.protocol}" for p in settings.ports],
@@ -87,7 +92,7 @@ def _show(found: list[dict[str, Any]]) -> None:
             (
                 row["name"],
                 f"{row['recipe']}:{row['variant']}\n{'here' if row['here'] else row['checkout']}",
-                state if row["own"] else f"{state}, another user's",
+                "\n".join([state if row["own"] else f"{state}, another user's", *_services(row)]),
                 row["gpus"],
                 "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
                 "\n".join(row["mounts"]),
@@ -95,6 +100,10 @@ def _show(found: list[dict[str, Any]]) -> None:
             )
         )
     table(("NAME", "RECIPE, CHECKOUT", "STATE", "GPUS", "PORTS", "MOUNTS", "CREATED"), rows)
+
+
+def _services(row: dict[str, Any]) -> list[str]:
+    return [f"service {name}: {service['state']}" for name, service in row["services"].items()]
 
 
 def _age(created: str) -> str:

@@ -18,6 +18,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import Target
+from reprokit.recipe.load import host_name
 
 IDLE = (PROGRAM, "idle")
 
@@ -109,7 +110,7 @@ def create_body(
         "HostConfig": host,
     }
     if settings.network != "host":
-        body["Hostname"] = start.recipe[:63].strip("-._").replace(".", "-").replace("_", "-")
+        body["Hostname"] = host_name(start.recipe)
     return body
 
 

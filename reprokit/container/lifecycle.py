@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from reprokit import paths
-from reprokit.container import gpu, log, mounts, names, prepare
+from reprokit.container import gpu, log, mounts, names, prepare, services
 from reprokit.container.launch import IDLE, Start, launch
 from reprokit.container.recreate import VERSION, drop_snapshots, recover, recreate, require_idle
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
@@ -48,32 +48,55 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
         if stale := staleness(engine, target, found):
             notify(stale.line)
         if found is None:
+            services.remove(engine, name)  # of a container that was removed by hand
             with Store().in_use(notify):  # `clean` must not remove the image or the workspace meanwhile
                 _create(engine, target, origin, name, options, notify)
-            return name
-        current = names.settings_of(found["Config"]["Labels"])
-        changed, links = [], dict[str, str]()
-        if found["Config"].get("Entrypoint") != list(IDLE):
-            current = replace(current, mounts=mounts.without_folders(current.mounts))
-            changed, links = [VERSION], mounts.links_of(target, current.mounts)
-        if not current.recipe_file:
-            current = replace(current, workspace=origin.workspace, recipe_file=origin.recipe_file)
-            changed = [VERSION]
-        required = merge(current, options)
-        if required.mounts != current.mounts:
-            mounts.require_no_link(name, target, current.mounts, required.mounts)
-        if changed := changed + changes(current, required):
-            recreate(engine, found, target, required, changed, links, notify)
-        elif not found["State"].get("Running"):
-            for mount in current.mounts:
-                engine.host.require_source(mount)
-            # In other containers the idle program belongs to the commands' user, who could replace it anyway.
-            if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
-                prepare.put_program(engine, name)
-            engine.start(name)
-        elif found["State"].get("Paused"):
-            raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
+        else:
+            _adapt(engine, target, origin, found, options, notify)
+        try:
+            services.ensure_ready(engine, name, target, notify)
+        except BaseException:
+            if found is None:
+                _remove(engine, name)
+            elif not found["State"].get("Running"):
+                engine.stop(name)
+            raise
     return name
+
+
+def _adapt(
+    engine: Engine,
+    target: Target,
+    origin: names.ContainerOrigin,
+    found: dict[str, Any],
+    options: RunOptions,
+    notify: Notify,
+) -> None:
+    """Make a container that exists run with these options."""
+    name = found["Name"].lstrip("/")
+    current = names.settings_of(found["Config"]["Labels"])
+    changed, links = [], dict[str, str]()
+    if found["Config"].get("Entrypoint") != list(IDLE):
+        current = replace(current, mounts=mounts.without_folders(current.mounts))
+        changed, links = [VERSION], mounts.links_of(target, current.mounts)
+    if not current.recipe_file:
+        current = replace(current, workspace=origin.workspace, recipe_file=origin.recipe_file)
+        changed = [VERSION]
+    required = merge(current, options)
+    if required.mounts != current.mounts:
+        mounts.require_no_link(name, target, current.mounts, required.mounts)
+    if changed := changed + changes(current, required):
+        recreate(engine, found, target, required, changed, links, notify)
+    elif not found["State"].get("Running"):
+        services.remove(engine, name)  # left by a kill or a restart of the engine
+        for mount in current.mounts:
+            engine.host.require_source(mount)
+        # In other containers the idle program belongs to the commands' user, who could replace it anyway.
+        if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
+            prepare.put_program(engine, name)
+        engine.start(name)
+    elif found["State"].get("Paused"):
+        raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
 
 
 def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> read.StaleImage | None:
@@ -89,9 +112,10 @@ def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> r
 
 
 def stop(engine: Engine, name: str) -> None:
-    """Stop a container; its files stay."""
+    """Stop a container; its files stay, its services and their files do not."""
     with _locked(engine, name, _quiet):
         engine.stop(name)
+        services.remove(engine, name)
 
 
 def remove(engine: Engine, name: str) -> None:
@@ -107,13 +131,24 @@ def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
         found = engine.container(name)
         if found is None or found["Id"] != container_id or found["State"].get("Running"):
             return False
+        services.remove(engine, name)
         engine.remove(container_id)
         drop_snapshots(engine, name)
         log.forget(log.key(engine, name))
         return True
 
 
+def remove_services(engine: Engine, name: str) -> bool:
+    """Remove the services of a container. False if it runs."""
+    with _locked(engine, name, _quiet):
+        if ((engine.container(name) or {}).get("State") or {}).get("Running"):
+            return False
+        services.remove(engine, name)
+        return True
+
+
 def _remove(engine: Engine, name: str) -> None:
+    services.remove(engine, name)
     engine.remove(name, force=True)
     drop_snapshots(engine, name)
 

@@ -3,11 +3,12 @@
 from reprokit.engine.client import LABEL, OWN_IMAGES
 from reprokit.engine.containers import Containers
 from reprokit.engine.images import Images
+from reprokit.engine.networks import Networks
 
 __all__ = ["LABEL", "OWN_IMAGES", "Engine"]
 
 
-class Engine(Images, Containers):
+class Engine(Images, Containers, Networks):
     """A connection to a Docker-compatible engine: `Engine.connect()` for this machine's, `behind()` for another's.
 
     Plain data goes in and out (the Engine API's own JSON), so that callers can be tested with data. Optional fields of

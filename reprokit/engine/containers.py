@@ -63,9 +63,10 @@ class Containers(EngineClient):
         with translated(where=container):
             return self.api.commit(container, repository=repository, tag=tag)["Id"]
 
-    def logs(self, container: str, follow: bool = False) -> Iterator[bytes]:
+    def logs(self, container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
+        """What the main process wrote, the last `tail` lines or all; with `follow` until it ends."""
         with translated(where=container):
-            yield from self.api.logs(container, stream=True, follow=follow)
+            yield from self.api.logs(container, stream=True, follow=follow, tail="all" if tail is None else tail)
 
     def attach(self, container: str) -> CommandStream:
         """Attach to the input and output of a container that has not started yet."""

@@ -20,6 +20,7 @@ PIN_NAMES = (
     "cutlass", "flash_attn", "transformers", "distro", "base",
 )  # fmt: skip
 
+_NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
 # Public archives of data by name, each a module of `reprokit.supply.kinds`, and the form of their records.
 DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
@@ -174,6 +175,19 @@ def _data_source(text: str) -> str:
     return text
 
 
+def _recipe_ref(text: str) -> str:
+    # `x.yaml` would be the path of a file.
+    if not re.fullmatch(rf"{_NAME}(:{_NAME})?", text) or text.partition(":")[0].endswith(".yaml"):
+        raise ValueError(f"{text!r} is not NAME or NAME:VARIANT of a recipe")
+    return text
+
+
+def _service_name(text: str) -> str:
+    if text.startswith(("reprokit", "ip6-")) or text == "localhost":
+        raise ValueError(f"{text!r} is a name of every container, or of reprokit; use another one")
+    return text
+
+
 def _build_arg(text: str) -> str:
     if re.match(r"(?i)(REPROKIT|BUILDKIT|DOCKER)_|BASE$|\w+_proxy$", text):
         raise ValueError(f"{text} is set by reprokit or the builder; use another name")
@@ -207,12 +221,17 @@ def _regex(text: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_plain_line)]
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=60)]
+Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME}$", max_length=60)]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+~-]*$", max_length=60)]
 PinValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:/@_-]*$", max_length=200)]
 ImageRef = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"),
+]
+RecipeRef = Annotated[str, AfterValidator(_recipe_ref), StringConstraints(max_length=121)]
+# One label of a host name: a service cannot have the name of a host in the internet.
+ServiceName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40), AfterValidator(_service_name)
 ]
 AptPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$", max_length=120)]

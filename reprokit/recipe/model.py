@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from reprokit.recipe import fields as f
 from reprokit.recipe.claim import Claim
 from reprokit.recipe.packages import CondaEntry, RecipeFile, RecipePart, Sdist, WheelEntry
+from reprokit.recipe.service import Service
 
 MOST_COMBINATIONS = 1000
 
@@ -151,6 +152,9 @@ class Variant(RecipePart):
     workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
     mounts: list[WorkspaceLink] = Field(default=[], description="folders of the workspace at other paths")
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
+    services: dict[f.ServiceName, Service] = Field(
+        default={}, max_length=16, description="containers that run beside its own, by the name that reaches them"
+    )
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
     requires: Requires = Field(default=Requires(), description="what the host must have")
 

@@ -62,7 +62,8 @@ class Record:
 
     `repeats` is the number of samples of each run of the command, `warm_up` the number of runs before them that were
     not measured. `input_hash` covers all inputs of the image, `lock_hash` the variant's lock. `commit` is the commit of
-    the workspace, `dirty` whether its tracked files differ from it. `environment` is what the program reports of itself
+    the workspace, `dirty` whether its tracked files differ from it. `services` are the IDs of the
+    images of services. `environment` is what the program reports of itself
     (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container may use,
     `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
     whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of
@@ -99,6 +100,7 @@ class Record:
     commit: str = ""
     dirty: bool | None = None
     node: str = ""
+    services: Mapping[str, str] = field(default_factory=dict)
     machine: MachineFacts = field(default_factory=MachineFacts)
     before: MachineState = field(default_factory=MachineState)
     after: MachineState = field(default_factory=MachineState)

@@ -33,7 +33,9 @@ def outdated(
 
     tools = Tools(mirrors, notify, engine, base)
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store, notify)]
+    checks: list[Callable[[], Iterable[Moved]]] = [
+        partial(moved_base, engine, each, store, notify) for each in lock.bases
+    ]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []

@@ -23,7 +23,7 @@ from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds import kinds, source
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import PlainFile, RecordFile, VariantLock
+from reprokit.supply.lock.model import Base, PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -90,6 +90,7 @@ def lock_variant(
     redo |= {"apt"} if "base" in redo else set()
     Supplier(store, mirrors, notify).files(base.locked_inputs())
     here = locked_base(engine, base, store, notify)
+    services = old.services if old and "services" not in redo else _services(engine, target, store, notify)
     machine = MACHINES.get(here.architecture, here.architecture)
     request = request_of(target, rendered, machine)
     tools = Tools(mirrors, notify, engine, lambda: here)
@@ -110,10 +111,17 @@ def lock_variant(
             "glibc": platform.glibc if platform else "",
             "machine": machine,
             "base": base,
+            "services": services,
             **found,
         }
     )
     return lock.model_copy(update={"inputs": sections(target, rendered, machine, lock.by_block)})
+
+
+def _services(engine: Engine, target: Target, store: Store, notify: Notify) -> dict[str, Base]:
+    """The images of services, locked as base images are. Those of recipes are in the recipes' own locks."""
+    images = {name: service.image for name, service in target.variant.services.items() if service.image}
+    return {name: lock_base(engine, image, store, notify) for name, image in images.items()}
 
 
 def data_of(

@@ -11,7 +11,7 @@ from reprokit.supply.kinds import kinds
 from reprokit.supply.lock.model import KINDS, VariantLock
 from reprokit.supply.store import key_of
 
-SECTIONS = ("base", *KINDS)
+SECTIONS = ("base", "services", *KINDS)
 _EMPTY = key_of([])
 
 
@@ -21,10 +21,12 @@ def sections(target: Target, rendered: Rendered, machine: str, by_block: Collect
     asked = {kind.name: kind.asked(request) for kind in kinds()}
     asked |= {kind.name: [asked[kind.name], kind.asking(request)] for kind in kinds() if kind.name in by_block}
     inputs = {"base": [request.variant.base, request.machine], **asked}
+    if services := sorted((name, service.image) for name, service in request.variant.services.items() if service.image):
+        inputs["services"] = services
     return {name: key_of(value) for name, value in inputs.items()}
 
 
 def stale(target: Target, rendered: Rendered, lock: VariantLock) -> list[str]:
     """The sections of a lock that no longer match the recipe. A lock written before a kind existed has none of it."""
     now = sections(target, rendered, lock.machine, lock.by_block)
-    return [name for name in SECTIONS if now[name] != lock.inputs.get(name, _EMPTY)]
+    return [name for name in SECTIONS if now.get(name, _EMPTY) != lock.inputs.get(name, _EMPTY)]

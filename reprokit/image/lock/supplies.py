@@ -16,7 +16,7 @@ from reprokit.supply.kinds import kinds
 from reprokit.supply.kinds.apt.drift import drifts, dropped
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import AptPackage, VariantLock
+from reprokit.supply.lock.model import AptPackage, Base, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
@@ -44,6 +44,11 @@ class Supplier:
     def base(self, engine: Engine, lock: VariantLock) -> BaseImage:
         """Put the base onto the engine; the files of a bootstrap are in the store. Raises SourceError, EngineError."""
         return locked_base(engine, lock.base, self.store, self.notify, self.offline)
+
+    def image(self, engine: Engine, base: Base) -> BaseImage:
+        """Put one base, such as the image of a service, onto the engine, and before it what it is made of."""
+        self.files(base.locked_inputs())
+        return locked_base(engine, base, self.store, self.notify, self.offline)
 
     def inputs(self, engine: Engine, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
         """All inputs of a build of the variant `label`, its base on the engine.

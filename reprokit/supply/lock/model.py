@@ -180,8 +180,9 @@ class CondaPackage(Sized):
 
 
 class VariantLock(Model):
-    """All that one variant takes in. `apt_as_of` is the newest date of the package lists that `apt` came from.
+    """All that one variant takes in, and the images of its services.
 
+    `apt_as_of` is the newest date of the package lists that `apt` came from.
     `inputs` has a hash for each section of what it was resolved from: it is stale when the recipe's hash differs.
     """
 
@@ -197,13 +198,19 @@ class VariantLock(Model):
     git: tuple[GitCommit, ...] = ()
     files: tuple[PlainFile, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
+    services: dict[f.ServiceName, Base] = {}
+
+    @property
+    def bases(self) -> list[Base]:
+        """The image to start from, and those of the services."""
+        return [self.base, *self.services.values()]
 
     @property
     def hash(self) -> str:
-        """A name for all inputs by content, independent of the version of reprokit that resolved them."""
+        """A name for all inputs of the image by content, independent of the version of reprokit that resolved them."""
         unsplit = {"__all__": {"blocks"}}
         base = {"bootstrap": {"as_of": True, "packages": unsplit}}
-        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "base": base}
+        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "services": True, "base": base}
         # Locks of earlier versions keep their name.
         other |= {kind: unsplit for kind in KINDS if kind not in self.by_block}
         return key_of(self.model_dump(mode="json", exclude=other))  # type: ignore[arg-type]  # IncEx is recursive
@@ -216,7 +223,7 @@ class VariantLock(Model):
     def locked_inputs(self) -> list[LockedInput]:
         """Every file, each once. Git commits and base images of a registry are no files."""
         found: Iterable[LockedInput] = [
-            *self.base.locked_inputs(),
+            *(each for base in self.bases for each in base.locked_inputs()),
             *(
                 entry.locked_input(self.apt_as_of)
                 for kind in KINDS

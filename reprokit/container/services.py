@@ -1,0 +1,236 @@
+"""The services of a recipe's container: containers in a network of their own, which the recipe's container joins too.
+
+They start and end with it, and keep nothing. The network leads nowhere else, so the recipe's container reaches what it
+reaches without services, and a service only the containers in it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from reprokit.container import names
+from reprokit.container.execute import execute
+from reprokit.container.prepare import prepare
+from reprokit.container.recreate import require_idle
+from reprokit.container.user import Identity, identity
+from reprokit.display import Notify
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.image import trust
+from reprokit.image.base.resolve import resolve_base
+from reprokit.image.labels import image_name
+from reprokit.image.lock.read import stale_image, variant_lock
+from reprokit.image.lock.supplies import Supplier
+from reprokit.recipe.find import Target, service_targets
+from reprokit.recipe.service import Service
+from reprokit.supply.lock.file import lock_path
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store, key_of
+
+# Labels: the recipe's container that a service or a network belongs to, and what the service was made from.
+OF = "reprokit.service.of"
+_MADE_FROM = "reprokit.service.from"
+# A service may write without end, and the engine keeps what it writes.
+_LOG = {"Type": "json-file", "Config": {"max-size": "4m", "max-file": "2"}}
+_SHOWN_LINES, _SHOWN_BYTES = 20, 8 << 10
+_LONGEST_PAUSE_S = 1.0
+_CONNECT_S = 5.0
+# Through the name, as the recipe's commands will do it.
+_CONNECT = ["bash", "-c", 'exec 3<>"/dev/tcp/$0/$1"']
+
+
+def name_of(container: str, service: str) -> str:
+    return f"{container}.service-{service}"
+
+
+def network_of(container: str) -> str:
+    return f"{container}.services"
+
+
+def known(engine: Engine, label: str = OF) -> dict[str, dict[str, dict[str, Any]]]:
+    """The services of each container, by name, as the engine lists them.
+
+    Containers inherit labels of images: only one that is named as a service of its container counts.
+    """
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for listed in engine.containers([label]):
+        name, of = listed["Names"][0].lstrip("/"), listed["Labels"][OF]
+        if name.startswith(start := name_of(of, "")):
+            found.setdefault(of, {})[name.removeprefix(start)] = listed
+    return found
+
+
+def of_container(engine: Engine, container: str) -> dict[str, dict[str, Any]]:
+    """The services of one container, by name, as the engine lists them."""
+    return known(engine, f"{OF}={container}").get(container, {})
+
+
+def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify) -> None:
+    """Make the services of `target`, and no others, run beside its running container, and wait until they are ready.
+
+    Where that fails none is left. Raises UsageError where an image was not built, WorkFailed where a service does not
+    become ready, SourceError where an image is not available, EngineError.
+    """
+    services, present = target.variant.services, of_container(engine, container)
+    if not services and not present:
+        return
+    found = engine.container(container) or {}
+    mode = found["HostConfig"]["NetworkMode"]
+    if services and mode in ("host", "none"):
+        raise UsageError(
+            f"services are not reachable with --network {mode}",
+            container,
+            f"omit --network; a container that has it already ends with `reprokit rm --force {container}`",
+        )
+    images = _images(engine, target, notify)
+    who = identity(engine.host.caller(), engine.info())
+    bodies = {name: _body(engine, container, target, name, images[name], who) for name in services}
+    joined = network_of(container) in found["NetworkSettings"]["Networks"]
+    try:
+        if not joined or not _current(present, bodies):
+            require_idle(engine, found, "its services")
+            remove(engine, container)
+            _start(engine, container, bodies, who, notify)
+        for name, service in services.items():
+            _wait(engine, container, name, service)
+    except BaseException:
+        remove(engine, container)
+        raise
+
+
+def remove(engine: Engine, container: str) -> None:
+    """Remove a container's services with all that they stored, and their network."""
+    for listed in of_container(engine, container).values():
+        engine.remove(listed["Id"], force=True)
+    network = network_of(container)
+    with suppress(EngineError):  # it is not in the network, or gone
+        engine.leave(network, container)
+    for found in engine.networks(f"{OF}={container}"):
+        engine.remove_network(found["Id"])
+
+
+def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
+    """The ID of each service's image, which is on the engine then."""
+    recipes, found = service_targets(target), dict[str, str]()
+    for name, service in target.variant.services.items():
+        if service.image:
+            found[name] = _locked_image(engine, target, name, service.image, notify)
+            continue
+        label = recipes[name].label
+        image = engine.image(image_name(recipes[name]))
+        if image is None:
+            raise UsageError(f"the service {name} is {label}, which has not been built", hint=f"reprokit build {label}")
+        stale = stale_image(recipes[name], (image.get("Config") or {}).get("Labels") or {})
+        for notice in (trust.notice(image["Id"], label, engine.host.name), stale.line if stale else ""):
+            if notice:
+                notify(notice)
+        found[name] = image["Id"]
+    return found
+
+
+def _locked_image(engine: Engine, target: Target, name: str, reference: str, notify: Notify) -> str:
+    """The image that the lock names, without a lock the one of today."""
+    lock = variant_lock(target)
+    if lock is None:
+        return resolve_base(engine, reference, notify).image_id
+    base = lock.services.get(name)
+    if base is None or base.reference != reference:
+        problem = f"the lock of {target.label} is stale: services changed in the recipe"
+        raise WorkFailed(problem, str(lock_path(target.path)), f"reprokit lock {target.label}")
+    store = Store()
+    with store.in_use(notify):
+        return Supplier(store, Mirrors(store), notify).image(engine, base).image_id
+
+
+def _body(engine: Engine, container: str, target: Target, name: str, image: str, who: Identity) -> dict[str, Any]:
+    """The body of the Engine API's create call: the rights of the recipe's container, and nothing of the host."""
+    service = target.variant.services[name]
+    body: dict[str, Any] = {
+        "Image": image,
+        "User": who.user,
+        "Hostname": name,
+        "Env": [f"{key}={value}" for key, value in {**service.env, "NVIDIA_VISIBLE_DEVICES": "void"}.items()],
+        "Healthcheck": {"Test": ["NONE"]},
+        # The image's own labels may be reprokit's: none of them may say whose container this is, or who runs in it.
+        "Labels": {
+            names.NAME: "",
+            names.RECIPE: target.recipe.name,
+            names.VARIANT: target.variant_name,
+            names.OWNER: str(engine.host.caller().uid),
+            names.USER: who.user,
+            names.SETTINGS: "",
+            OF: container,
+        },
+        "HostConfig": {
+            "Init": True,
+            "NetworkMode": network_of(container),
+            "SecurityOpt": ["no-new-privileges"],
+            "LogConfig": _LOG,
+        },
+        "NetworkingConfig": {"EndpointsConfig": {network_of(container): {"Aliases": [name]}}},
+    }
+    if service.command:
+        body["Cmd"] = service.command
+    if service.recipe:
+        body["Entrypoint"] = []  # NVIDIA's prints a banner
+    body["Labels"][_MADE_FROM] = key_of(body)
+    return body
+
+
+def _current(present: dict[str, dict[str, Any]], bodies: dict[str, dict[str, Any]]) -> bool:
+    """Whether exactly these services run."""
+    made = {name: listed["Labels"].get(_MADE_FROM) for name, listed in present.items() if listed["State"] == "running"}
+    return made == {name: body["Labels"][_MADE_FROM] for name, body in bodies.items()} and made.keys() == present.keys()
+
+
+def _start(engine: Engine, container: str, bodies: dict[str, dict[str, Any]], who: Identity, notify: Notify) -> None:
+    if not bodies:
+        return
+    notify(f"starting services: {', '.join(bodies)}")
+    caller = engine.host.caller()
+    engine.create_network(network_of(container), {OF: container, names.OWNER: str(caller.uid)})
+    engine.join(network_of(container), container)
+    for name, body in bodies.items():
+        made = engine.create_container(name_of(container, name), body)
+        prepare(engine, made, caller, Identity(who.user, (), False), {})
+        engine.start(made)
+
+
+def _wait(engine: Engine, container: str, name: str, service: Service) -> None:
+    """Raises WorkFailed with the end of the service's log where it is not ready in time."""
+    deadline, pause, made = time.monotonic() + service.timeout, 0.05, name_of(container, name)
+    while True:
+        state = (engine.container(made) or {}).get("State") or {}
+        left = deadline - time.monotonic()
+        if not state.get("Running"):
+            why = f"the service {name} ended with exit code {state.get('ExitCode')}"
+        elif left <= 0:
+            why = f"the service {name} was not ready within {service.timeout} s"
+        else:
+            with suppress(EngineError):  # it ended meanwhile
+                if _is_ready(engine, container, name, service, left):
+                    return
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+            continue
+        failed = WorkFailed(why, made, "the end of its log is below" if (lines := _log(engine, made)) else "")
+        failed.explanation = tuple(f"{name}: {line}" for line in lines)
+        raise failed
+
+
+def _is_ready(engine: Engine, container: str, name: str, service: Service, left: float) -> bool:
+    for port in service.ports:
+        argv = [*_CONNECT, name, str(port)]
+        if execute(engine, container, argv, logged=False, timeout=min(left, _CONNECT_S)).exit_code:
+            return False
+    made = name_of(container, name)
+    return not service.ready or not execute(engine, made, service.ready, logged=False, timeout=left).exit_code
+
+
+def _log(engine: Engine, made: str) -> list[str]:
+    tail = b""
+    for block in engine.logs(made, tail=_SHOWN_LINES):
+        tail = (tail + block)[-_SHOWN_BYTES:]
+    return tail.decode(errors="replace").splitlines()[-_SHOWN_LINES:]
