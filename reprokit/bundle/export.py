@@ -13,7 +13,7 @@ from reprokit.bundle.container import snapshot
 from reprokit.bundle.formats import FORMATS
 from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
-from reprokit.bundle.selection import resolve
+from reprokit.bundle.selection import resolve, services_left_out
 from reprokit.bundle.write import Changed, ExportJob
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
@@ -78,6 +78,8 @@ def run(
             raise UsageError("these images have no recipe: there is no workspace and no lock to add")
         recipes = dict.fromkeys(each[f"{LABEL}.recipe"] for each in labels)
         targets = [f"{each[f'{LABEL}.recipe']}:{each.get(f'{LABEL}.variant', '')}" for each in labels]
+        for line in services_left_out(targets, (each.name for each in images), request.store):
+            notify(line)
         present = chain(
             *map(delta.of_bundle, request.since),
             *map(delta.of_inventory, request.inventories),

@@ -100,7 +100,7 @@ def built(engine: Engine, target: Target) -> BuildResult:
 
 def sent(engine: Engine, target: Target) -> BuildResult:
     """The target's image on a node, which reprokit does not build there. Raises UsageError where it has none."""
-    from reprokit.container.lifecycle import built_image
+    from reprokit.container.launch import built_image
     from reprokit.image import trust
     from reprokit.image.build import BuildResult
     from reprokit.image.labels import INPUTS, image_name

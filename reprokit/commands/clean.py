@@ -36,7 +36,7 @@ def clean(
     dry_run: bool = options.flag("--dry-run", "Only show what would be removed."),
     as_json: options.Json = False,
 ) -> None:
-    """Remove what reprokit made and nothing needs: images, layers of builds, containers, services, workspace copies.
+    """Remove what reprokit made and nothing needs: images, layers of builds, containers, workspace copies.
 
     Only what this installation made, by image ID. Running containers, the cache of present images and everything that
     has a name of yours stay.

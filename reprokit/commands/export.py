@@ -123,6 +123,8 @@ def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: b
     target = find.target(names[0])
     job = ToolJob(target, workspace.prepare(target, notify), f"{os.getuid()}:{os.getgid()}")
     path, line = write(TOOLS[chosen[0]], job, out)
+    if services := target.variant.services:
+        notify(f"without the recipe's services, which {chosen[0]} does not start: {', '.join(services)}")
     if as_json:
         dump({"file": str(path), "recipe": target.label, "workspace": str(job.workspace)})
     else:

@@ -15,8 +15,9 @@ from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, ReprokitError
+from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
+from reprokit.image.labels import image_name
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import host_name
 
@@ -176,6 +177,16 @@ def _require_fit(engine: Engine, start: Start, notify: Notify) -> None:
             )
         if finding.severity in ("error", "warning"):
             notify(in_words(finding))
+
+
+def built_image(engine: Engine, target: Target) -> dict[str, Any]:
+    """Inspect the target's image. Raises UsageError where it has not been built."""
+    image = engine.image(image_name(target))
+    if image is None:
+        if node := engine.host.name:
+            raise UsageError(f"{node} has no image of {target.label}", hint=f"reprokit send {target.label} {node}")
+        raise UsageError(f"{target.label} has not been built", hint=f"reprokit build {target.label}")
+    return image
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare, services
-from reprokit.container.launch import IDLE, Start, launch
+from reprokit.container.launch import IDLE, Start, built_image, launch
 from reprokit.container.recreate import VERSION, drop_snapshots, recover, recreate, require_idle
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import Notify
@@ -224,16 +224,6 @@ def _check_ours(
         owner = _label(found) if _label(found) != target.label else f"another checkout, {names.checkout(settings)}"
         hint = f"choose another with --name, or `reprokit rm {name}`"
         raise UsageError(f"the container {name!r} belongs to {owner}", hint=hint)
-
-
-def built_image(engine: Engine, target: Target) -> dict[str, Any]:
-    """Inspect the target's image. Raises UsageError where it has not been built."""
-    image = engine.image(image_name(target))
-    if image is None:
-        if node := engine.host.name:
-            raise UsageError(f"{node} has no image of {target.label}", hint=f"reprokit send {target.label} {node}")
-        raise UsageError(f"{target.label} has not been built", hint=f"reprokit build {target.label}")
-    return image
 
 
 def _create(

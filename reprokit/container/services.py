@@ -12,6 +12,7 @@ from typing import Any
 
 from reprokit.container import names
 from reprokit.container.execute import execute
+from reprokit.container.launch import built_image
 from reprokit.container.prepare import prepare
 from reprokit.container.recreate import require_idle
 from reprokit.container.user import Identity, identity
@@ -20,7 +21,6 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import trust
 from reprokit.image.base.resolve import resolve_base
-from reprokit.image.labels import image_name
 from reprokit.image.lock.read import stale_image, variant_lock
 from reprokit.image.lock.supplies import Supplier
 from reprokit.recipe.find import Target, service_targets
@@ -119,9 +119,7 @@ def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
             found[name] = _locked_image(engine, target, name, service.image, notify)
             continue
         label = recipes[name].label
-        image = engine.image(image_name(recipes[name]))
-        if image is None:
-            raise UsageError(f"the service {name} is {label}, which has not been built", hint=f"reprokit build {label}")
+        image = built_image(engine, recipes[name])
         stale = stale_image(recipes[name], (image.get("Config") or {}).get("Labels") or {})
         for notice in (trust.notice(image["Id"], label, engine.host.name), stale.line if stale else ""):
             if notice:

@@ -1,0 +1,220 @@
+"""Services on a real engine: reached by name, ended with their container, and never left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.bench.container import own_container
+from reprokit.container import names, services
+from reprokit.container.leftovers import left_services
+from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
+from reprokit.container.settings import RunOptions
+from reprokit.errors import UsageError, WorkFailed
+from tests.support.papers import Paper, paper
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.engine
+
+# Perl is in every Debian.
+SERVER = (
+    "[perl, -MIO::Socket::INET, -e, '$s = IO::Socket::INET->new(LocalPort => 7000, Listen => 5) or die;"
+    ' while ($c = $s->accept) {{ print $c "$ENV{{SAYS}}\\n"; close $c }}\']'
+)
+DB = (
+    "    services:\n"
+    f"      db: {{{{image: 'debian:12', env: {{{{SAYS: '{{says}}'}}}}, ports: [7000], command: {SERVER}}}}}\n"
+)
+ASK = ["bash", "-c", "cat < /dev/tcp/db/7000"]
+
+
+def failing(command: str, more: str = "ports: [7000], timeout: 1") -> str:
+    return f"    services:\n      db: {{image: 'debian:12', command: {command}, {more}}}\n"
+
+
+@pytest.fixture(scope="module")
+def a_paper(engine, debian_12) -> Iterator[Paper]:
+    with paper(engine, f"FROM {debian_12.name}\nLABEL a=b\n") as made:
+        yield made
+
+
+@pytest.fixture
+def mine(a_paper: Paper) -> Iterator[Paper]:
+    yield a_paper
+    for container in names.known_containers(a_paper.engine):
+        if container.recipe == a_paper.name:
+            remove(a_paper.engine, container.name)
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "reprokit", *args]
+
+
+def call(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*args), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+
+def reach(address: str, port: int) -> str:
+    return f"timeout 2 bash -c '< /dev/tcp/{address}/{port}' 2>/dev/null && echo reached || echo closed"
+
+
+def nothing_left(made: Paper) -> bool:
+    """Whether no service and no network of the recipe is there."""
+    of_recipe = made.engine.containers([f"reprokit.recipe={made.name}", services.OF])
+    return not of_recipe and not [n for n in made.engine.networks(services.OF) if made.name in n["Name"]]
+
+
+def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine):
+    mine.recipe(DB.format(says="one"))
+    first = call("run", mine.name, "--", *ASK)
+    assert (first.returncode, first.stdout) == (0, "one\n") and "starting services: db" in first.stderr
+    again = call("run", mine.name, "--", *ASK)
+    assert again.stdout == "one\n" and "starting services" not in again.stderr
+    (row,) = [row for row in json.loads(call("ps", "--json").stdout) if row["recipe"] == mine.name]
+    assert {name: each["state"] for name, each in row["services"].items()} == {"db": "running"}
+    assert "service db: running" in call("ps").stdout
+    made = engine.container(services.name_of(row["name"], "db"))
+    assert not made["HostConfig"]["PortBindings"] and not made["HostConfig"]["PublishAllPorts"]
+    # Another environment is another service; what it stored is gone with it.
+    mine.recipe(DB.format(says="two"))
+    assert call("run", mine.name, "--", *ASK).stdout == "two\n"
+    assert call("stop", mine.name).returncode == 0 and nothing_left(mine)
+    assert call("run", mine.name, "--", *ASK).stdout == "two\n"
+    mine.recipe()
+    assert call("run", mine.name, "--", "true").returncode == 0 and nothing_left(mine)
+
+
+def test_bench_and_smoke_have_their_own(engine, mine):
+    made = mine.recipe(DB.format(says="hello"))
+    for purpose in ("bench", "smoke"):
+        name = own_container(engine, made, purpose, "none", lambda line: None)
+        assert list(services.of_container(engine, name)) == ["db"]
+        (stop if purpose == "bench" else remove)(engine, name)
+        assert nothing_left(mine)
+
+
+def test_two_checkouts_do_not_see_each_others(engine, mine, sh, monkeypatch):
+    found = []
+    for says in ("left", "right"):
+        (mine.place / says / "recipes").mkdir(parents=True)
+        monkeypatch.chdir(mine.place / says)
+        monkeypatch.setattr(mine, "place", mine.place / says)
+        found.append(ensure_running(engine, mine.recipe(DB.format(says=says))))
+        monkeypatch.setattr(mine, "place", mine.place.parent)
+    assert [sh(name, " ".join([*ASK[:2], f"'{ASK[2]}'"])) for name in found] == ["left\n", "right\n"]
+    addresses = [
+        engine.container(services.name_of(name, "db"))["NetworkSettings"]["Networks"][services.network_of(name)]
+        for name in found
+    ]
+    assert sh(found[0], reach(addresses[0]["IPAddress"], 7000)) == "reached\n"
+    assert sh(found[0], reach(addresses[1]["IPAddress"], 7000)) == "closed\n"
+
+
+def test_the_networks_lead_nowhere_else(engine, mine, sh):
+    """The container's own network is as without services; a service reaches the containers beside it alone."""
+    name = ensure_running(engine, mine.recipe(DB.format(says="x")))
+    assert engine.container(name)["HostConfig"]["NetworkMode"] == "bridge"
+    serve = "IO::Socket::INET->new(LocalPort => 8000, Listen => 5) or die; print qq(up\\n); close STDOUT; sleep 100"
+    assert sh(name, f"perl -MIO::Socket::INET -e '$s = {serve}' 2>/dev/null & sleep 1") == "up\n"
+    found = engine.container(name)["NetworkSettings"]["Networks"]
+    own, beside = found["bridge"]["IPAddress"], found[services.network_of(name)]["IPAddress"]
+    assert sh(services.name_of(name, "db"), reach(beside, 8000)) == "reached\n"
+    assert sh(services.name_of(name, "db"), reach(own, 8000)) == "closed\n"
+    for mode in ("host", "none"):
+        with pytest.raises(UsageError, match=f"not reachable with --network {mode}"):
+            ensure_running(engine, mine.recipe(DB.format(says="x")), RunOptions(name=f"{name}-{mode}", network=mode))
+        assert engine.container(f"{name}-{mode}") is None
+
+
+@pytest.mark.parametrize(
+    ("service", "why"),
+    [
+        (failing("[sh, -c, 'echo a; printf \"\\x1b]0;evil\\a\"; exit 3']"), "the service db ended with exit code 3"),
+        (failing("[sleep, '100']"), "the service db was not ready within 1 s"),
+        (failing("[sleep, '100']", "ready: [sleep, '100'], timeout: 1"), "was not ready within 1 s"),
+        (failing("[sleep, '100']", "ready: [no-such-program], timeout: 1"), "was not ready within 1 s"),
+        (failing("['yes', flood]"), "was not ready within 1 s"),
+        (failing("[sh, -c, \"tr '\\\\0' x < /dev/zero\"]"), "was not ready within 1 s"),
+    ],
+)
+def test_one_that_fails_is_named_and_leaves_nothing(engine, mine, service: str, why: str):
+    mine.recipe(service)
+    done = call("run", mine.name, "--", "true")
+    assert done.returncode == 1 and why in done.stderr, done.stderr
+    assert nothing_left(mine) and not [c for c in names.known_containers(engine) if c.recipe == mine.name]
+    assert "\x1b" not in done.stderr and "\a" not in done.stderr and len(done.stderr) < 20_000
+    if "evil" in service:
+        assert "db: a\n" in done.stderr
+    if "flood" in service:
+        assert "db: flood\n" in done.stderr
+
+
+def test_one_that_fails_stops_a_container_that_did_not_run(engine, mine):
+    name = ensure_running(engine, mine.recipe())
+    with pytest.raises(WorkFailed):
+        ensure_running(engine, mine.recipe(failing("['false']")))
+    assert engine.container(name)["State"]["Running"] and nothing_left(mine)
+    stop(engine, name)
+    with pytest.raises(WorkFailed):
+        ensure_running(engine, mine.recipe(failing("['false']")))
+    assert not engine.container(name)["State"]["Running"] and nothing_left(mine)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupt_and_a_kill(engine, mine, how: signal.Signals):
+    made = mine.recipe(failing("[sleep, '100']", "ports: [7000], timeout: 100"))
+    with subprocess.Popen(command("run", mine.name, "--", "true"), stderr=subprocess.DEVNULL) as running:
+        wait_for(lambda: services.of_container(engine, usual_name(engine, made)))
+        time.sleep(0.5)
+        running.send_signal(how)
+    if how != signal.SIGKILL:
+        assert nothing_left(mine)
+        return
+    # The next run finds them, whatever the recipe says by then.
+    assert not nothing_left(mine)
+    mine.recipe(DB.format(says="again"))
+    assert call("run", mine.name, "--", *ASK).stdout == "again\n"
+    # So does clean, where the container does not run.
+    name = usual_name(engine, made)
+    engine.stop(name, timeout_s=1)
+    assert name in left_services(engine)
+    assert re.search(rf"services +{name}", call("clean", "--dry-run").stdout)
+    assert call("run", mine.name, "--", *ASK).stdout == "again\n"
+    assert name not in left_services(engine)
+
+
+def test_a_service_of_another_recipe(engine, mine, debian_12):
+    other = f"{mine.name}-server"
+    text = f"name: {other}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\n"
+    (mine.place / "recipes").mkdir(exist_ok=True)
+    (mine.place / "recipes" / f"{other}.yaml").write_text(f"{text}variants: {{cpu: {{base: 'debian:12'}}}}\n")
+    made = mine.recipe(DB.format(says="other").replace("image: 'debian:12'", f"recipe: {other}"))
+    with pytest.raises(UsageError) as error:
+        ensure_running(engine, made)
+    assert error.value.hint == f"reprokit build {other}:cpu" and nothing_left(mine)
+    engine.tag(debian_12.name, f"reprokit/{other}", "cpu")
+    try:
+        done = call("run", mine.name, "--", *ASK)
+        assert done.stdout == "other\n" and f"the image of {other}:cpu is unverified" in done.stderr
+        (listed,) = services.of_container(engine, usual_name(engine, made)).values()
+        assert listed["Mounts"] == []
+        remove(engine, usual_name(engine, made))
+    finally:
+        engine.remove_image(f"reprokit/{other}:cpu")
+        Path(mine.place / "recipes" / f"{other}.yaml").unlink()
+
+
+def test_its_log(engine, mine):
+    mine.recipe(failing("[sh, -c, 'echo ready; exec sleep 100']", "ready: ['true']"))
+    assert call("run", mine.name, "--", "true").returncode == 0
+    assert call("logs", mine.name, "--service", "db").stdout == "ready\n"
+    wrong = call("logs", mine.name, "--service", "dc")
+    assert wrong.returncode == 2 and "its services: db" in wrong.stderr
