@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from reprokit.container.leftovers import left_services
 from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
 from reprokit.container.settings import RunOptions
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.image.base.resolve import carried_name
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.papers import Paper, paper
 from tests.support.waiting import wait_for
 
@@ -137,7 +141,10 @@ def test_the_networks_lead_nowhere_else(engine, mine, sh):
 @pytest.mark.parametrize(
     ("service", "why"),
     [
-        (failing("[sh, -c, 'echo a; printf \"\\x1b]0;evil\\a\"; exit 3']"), "the service db ended with exit code 3"),
+        (
+            failing("[sh, -c, 'echo a; printf \"\\x1b]0;evil\\a\"; exit 3']", "ports: [1]"),
+            "the service db ended with exit code 3",
+        ),
         (failing("[sleep, '100']"), "the service db was not ready within 1 s"),
         (failing("[sleep, '100']", "ready: [sleep, '100'], timeout: 1"), "was not ready within 1 s"),
         (failing("[sleep, '100']", "ready: [no-such-program], timeout: 1"), "was not ready within 1 s"),
@@ -210,6 +217,26 @@ def test_a_service_of_another_recipe(engine, mine, debian_12):
     finally:
         engine.remove_image(f"reprokit/{other}:cpu")
         Path(mine.place / "recipes" / f"{other}.yaml").unlink()
+
+
+def test_a_lock_decides_which_image_it_is(engine, mine, debian_12):
+    digest, made = f"sha256:{secrets.token_hex(32)}", mine.recipe(DB.format(says="locked").replace("debian:12", "db:1"))
+    lock = VariantLock(
+        reprokit="1", inputs={}, python="", glibc="", machine="x86_64",
+        base=Base(reference="debian:12", digest=digest), services={"db": Base(reference="db:1", digest=digest)},
+    )  # fmt: skip
+    path = lock_path(made.path)
+    write(path, Lock(recipe=mine.name, variants={"cpu": lock}))
+    engine.tag(debian_12.name, *carried_name(digest).rsplit(":", 1))
+    try:
+        assert call("run", mine.name, "--", *ASK).stdout == "locked\n"
+        mine.recipe(DB.format(says="other").replace("debian:12", "db:2"))
+        done = call("run", mine.name, "--", *ASK)
+        assert done.returncode == 1 and "is stale: services changed" in done.stderr
+        assert f"hint: reprokit lock {mine.name}:cpu" in done.stderr
+    finally:
+        path.unlink()
+        engine.remove_image(carried_name(digest))
 
 
 def test_its_log(engine, mine):

@@ -12,7 +12,7 @@ from reprokit.image.lock.read import fresh_lock, needed_lock, recipe_lock
 from reprokit.image.lock.sections import sections, stale
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
-from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.file import lock_path, read, write
 from reprokit.supply.lock.model import AptPackage, Base, Lock, VariantLock
 from tests.support.rendering import source
 from tests.support.rendering import target as target_of
@@ -55,6 +55,8 @@ def changed(tmp_path: Path, **fields: object) -> list[str]:
         ({"sources": [source("code", "/opt/code", submodules=True)]}, ["git"]),
         ({"sources": [source("code", "/opt/code", commit="f" * 40)]}, ["git"]),
         ({"sources": [source("code", "/opt/elsewhere")]}, []),
+        ({"services": {"db": {"image": "x:1", "ports": [1]}}}, ["services"]),
+        ({"services": {"db": {"recipe": "x", "command": ["y"], "ports": [1]}}}, []),
         ({"base": "debian:11", "pins": {"python": "3.11"}}, ["base", "apt", "wheels"]),
     ],
 )
@@ -103,3 +105,24 @@ def test_the_hash_of_a_lock_is_that_of_its_inputs(tmp_path):
     lock = lock_of(target_of(tmp_path, **FIELDS))
     assert lock.hash == lock.model_copy(update={"reprokit": "2.0"}).hash
     assert lock.hash != lock.model_copy(update={"machine": "aarch64"}).hash
+
+
+def test_services_are_locked_apart_from_the_image(tmp_path):
+    """Another image, or none, makes the section stale; what the variant's own image is built from stays the same."""
+    service = {"image": "x:1", "ports": [1]}
+    with_db = target_of(tmp_path, **FIELDS, services={"db": service})
+    base = Base(reference="x:1", digest="sha256:" + "2" * 64)
+    lock = lock_of(with_db).model_copy(update={"services": {"db": base}})
+    assert stale(with_db, render(with_db), lock) == []
+    assert base in lock.bases and lock.hash == lock_of(with_db).hash
+    for services in ({"db": {**service, "image": "x:2"}}, {"dc": service}, {}):
+        other = target_of(tmp_path, **FIELDS, services=services)
+        assert stale(other, render(other), lock) == ["services"]
+    other = target_of(tmp_path, **FIELDS, services={"db": {**service, "env": {"A": "b"}, "ports": [2]}})
+    assert stale(other, render(other), lock) == []
+    path = lock_path(with_db.path)
+    write(path, Lock(recipe="paper", variants={"v": lock}))
+    assert read(path).variants["v"] == lock
+    path.write_text(path.read_text().replace("db:", "'../db':"))
+    with pytest.raises(UsageError, match="services"):
+        read(path)
