@@ -14,7 +14,7 @@ from reprokit.bundle.read import opened
 from reprokit.bundle.write import ExportJob, write
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
-from reprokit.image.base.resolve import carried_name, locked_base
+from reprokit.image.base.resolve import carried_name, locked_base, on_engine
 from reprokit.oci.read import engine_image
 from reprokit.supply.lock.model import Base, Lock
 from reprokit.supply.store import Store
@@ -82,6 +82,17 @@ def test_a_base_is_used_without_a_registry(engine: Engine, lock: Lock, store: St
     # An imported base can be exported again.
     export_inputs(["x"], tmp_path / "again.rkit", node, engine)
     assert engine.image(found.name)
+
+
+@pytest.mark.engine
+def test_the_image_of_a_service_goes_along(engine: Engine, lock: Lock, recipes: Path, store: Store, tmp_path: Path):
+    service, variant = lock.variants["cpu"].base, a_lock("x").variants["cpu"]
+    served = variant.model_copy(update={"services": {"db": service}})
+    write_recipe(recipes, lock.model_copy(update={"variants": {"cpu": served}}))
+    assert export_inputs(["x"], tmp_path / "x.rkit", store, engine).bases == (service.digest,)
+    forget(engine, service)
+    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
+    assert on_engine(engine, f"{service.reference}@{service.digest}")
 
 
 @pytest.mark.engine

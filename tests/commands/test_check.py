@@ -284,3 +284,21 @@ def test_what_this_machine_lacks_is_a_warning(check: Call, recipes: Path) -> Non
     assert done.exit_code == 0
     found = [f for f in json.loads(done.stdout)["findings"] if f["rule"] in ("memory", "disk")]
     assert [f["severity"] for f in found] == ["warning", "warning"]
+
+
+@pytest.mark.usefixtures("recipes")
+@pytest.mark.parametrize(
+    ("service", "why"),
+    [
+        ("{recipe: fne, command: [x], ports: [1]}", "the service db: unknown recipe 'fne'"),
+        ("{recipe: served, command: [x], ports: [1]}", "the service db is served:cpu, which has services of its own"),
+    ],
+)
+def test_a_services_recipe_that_is_unknown_or_leads_back(check: Call, recipes: Path, service: str, why: str) -> None:
+    text = RECIPE.partition("variants:")[0].replace("reddit", "served")
+    text += f"variants:\n  cpu:\n    base: debian:12\n    services:\n      db: {service}\n"
+    (recipes / "recipes" / "served.yaml").write_text(text)
+    done = check("served", "--json")
+    (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["severity"] == "error"]
+    assert done.exit_code == 1 and finding["reason"].startswith(why)
+    assert finding["subjects"] == [f"{recipes}/recipes/served.yaml:8"]
