@@ -51,6 +51,7 @@ GROUPS = {
     },
     "Results": {
         "bench": "Run a recipe's benchmarks and record the figures.",
+        "sweep": "Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.",
         "tune": "Search for the fastest way to fuse the operators of a BERT layer.",
         "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",
         "profile": "Run a command under a profiler, and show its most expensive kernels or functions.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,16 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.recipe.find import Target
 from reprokit.redact import masking, secret_parts
+
+
+def bench_name(gpus: str | None, on: str | None = None) -> str:
+    """The name of what one benchmark at a time uses: the machine as a whole, or only the devices that `gpus` names.
+
+    Raises UsageError.
+    """
+    devices = parse_gpus(gpus).devices if gpus else ()
+    node = f"-{hashlib.sha256(on.encode()).hexdigest()[:12]}" if on else ""
+    return "-".join([f"bench{node}", *(f"gpu{device.replace(':', '.')}" for device in devices)])
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -51,6 +52,12 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
             f"`reprokit bench {target.label} --extension` runs the bundled one",
         )
     return {name: b for name, b in mine.items() if not names or name in names}
+
+
+def with_parameters(benchmark: Benchmark, parameters: Mapping[str, Sequence[Any]]) -> Benchmark:
+    """The benchmark with these values of its variables, in place of those of its matrix."""
+    values = {name: list(each) for name, each in parameters.items()}
+    return benchmark.model_copy(update={"matrix": {**benchmark.matrix, **values}})
 
 
 @dataclass(frozen=True)
@@ -108,11 +115,13 @@ class Bench:
         where = " ".join([self.target.label, name, *assignments(combination)])
         files = prepare(self.execute, benchmark.inputs, folder, self.place)
         run = partial(self._run, benchmark, folder, on_output, rounds.timeout or benchmark.timeout, where, combination)
+        began = time.monotonic()
         for _ in range(rounds.warm_up):
             run()
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = probe_state(self.execute)
         runs = [_parsed(benchmark, run(), where) for _ in range(rounds.repeat or benchmark.repeat)]
+        seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
         environment, clocks = without_clocks(runs[-1].environment)
         threads = environment.get("threads", self.hardware.threads)
@@ -138,6 +147,7 @@ class Bench:
                 files=files,
                 repeats=repeats,
                 warm_up=rounds.warm_up,
+                seconds=seconds,
                 machine=self.hardware.machine,
                 before=before,
                 after=after,

@@ -13,7 +13,9 @@ import typer
 
 from reprokit import completion, paths
 from reprokit.bench import extension
-from reprokit.bench.run import Rounds, assignments
+from reprokit.bench.container import bench_name
+from reprokit.bench.parameters import parameter
+from reprokit.bench.run import Rounds, assignments, with_parameters
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
 from reprokit.commands._shown import built, notify, sent, status
@@ -58,6 +60,22 @@ def bench(
         int | None,
         typer.Option(metavar="SECONDS", min=1, help="End a run of a benchmark that takes longer; it then failed."),
     ] = None,
+    params: Annotated[
+        list[str],
+        typer.Option(
+            "--param",
+            metavar="NAME=VALUE",
+            help="A variable of the command, in place of its values in the recipe's matrix.",
+        ),
+    ] = [],  # noqa: B006 - typer's own style; it is only read
+    records: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Append the records to this file instead of results/NAME.jsonl.",
+            autocompletion=completion.files,
+        ),
+    ] = None,
     env_file: options.EnvFile = [],  # noqa: B006 - typer's own style; it is only read
     stale: bool = options.flag("--stale", "Measure the image although recipe or lock have changed since it was built."),
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
@@ -71,12 +89,13 @@ def bench(
     folder; `reprokit results` shows and compares them.
     """
     target = find.target(name)
-    file = Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
-    chosen = _chosen(target, benchmarks or [], with_extension)
+    file = records or Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
+    fixed = {name: [value] for name, value in map(parameter, params)}
+    chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
     outcome = _Outcome(Rounds(repeat, warm_up, timeout), file)
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at the same time distort each other's results.
-    lock = file_lock(paths.state() / "bench.lock", waiting, notify)
+    lock = file_lock(paths.state() / f"{bench_name(gpus, on)}.lock", waiting, notify)
     variables = options.variables_of(env_file)
     with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, chosen, stale, variables) as opened:
         engine, container, found = opened
@@ -87,8 +106,8 @@ def bench(
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
     if as_json:
-        records = [json.loads(each.to_json()) for each in outcome.records]
-        dump({"ok": not outcome.failed, "records": records, **outcome.as_json()})
+        measured = [json.loads(each.to_json()) for each in outcome.records]
+        dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
         show_tables(sections(groups(outcome.records), target.recipe.claims))
     if outcome.records:
@@ -136,7 +155,10 @@ class _Outcome:
             self.failed[title] = error
             return
         notify(*(f"warning: {title}: {text}" for text in records[0].warnings))
-        lines.append(Path.cwd(), str(self.file), records)
+        if self.file.is_absolute():
+            lines.append(self.file.parent, self.file.name, records)
+        else:
+            lines.append(Path.cwd(), str(self.file), records)
         self.records += records
 
     def as_json(self) -> dict[str, object]:
@@ -185,7 +207,7 @@ def opened_bench(
     image, is_stale = _image(engine, target, stale)
     for service in () if stale else find.service_targets(target).values():
         _refuse_stale(engine, service)
-    container = own_container(engine, target, "bench", requested, notify)
+    container = own_container(engine, target, bench_name(requested), requested, notify)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))

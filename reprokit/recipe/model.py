@@ -247,10 +247,13 @@ class Benchmark(RecipePart):
 
     @model_validator(mode="after")
     def _check_matrix(self) -> Benchmark:
-        combinations = prod(len(values) for values in self.matrix.values())
-        if combinations > MOST_COMBINATIONS:
-            raise ValueError(f"`matrix` has {combinations} combinations, more than {MOST_COMBINATIONS}")
+        if self.combination_count > MOST_COMBINATIONS:
+            raise ValueError(f"`matrix` has {self.combination_count} combinations, more than {MOST_COMBINATIONS}")
         return self
+
+    @property
+    def combination_count(self) -> int:
+        return prod(len(values) for values in self.matrix.values())
 
     def combinations(self) -> list[dict[str, str | int | float | bool]]:
         """Every combination of the matrix, the last key changing fastest; one empty one without a matrix."""

@@ -61,15 +61,15 @@ class Record:
     """`samples` are in `unit`, in the order of measurement; `time` is the start, UTC, ISO 8601.
 
     `repeats` is the number of samples of each run of the command, `warm_up` the number of runs before them that were
-    not measured. `input_hash` covers all inputs of the image, `lock_hash` the variant's lock. `commit` is the commit of
-    the workspace, `dirty` whether its tracked files differ from it. `services` are the IDs of the
-    images of services. `environment` is what the program reports of itself
-    (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container may use,
-    `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
-    whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of
-    `reprokit verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth`
-    or `overhead` where the benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means
-    unknown; older records lack the later fields.
+    not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash` covers all inputs of the
+    image, `lock_hash` the variant's lock. `commit` is the commit of the workspace, `dirty` whether its tracked files
+    differ from it. `services` are the IDs of the images of services. `environment` is what the program reports of
+    itself (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container
+    may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
+    whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
+    verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
+    `overhead` where the benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means unknown;
+    older records lack the later fields.
     """
 
     metric: str
@@ -105,6 +105,8 @@ class Record:
     before: MachineState = field(default_factory=MachineState)
     after: MachineState = field(default_factory=MachineState)
     limited_by: str = ""
+    seconds: Annotated[FiniteFloat, Field(ge=0, le=1e9)] | None = None
+    job: str = ""
     warnings: _Texts = ()
     schema: int = SCHEMA
 

@@ -52,16 +52,21 @@ class Slurm:
     def usual_path(self, job: ToolJob) -> Path:
         return Path(f"{job.plain_name}.sbatch")
 
-    def text(self, job: ToolJob) -> str:
-        job.check(r"[:,\n]", "a Slurm job")
-        requires = job.target.variant.requires
-        options = [f"--job-name={job.plain_name}", f"--output={job.plain_name}-%j.out", "--nodes=1", "--ntasks=1"]
+    def options(self, job: ToolJob) -> list[str]:
+        """What sbatch is asked for."""
+        options = [f"--job-name={job.plain_name}", "--nodes=1", "--ntasks=1"]
         if job.memory_gib:
             options.append(f"--mem={job.memory_gib}G")
         if job.disk_gib:
             options.append(f"--tmp={job.disk_gib}G")
-        if requires.gpu == "required":
+        if job.target.variant.requires.gpu == "required":
             options.append("--gpus=1")
+        return options
+
+    def text(self, job: ToolJob) -> str:
+        job.check(r"[:,\n]", "a Slurm job")
+        requires = job.target.variant.requires
+        options = [*self.options(job), f"--output={job.plain_name}-%j.out"]
         head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options)]
         if requires.compute_capability:
             head.append(f"# compute capability: {', '.join(requires.compute_capability)}")

@@ -1,0 +1,215 @@
+"""`reprokit sweep`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from reprokit import completion, paths
+from reprokit.commands import _options as options
+from reprokit.commands._shown import notify
+from reprokit.display import ProgressDisplay
+from reprokit.errors import UsageError, WorkFailed
+from reprokit.filelocks import file_lock
+from reprokit.formatting import clock
+from reprokit.results import lines
+from reprokit.sweep import file as sweep_file
+from reprokit.sweep import plan as planning
+from reprokit.tables import table
+from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from reprokit.config.nodes import Node
+    from reprokit.display import Notify
+    from reprokit.results.record import Record
+    from reprokit.sweep.plan import Job, Plan
+    from reprokit.sweep.run import SweepResult
+    from reprokit.sweep.runner import Runner
+
+
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.yaml", help="What to measure.", autocompletion=completion.files)
+    ],
+    runner: Annotated[
+        Literal["ray", "slurm"] | None,
+        typer.Option(
+            metavar="ray|slurm",
+            help="Give the jobs to a cluster instead of this machine or the file's nodes.",
+            autocompletion=completion.choices("ray", "slurm"),
+        ),
+    ] = None,
+    image: Annotated[
+        str,
+        typer.Option(metavar="NAME@sha256:...", help="With --runner ray: the image in which Ray starts the workers."),
+    ] = "",
+    dry_run: bool = options.flag("--dry-run", "Show the plan and measure nothing."),
+    as_json: options.Json = False,
+) -> None:
+    """Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.
+
+    Each combination is a job of its own, in an order that is shuffled. A job that fails is tried again, elsewhere if
+    possible. Records are appended to results/NAME.jsonl below the current folder as they come, so the same command
+    continues an interrupted sweep. `reprokit help sweep` describes the file.
+    """
+    _check_image(image, runner)
+    found = sweep_file.load(file)
+    jobs = planning.jobs_of(found, str(file))
+    nodes = _nodes(found.nodes, str(file)) if not runner else []
+    # Two processes with the same jobs would measure them twice.
+    lock = paths.state() / f"sweep-{_digest(jobs)}.lock"
+    with file_lock(lock, "the same sweep is running: waiting for it", notify):
+        plan = planning.plan(jobs, _known(jobs))
+        shown = _plan_json(plan, nodes, runner)
+        if not as_json:
+            _show_plan(plan, nodes, runner)
+        if dry_run:
+            if as_json:
+                dump({"plan": shown})
+            return
+        result = _run(plan, runner, nodes, image)
+    if as_json:
+        failed = [each.to_json() for each in result.failed]
+        dump({"plan": shown, "ok": not failed, "recorded": result.recorded, "failed": failed})
+    else:
+        echo(f"{result.recorded} of {len(plan.jobs)} jobs recorded, {len(result.failed)} failed")
+    if result.failed:
+        first = result.failed[0]
+        message = f"{len(result.failed)} of {len(plan.jobs)} jobs failed, the first: {first.job.title}"
+        raise WorkFailed(f"{message}: {first.reasons[-1]}", str(file), "the same command tries only these again")
+
+
+def _run(plan: Plan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
+    from reprokit.sweep.run import SweepResult, run
+
+    if not plan.jobs:
+        return SweepResult()
+    with SweepDisplay(len(plan.jobs)) as shown:
+        try:
+            return run(plan.jobs, _runner(kind, nodes, image, shown.notify), _record, shown.notify, shown.update)
+        except KeyboardInterrupt:
+            shown.notify(f"interrupted: {shown.result.recorded} jobs are recorded; the same command continues")
+            raise
+
+
+def _runner(kind: str | None, nodes: Sequence[Node], image: str, notify: Notify) -> Runner:
+    if kind == "ray":
+        from reprokit.sweep import ray_cluster
+
+        return ray_cluster.runner(notify, image)
+    if kind == "slurm":
+        from reprokit.host import workspace
+        from reprokit.recipe import find
+        from reprokit.sweep.slurm_array import SlurmRunner
+
+        return SlurmRunner(lambda job: workspace.prepare(find.target(f"{job.path}:{job.variant}"), notify))
+    if nodes:
+        from reprokit.sweep import ssh
+
+        return ssh.runner(nodes, notify)
+    from reprokit.sweep import here
+
+    return here.runner(notify)
+
+
+def _nodes(names: Sequence[str], where: str) -> list[Node]:
+    from reprokit.sweep.ssh import nodes_of
+
+    return nodes_of(names, where) if names else []
+
+
+def _check_image(image: str, runner: str | None) -> None:
+    import re
+
+    if not image:
+        return
+    if runner != "ray":
+        raise UsageError("--image is for --runner ray", hint="Slurm takes NAME-VARIANT.sqsh or .sif in this folder")
+    if not re.fullmatch(r"[a-z0-9][A-Za-z0-9._:/-]{0,250}@sha256:[0-9a-f]{64}", image):
+        raise UsageError(f"{image!r} names no image by digest", hint="write --image REGISTRY/NAME@sha256:DIGEST")
+
+
+def _digest(jobs: Sequence[Job]) -> str:
+    import hashlib
+
+    return hashlib.sha256(" ".join(sorted(job.id for job in jobs)).encode()).hexdigest()[:16]
+
+
+def _results(recipe: str) -> str:
+    return f"{lines.FOLDER}/{recipe}.jsonl"
+
+
+def _record(recipe: str, records: Sequence[Record]) -> None:
+    lines.append(Path.cwd(), _results(recipe), records)
+
+
+def _known(jobs: Sequence[Job]) -> list[Record]:
+    recipes = dict.fromkeys(job.recipe for job in jobs)
+    return [record for name in recipes if Path(_results(name)).is_file() for record in lines.read(Path(_results(name)))]
+
+
+def _seconds(plan: Plan, nodes: Sequence[Node], runner: str | None) -> float | None:
+    """How long the sweep takes, as far as known: a cluster has as many machines as it has."""
+    return None if plan.seconds is None else plan.seconds / (1 if runner else len(nodes) or 1)
+
+
+def _plan_json(plan: Plan, nodes: Sequence[Node], runner: str | None) -> dict[str, Any]:
+    return {
+        "jobs": [{"id": job.id, "job": job.title, "gpu": job.gpu} for job in plan.jobs],
+        "done": plan.done,
+        "runner": runner or ("ssh" if nodes else "here"),
+        "nodes": [node.name for node in nodes],
+        "machine_seconds": plan.seconds,
+        "seconds": None if runner else _seconds(plan, nodes, runner),
+        "never_measured": plan.unknown,
+    }
+
+
+def _show_plan(plan: Plan, nodes: Sequence[Node], runner: str | None) -> None:
+    from collections import Counter
+
+    counts = Counter((job.label, job.benchmark) for job in plan.jobs)
+    rows = [(*key, str(count)) for key, count in sorted(counts.items())]
+    if rows:
+        table(("recipe", "benchmark", "jobs"), rows, words=(0, 1))
+    where = {"ray": "on a Ray cluster", "slurm": "as Slurm job arrays"}.get(runner or "", "")
+    where = where or (f"on {', '.join(node.name for node in nodes)}" if nodes else "on this machine")
+    seconds = _seconds(plan, nodes, runner)
+    took = "unknown, as none has been measured" if seconds is None else f"about {clock(seconds)} of measuring"
+    if seconds is not None and runner:
+        took += " on one machine"
+    if seconds is not None and plan.unknown:
+        took += f" ({plan.unknown} of them never measured)"
+    echo(f"{len(plan.jobs)} jobs {where}, {plan.done} recorded before; time: {took}")
+
+
+class SweepDisplay(ProgressDisplay):
+    """How many jobs are recorded, and how many failed."""
+
+    def __init__(self, count: int, every_s: float = 5.0) -> None:
+        super().__init__(sys.stderr, every_s)
+        from reprokit.sweep.run import SweepResult
+
+        self._count = count
+        self.result = SweepResult()
+
+    def update(self, result: SweepResult) -> None:
+        self.result = result
+        self.often("sweep", self._line())
+
+    def _line(self) -> str:
+        return f"{self.result.recorded} of {self._count} jobs recorded, {len(self.result.failed)} failed"
+
+    def render(self) -> Text:
+        import time
+
+        from rich.text import Text
+
+        return Text(f"{self._line()}  {clock(time.monotonic() - self._began)}", no_wrap=True, overflow="ellipsis")

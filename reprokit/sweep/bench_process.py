@@ -1,0 +1,109 @@
+"""`reprokit bench` of one job, as a process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit.host.command import Flood, exchange
+from reprokit.sweep.plan import Job
+
+MOST_OUTPUT = 16 << 20  # bytes of each stream
+_END_S = 60.0  # for stopping the container after an interrupt
+# Exit codes of reprokit for a place that cannot run the job: no engine, network. 127 and signals: no reprokit.
+_LOST = (3, 4, 126, 127)
+
+
+def bench_command(job: Job, records: str, on: str = "", device: str = "") -> list[str]:
+    """The words of the call. A worker elsewhere that lacks the recipe's file has the recipe by name."""
+    recipe = job.path if Path(job.path).is_file() else job.recipe
+    words = [sys.executable, "-m", "reprokit", "bench", f"{recipe}:{job.variant}", job.benchmark, "--json"]
+    # JSON is YAML: a text stays a text, also where it reads like a number.
+    words += [f"--param={name}={json.dumps(value)}" for name, value in job.params.items()]
+    words += [f"--warm-up={job.warm_up}", f"--records={records}"]
+    words += [f"--timeout={job.timeout}"] if job.timeout else []
+    words += [f"--on={on}"] if on else []
+    return [*words, f"--gpus=device={device}"] if device else words
+
+
+@dataclass(frozen=True)
+class ProcessResult:
+    """`error` is "" where the process succeeded; `lost` as in JobAnswer."""
+
+    output: str
+    error: str = ""
+    lost: bool = False
+
+
+@dataclass
+class BenchProcesses:
+    """Runs processes, and can end those that run. `stopped` is set then: no new one starts."""
+
+    stopped: bool = False
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+
+    def run(self, job: Job, on: str = "", device: str = "") -> ProcessResult:
+        """Run a job to its end, with at most MOST_OUTPUT bytes of each stream."""
+        with tempfile.TemporaryDirectory(prefix="rk-sweep-") as folder:
+            return self.run_command(bench_command(job, f"{folder}/records.jsonl", on, device))
+
+    def run_command(self, words: Sequence[str]) -> ProcessResult:
+        if self.stopped:
+            return ProcessResult("", "cancelled", True)
+        # In a session of its own: Ctrl-C reaches only the sweep, which ends its processes in order.
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self._running.add(process)
+        out, err = bytearray(), bytearray()
+        try:
+            for _ in exchange(process, out, err, MOST_OUTPUT):
+                pass
+            process.wait()
+        except Flood:
+            return ProcessResult("", f"it printed more than {MOST_OUTPUT >> 20} MiB")
+        finally:
+            self._running.discard(process)
+            end(process)
+        return result_of(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    def stop(self) -> None:
+        """Interrupt what runs, as Ctrl-C does: containers are stopped."""
+        self.stopped = True
+        running = list(self._running)
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+        for process in running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_S)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs with its children: first as Ctrl-C does, so that its container is stopped."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(OSError), process:
+        pass
+
+
+def result_of(code: int, out: str, err: str) -> ProcessResult:
+    """The result of an exit code and both streams."""
+    if code == 0:
+        return ProcessResult(out)
+    lines = [line.strip() for line in err.splitlines() if line.strip()]
+    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
+    what = said[0][:500] if said else f"it ended with exit code {code}"
+    return ProcessResult("", what, code < 0 or code in _LOST)

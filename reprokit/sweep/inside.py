@@ -1,0 +1,106 @@
+"""Measure a job where no engine is: in a container that the cluster started, or through one that it starts.
+
+`python -m reprokit.sweep.inside FOLDER TASK` is what a task of a Slurm job array runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from reprokit.bench.hardware import Execute, probe
+from reprokit.bench.run import Bench, BenchOrigin, Rounds, benchmarks, with_parameters
+from reprokit.container.execute import Completed
+from reprokit.errors import ReprokitError, UsageError, WorkFailed
+from reprokit.host.command import Flood, exchanged
+from reprokit.recipe import find
+from reprokit.recipe.model import Input
+from reprokit.sweep.bench_process import ProcessResult, end
+from reprokit.sweep.plan import Job
+from reprokit.untrusted.limits import COMMAND_OUTPUT
+
+
+def in_image(job: Job, prefix: Sequence[str] = (), files: Mapping[str, str] = {}) -> ProcessResult:
+    """Measure a job; `prefix` are words before each command that run it in the image.
+
+    `files` are checksums of files that take part, by name.
+    """
+    run = partial(execute, prefix)
+    try:
+        recipe = job.path if Path(job.path).is_file() else job.recipe
+        target = find.target(f"{recipe}:{job.variant}")
+        benchmark = with_parameters(
+            benchmarks(target, [job.benchmark])[job.benchmark], {name: [value] for name, value in job.params.items()}
+        )
+        origin = BenchOrigin(lock_hash=job.lock_hash, image_state="unverified")
+        bench = Bench(target, run, probe(run), origin, partial(_present, run, target.variant.workdir))
+        rounds = Rounds(None, job.warm_up, job.timeout)
+        records = [
+            replace(record, files={**record.files, **files})
+            for combination in benchmark.combinations()
+            for record in bench.measure(job.benchmark, benchmark, rounds=rounds, combination=combination)
+        ]
+    except ReprokitError as error:
+        return ProcessResult("", error.message, error.exit_code > 2)
+    return ProcessResult(json.dumps({"ok": True, "records": [json.loads(record.to_json()) for record in records]}))
+
+
+def execute(
+    prefix: Sequence[str],
+    argv: Sequence[str],
+    *,
+    workdir: str | None = None,
+    on_output: Callable[[str, str], None] | None = None,
+    logged: bool = True,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Completed:
+    """As `container.execute.execute`, for a command of this machine. Nothing is logged, and no output is streamed."""
+    words = [*prefix, "sh", "-c", f'cd {shlex.quote(workdir or ".")} && exec "$@"', "sh", *argv]
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        env={**os.environ, **(env or {})},
+    )  # fmt: skip
+    try:
+        out, err = exchanged(process, b"", timeout, COMMAND_OUTPUT)
+    except subprocess.TimeoutExpired:
+        return Completed(124, timed_out=True)
+    except Flood:
+        raise WorkFailed(f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for its output") from None
+    finally:
+        end(process)
+    return Completed(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _present(run: Execute, workdir: str, file: Input) -> None:
+    """Raises UsageError where data is missing: only `reprokit bench` places it."""
+    if run(["test", "-e", file.path], workdir=workdir).exit_code:
+        raise UsageError(f"the data {file.data} is not in the workspace", file.path, "copy it there")
+
+
+def answer_of(found: ProcessResult) -> dict[str, Any]:
+    """What a task of a job array writes: the result and its node."""
+    node = os.environ.get("SLURMD_NODENAME", "")
+    return {"node": node, "output": found.output, "error": found.error, "lost": found.lost}
+
+
+def main(folder: str, task: str) -> None:
+    """Run a job of a folder that the sweep made, and write its answer there in one step."""
+    content = json.loads(Path(folder, "jobs.json").read_text(encoding="utf-8"))
+    os.environ["REPROKIT_IMAGE"] = content["image"]
+    found = in_image(Job(**content["jobs"][int(task)]), ["bash", f"{folder}/image.sbatch"], content["files"])
+    part = Path(folder, "answers", f"{task}.part")
+    part.write_text(json.dumps(answer_of(found)), encoding="utf-8")
+    part.replace(part.with_suffix(".json"))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,143 @@
+"""The jobs of a sweep: one combination each, in a shuffled order, without those that have a record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from reprokit.bench.run import assignments, benchmarks, with_parameters
+from reprokit.errors import UsageError
+from reprokit.image.lock.read import variant_lock
+from reprokit.recipe import find
+from reprokit.recipe.find import Target
+from reprokit.recipe.model import MOST_COMBINATIONS
+from reprokit.results.record import Record
+from reprokit.sweep.file import MOST_JOBS, SweepFile, SweepRun, too_many
+
+
+@dataclass(frozen=True)
+class Job:
+    """One call of `reprokit bench`; `id` is a hash of everything that it measures.
+
+    `gpu` is "required", "optional" or "none". `avoid` are places where it failed.
+    """
+
+    id: str
+    recipe: str
+    variant: str
+    path: str
+    benchmark: str
+    command: str
+    params: Mapping[str, Any]
+    lock_hash: str
+    gpu: str
+    runs: int
+    warm_up: int
+    timeout: int | None
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.recipe}:{self.variant}"
+
+    @property
+    def title(self) -> str:
+        return " ".join([self.label, self.benchmark, *assignments(self.params)])
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`jobs` are to run, in this order; `known` are the seconds that each of these took before, by `Job.title`."""
+
+    jobs: Sequence[Job]
+    done: int
+    known: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """The machine time of all jobs; those that never ran count as the average of the others. None if unknown."""
+        times = [self.known[job.title] for job in self.jobs if job.title in self.known]
+        return statistics.fmean(times) * len(self.jobs) if times else None
+
+    @property
+    def unknown(self) -> int:
+        """Jobs that never ran."""
+        return sum(job.title not in self.known for job in self.jobs)
+
+
+def jobs_of(sweep: SweepFile, where: str) -> list[Job]:
+    """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice."""
+    found: dict[str, Job] = {}
+    for run in sweep.runs:
+        for target in _targets(run):
+            for job in _jobs(sweep, run, target, where):
+                if job.id in found:
+                    raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")
+                found[job.id] = job
+                if len(found) > MOST_JOBS:
+                    raise too_many(len(found), where)
+    ordered = list(found.values())
+    # Neighbours in time share the machine's temperature and load, so no setting may have all its jobs together.
+    random.Random(sweep.seed).shuffle(ordered)
+    return ordered
+
+
+def plan(jobs: Sequence[Job], records: Iterable[Record]) -> Plan:
+    """What remains beside these records, and how long it takes by them."""
+    done: set[str] = set()
+    seconds: dict[tuple[str, str, str], list[float]] = {}
+    for record in records:
+        done.add(record.job)
+        rounds = len(record.repeats) + record.warm_up
+        if record.seconds is not None and rounds:
+            key = (record.recipe, record.variant, record.benchmark)
+            seconds.setdefault(key, []).append(record.seconds / rounds)
+    rest = [job for job in jobs if job.id not in done]
+    known = {
+        job.title: statistics.median(times) * (job.runs + job.warm_up)
+        for job in rest
+        if (times := seconds.get((job.recipe, job.variant, job.benchmark)))
+    }
+    return Plan(rest, len(jobs) - len(rest), known)
+
+
+def _targets(run: SweepRun) -> list[Target]:
+    if not run.variants:
+        return [find.target(run.recipe)]
+    return [find.target(f"{run.recipe}:{variant}") for variant in run.variants]
+
+
+def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str) -> Iterable[Job]:
+    lock = variant_lock(target)
+    for name, benchmark in benchmarks(target, run.benchmarks).items():
+        chosen = with_parameters(benchmark, run.parameters)
+        count = chosen.combination_count
+        if count > MOST_COMBINATIONS:
+            raise too_many(count * sweep.repeats, where)
+        gpu = "required" if benchmark.gpu else target.variant.requires.gpu
+        for params in chosen.combinations():
+            for number in range(sweep.repeats):
+                lock_hash = lock.hash if lock else ""
+                key = [target.label, name, benchmark.command, params, lock_hash, sweep.warm_up, sweep.seed, number]
+                yield Job(
+                    id=hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24],
+                    recipe=target.recipe.name,
+                    variant=target.variant_name,
+                    path=str(target.path),
+                    benchmark=name,
+                    command=benchmark.command,
+                    params=params,
+                    lock_hash=lock_hash,
+                    gpu=gpu,
+                    runs=benchmark.repeat,
+                    warm_up=sweep.warm_up,
+                    timeout=sweep.timeout,
+                )

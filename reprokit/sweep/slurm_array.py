@@ -1,0 +1,202 @@
+"""Jobs as Slurm job arrays: each task measures one job in the recipe's image, by enroot and Pyxis or by Apptainer.
+
+The folder with scripts and answers is below reprokit's own, which the nodes share, as they do this reprokit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprokit import paths
+from reprokit.bundle.tools.slurm import Slurm
+from reprokit.bundle.tools.tool import ToolJob
+from reprokit.errors import EngineError, UsageError
+from reprokit.host.command import Flood, run
+from reprokit.recipe import find
+from reprokit.sweep.bench_process import MOST_OUTPUT
+from reprokit.sweep.plan import Job
+from reprokit.sweep.runner import JobAnswer, Place, alias
+from reprokit.untrusted import files
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import COMMAND_ANSWER
+
+# Slurm's default MaxArraySize is 1001.
+_MOST_TASKS = 1000
+_COMMAND_S = 60.0
+# How long a file of an ended task may need to be seen through a network file system.
+_SEEN_S = 15.0
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+Command = Callable[[Sequence[str]], str]
+
+
+def command(words: Sequence[str]) -> str:
+    """The output of a command of Slurm. Raises EngineError where it fails."""
+    try:
+        done = run(words, _COMMAND_S, COMMAND_ANSWER)
+    except (OSError, subprocess.SubprocessError, Flood) as error:
+        raise EngineError(
+            f"{words[0]} did not run: {type(error).__name__}", hint="run the sweep on a login node"
+        ) from None
+    if done.code:
+        raise EngineError(f"{words[0]} failed: {done.err.strip()[:500]}", hint="SBATCH_PARTITION and such set options")
+    return done.out
+
+
+@dataclass
+class _Array:
+    """A job array: its number, its folder, the jobs by task that have not answered, and when each of them ended.
+
+    `clean` is False once a job has failed.
+    """
+
+    number: str
+    folder: Path
+    jobs: dict[int, Job]
+    ended: dict[int, float] = field(default_factory=dict)
+    clean: bool = True
+
+
+class SlurmRunner:
+    """`workspace` gives the folder of a job's workspace, `images` the image files by `NAME:VARIANT`."""
+
+    def __init__(self, workspace: Callable[[Job], Path], poll_s: float = 5.0, command: Command = command) -> None:
+        self._workspace, self._poll_s, self._command = workspace, poll_s, command
+        self._arrays: list[_Array] = []
+        self._digests: dict[Path, str] = {}
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        groups: dict[tuple[Any, ...], list[Job]] = {}
+        for job in jobs:
+            groups.setdefault((job.label, job.gpu, job.avoid), []).append(job)
+        for group in groups.values():
+            for start in range(0, len(group), _MOST_TASKS):
+                self._arrays.append(self._submitted(group[start : start + _MOST_TASKS]))
+
+    def results(self) -> Iterator[JobAnswer]:
+        while any(array.jobs for array in self._arrays):
+            for array in self._arrays:
+                yield from self._answers(array)
+            for array in self._arrays:
+                if not array.jobs and array.clean:  # otherwise the output of its tasks may explain the failure
+                    shutil.rmtree(array.folder, ignore_errors=True)
+            self._arrays = [array for array in self._arrays if array.jobs]
+            if self._arrays:
+                time.sleep(self._poll_s)
+
+    def cancel(self) -> None:
+        for array in self._arrays:
+            self._command(["scancel", array.number])
+
+    def _submitted(self, jobs: Sequence[Job]) -> _Array:
+        first = jobs[0]
+        target = find.target(f"{first.path}:{first.variant}")
+        tool = ToolJob(target, self._workspace(first), f"{os.getuid()}:{os.getgid()}")
+        image = image_file(tool)
+        parent = paths.private(paths.private(paths.home()) / "sweeps")
+        folder = Path(tempfile.mkdtemp(dir=parent))
+        (folder / "answers").mkdir()
+        (folder / "image.sbatch").write_text(Slurm().text(tool), encoding="utf-8")
+        content = {
+            "jobs": [job.to_json() for job in jobs],
+            "image": str(image),
+            "files": {image.name: self._digest(image)},
+        }
+        (folder / "jobs.json").write_text(json.dumps(content), encoding="utf-8")
+        script = folder / "array.sbatch"
+        script.write_text(array_script(folder), encoding="utf-8")
+        options = [*array_options(tool, jobs, folder), *self._excluded(first)]
+        number = self._command(["sbatch", "--parsable", *options, str(script)]).strip().partition(";")[0]
+        if not re.fullmatch(r"[0-9]{1,18}", number):
+            raise EngineError(f"sbatch returned no job number: {number[:100]!r}")
+        return _Array(number, folder, dict(enumerate(jobs)))
+
+    def _excluded(self, job: Job) -> list[str]:
+        """The nodes where a job failed, unless there is no other."""
+        if not job.avoid:
+            return []
+        nodes = self._command(["sinfo", "--noheader", "--Node", "--format=%N"]).split()
+        return [] if {*nodes} <= {*job.avoid} else [f"--exclude={','.join(sorted({*job.avoid}))}"]
+
+    def _digest(self, image: Path) -> str:
+        if image not in self._digests:
+            with image.open("rb") as file:
+                hashed = hashlib.sha256()
+                while block := file.read(1 << 20):
+                    hashed.update(block)
+            self._digests[image] = hashed.hexdigest()
+        return self._digests[image]
+
+    def _answers(self, array: _Array) -> Iterator[JobAnswer]:
+        listed = self._tasks(array.number)
+        for task, job in list(array.jobs.items()):
+            answer = _answer(array.folder / "answers" / f"{task}.json", job)
+            if answer is None and task not in listed:
+                since = array.ended.setdefault(task, time.monotonic())
+                if time.monotonic() - since >= min(_SEEN_S, 3 * self._poll_s):
+                    answer = JobAnswer(
+                        job, Place(""), error=f"the task {array.number}_{task} left no answer", lost=True
+                    )
+            if answer:
+                del array.jobs[task]
+                array.clean = array.clean and not answer.error
+                yield answer
+
+    def _tasks(self, number: str) -> set[int]:
+        """The tasks of an array that wait or run."""
+        try:
+            found = self._command(["squeue", "--noheader", "--array", f"--jobs={number}", "--format=%K"])
+        except EngineError as error:
+            if "Invalid job id" not in error.message:  # what is over is forgotten after some minutes
+                raise
+            return set()
+        return {int(word) for word in found.split() if re.fullmatch("[0-9]{1,9}", word)}
+
+
+def image_file(job: ToolJob) -> Path:
+    """The file of a variant's image in the current folder. Raises UsageError."""
+    for suffix in ("sqsh", "sif"):
+        if (file := Path.cwd() / f"{job.plain_name}.{suffix}").is_file():
+            return file
+    label, name = job.target.label, job.plain_name
+    hint = f"`reprokit export {label} --format squashfs -o {name}.sqsh`, or `reprokit export {label} --apptainer`"
+    raise UsageError(f"there is no {name}.sqsh and no {name}.sif here", str(Path.cwd()), hint)
+
+
+def array_options(tool: ToolJob, jobs: Sequence[Job], folder: Path) -> list[str]:
+    """What sbatch is asked for. A job that needs no GPU has its node to itself."""
+    options = [*Slurm().options(tool), f"--array=0-{len(jobs) - 1}", f"--output={folder}/%a.out"]
+    share = "--gpus=1" if jobs[0].gpu == "required" else "--exclusive"
+    return [*(option for option in options if option != share), share]
+
+
+def array_script(folder: Path) -> str:
+    words = [sys.executable, "-m", "reprokit.sweep.inside", str(folder)]
+    return f'#!/bin/bash\nexec {shlex.join(words)} "$SLURM_ARRAY_TASK_ID"\n'
+
+
+def _answer(file: Path, job: Job) -> JobAnswer | None:
+    """The answer in a task's file, None where there is no file yet."""
+    try:
+        data = parsed(files.read(file, 2 * MOST_OUTPUT))
+        node, output, error = (data[name] for name in ("node", "output", "error"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UsageError, ValueError, LookupError, TypeError):
+        return JobAnswer(job, Place(""), error="the task's answer is not valid")
+    if not all(isinstance(each, str) for each in (node, output, error)):
+        return JobAnswer(job, Place(""), error="the task's answer is not valid")
+    place = Place(node, alias("slurm", node)) if _NODE.fullmatch(node) else Place("")
+    return JobAnswer(job, place, output, error[:500], data.get("lost") is True)
