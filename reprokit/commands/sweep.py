@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +23,7 @@ from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.text import Text
 
@@ -91,32 +92,25 @@ def _run(plan: Plan, kind: str | None, nodes: Sequence[Node], image: str) -> Swe
 
     if not plan.jobs:
         return SweepResult()
-    with SweepDisplay(len(plan.jobs)) as shown:
+    with SweepDisplay(len(plan.jobs)) as shown, _runner(kind, nodes, image, shown.notify) as runner:
         try:
-            return run(plan.jobs, _runner(kind, nodes, image, shown.notify), _record, shown.notify, shown.update)
+            return run(plan.jobs, runner, _record, shown.notify, shown.update)
         except KeyboardInterrupt:
             shown.notify(f"interrupted: {shown.result.recorded} jobs are recorded; the same command continues")
             raise
 
 
-def _runner(kind: str | None, nodes: Sequence[Node], image: str, notify: Notify) -> Runner:
+@contextmanager
+def _runner(kind: str | None, nodes: Sequence[Node], image: str, notify: Notify) -> Iterator[Runner]:
+    from reprokit.sweep import here, ray_cluster, slurm_array, ssh
+
     if kind == "ray":
-        from reprokit.sweep import ray_cluster
-
-        return ray_cluster.runner(notify, image)
-    if kind == "slurm":
-        from reprokit.host import workspace
-        from reprokit.recipe import find
-        from reprokit.sweep.slurm_array import SlurmRunner
-
-        return SlurmRunner(lambda job: workspace.prepare(find.target(f"{job.path}:{job.variant}"), notify))
-    if nodes:
-        from reprokit.sweep import ssh
-
-        return ssh.runner(nodes, notify)
-    from reprokit.sweep import here
-
-    return here.runner(notify)
+        with ray_cluster.connected() as ray:
+            yield ray_cluster.runner(ray, notify, image)
+    elif kind == "slurm":
+        yield slurm_array.SlurmRunner(notify)
+    else:
+        yield ssh.runner(nodes, notify) if nodes else here.runner(notify)
 
 
 def _nodes(names: Sequence[str], where: str) -> list[Node]:

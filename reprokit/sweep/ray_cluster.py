@@ -6,10 +6,14 @@ Ray unpickles what a node sends, so its nodes are trusted as this machine is. Wh
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
+import re
+import signal
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from reprokit.display import Notify
@@ -21,32 +25,48 @@ from reprokit.sweep.runner import Place, alias
 
 # A node that was killed may be started again.
 _PATIENCE_S = 60.0
+_CONNECT_S = 10.0
 Measure = Callable[[Job, str], ProcessResult]
 
 
-def connected() -> Any:
+@contextlib.contextmanager
+def connected() -> Iterator[Any]:
     """The module ray, connected to the cluster of `$RAY_ADDRESS` or of this machine. Raises UsageError, EngineError."""
     try:
         import ray
     except ImportError:
         raise UsageError("Ray is not installed", hint="pip install 'reprokit[ray]'") from None
-    if not ray.is_initialized():
-        address = os.environ.get("RAY_ADDRESS") or "auto"
+    address = os.environ.get("RAY_ADDRESS") or "auto"
+    hint = "`ray start --head` starts a cluster; RAY_ADDRESS names another one"
+    if found := re.fullmatch(r"(.+):([0-9]{1,5})", address.removeprefix("ray://")):
+        try:  # where nothing answers, Ray ends the process
+            socket.create_connection((found[1].strip("[]"), int(found[2])), _CONNECT_S).close()
+        except (OSError, OverflowError) as error:
+            raise EngineError(f"no Ray cluster: {error}", address, hint) from None
+    # Ray prints the logs of nodes that died to standard output, where `--json` has its document.
+    with contextlib.redirect_stdout(_Nowhere()):
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray has no common class for these
-            hint = "`ray start --head` starts a cluster; RAY_ADDRESS names another one"
-            raise EngineError(f"no Ray cluster: {str(error).splitlines()[0][:300]}", address, hint) from None
-    return ray
+            raise EngineError(f"no Ray cluster: {str(error).partition(chr(10))[0][:300]}", address, hint) from None
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
 
 
-def runner(notify: Notify, image: str = "", measure: Measure | None = None) -> PlaceRunner:
-    """A runner on all nodes of the cluster.
+class _Nowhere(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def runner(ray: Any, notify: Notify, image: str = "", measure: Measure | None = None) -> PlaceRunner:
+    """A runner on all nodes of the connected cluster.
 
     With `image`, `NAME@sha256:...`, Ray starts the workers in this image, and they run the benchmarks directly. It has
     to contain Ray and reprokit. `measure` replaces what a worker does.
     """
-    tasks = _Tasks(connected(), image, measure or (_in_image if image else _by_bench))
+    tasks = _Tasks(ray, image, measure or (_in_image if image else _by_bench))
     return PlaceRunner(tasks.places, tasks.measure, tasks.stop, notify, _PATIENCE_S)
 
 
@@ -64,6 +84,8 @@ def _in_image(job: Job, device: str) -> ProcessResult:
 def _task(job: Job, measure: Measure) -> tuple[str, str, bool]:
     import ray
 
+    # Ray blocks it in its processes, and the benchmark's process would inherit that: nothing could interrupt it.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gpus = ray.get_gpu_ids()
     found = measure(job, str(gpus[0]) if gpus else "")
     return found.output, found.error, found.lost

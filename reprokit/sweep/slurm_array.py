@@ -23,7 +23,9 @@ from typing import Any
 from reprokit import paths
 from reprokit.bundle.tools.slurm import Slurm
 from reprokit.bundle.tools.tool import ToolJob
+from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
+from reprokit.host import workspace
 from reprokit.host.command import Flood, run
 from reprokit.recipe import find
 from reprokit.sweep.bench_process import MOST_OUTPUT
@@ -70,10 +72,10 @@ class _Array:
 
 
 class SlurmRunner:
-    """`workspace` gives the folder of a job's workspace, `images` the image files by `NAME:VARIANT`."""
+    """`command` runs a command of Slurm, which is asked every `poll_s` seconds."""
 
-    def __init__(self, workspace: Callable[[Job], Path], poll_s: float = 5.0, command: Command = command) -> None:
-        self._workspace, self._poll_s, self._command = workspace, poll_s, command
+    def __init__(self, notify: Notify, poll_s: float = 5.0, command: Command = command) -> None:
+        self._notify, self._poll_s, self._command = notify, poll_s, command
         self._arrays: list[_Array] = []
         self._digests: dict[Path, str] = {}
 
@@ -103,7 +105,7 @@ class SlurmRunner:
     def _submitted(self, jobs: Sequence[Job]) -> _Array:
         first = jobs[0]
         target = find.target(f"{first.path}:{first.variant}")
-        tool = ToolJob(target, self._workspace(first), f"{os.getuid()}:{os.getgid()}")
+        tool = ToolJob(target, workspace.prepare(target, self._notify), f"{os.getuid()}:{os.getgid()}")
         image = image_file(tool)
         parent = paths.private(paths.private(paths.home()) / "sweeps")
         folder = Path(tempfile.mkdtemp(dir=parent))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench.container import gpus_for, hiding
+from reprokit.bench.container import bench_name, gpus_for, hiding
 from reprokit.container.execute import Completed
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
@@ -66,3 +66,15 @@ def test_values_of_an_environment_file_are_hidden_in_output():
     assert (done.stdout, done.stderr) == ("token *** *** 1", "***")
     assert asked == [{"workdir": "/w", "logged": False}]
     assert hiding(execute, ["1"]) is execute
+
+
+def test_benchmarks_of_other_gpus_and_nodes_have_other_names():
+    names = [
+        bench_name(None),
+        bench_name("device=0"),
+        bench_name("device=0,1"),
+        bench_name(None, "a/../b"),
+        bench_name("2"),
+    ]
+    assert names[:3] == ["bench", "bench-gpu0", "bench-gpu0-gpu1"] and names[4] == "bench"
+    assert names[3].startswith("bench-") and "/" not in names[3]

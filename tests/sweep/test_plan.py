@@ -1,0 +1,76 @@
+"""The jobs of a sweep, their order, what remains of them, and how long that takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.sweep.file import SweepFile, SweepRun
+from reprokit.sweep.plan import jobs_of, plan
+from tests.support.records import RECORD
+
+SWEEP = SweepFile(runs=[SweepRun(recipe="x", parameters={"THREADS": [1, 2, 4]})], repeats=2)
+
+
+def found(sweep: SweepFile):
+    return jobs_of(sweep, "s.yaml")
+
+
+def test_a_job_for_each_combination_of_matrix_and_parameters(x):
+    jobs = found(SWEEP)
+    assert len(jobs) == len({job.id for job in jobs}) == 2 * 3 * 2
+    assert {job.title for job in jobs} >= {"x:cpu spmm LAYOUT=row THREADS=4", "x:cpu spmm LAYOUT=column THREADS=1"}
+    assert {(job.gpu, job.runs, job.lock_hash) for job in jobs} == {("none", 1, "")}
+    # Parameters replace those of the matrix.
+    fixed = found(SweepFile(runs=[SweepRun(recipe="x", parameters={"LAYOUT": ["row"]})]))
+    assert [job.params for job in fixed] == [{"LAYOUT": "row"}]
+
+
+def test_variants_and_benchmarks_are_chosen(x):
+    jobs = found(SweepFile(runs=[SweepRun(recipe="x", variants=["cuda"], benchmarks=["kernel"])]))
+    assert [(job.label, job.gpu, job.runs) for job in jobs] == [("x:cuda", "required", 5)]
+    for run in (
+        SweepRun(recipe="x", variants=["cpu"], benchmarks=["kernel"]),
+        SweepRun(recipe="x", variants=["rocm"]),
+        SweepRun(recipe="y"),
+    ):
+        with pytest.raises(UsageError):
+            found(SweepFile(runs=[run]))
+
+
+def test_the_order_is_shuffled_and_the_seeds_own(x):
+    titles = [job.title for job in found(SWEEP)]
+    assert titles == [job.title for job in found(SWEEP)] != sorted(titles)
+    other = found(SWEEP.model_copy(update={"seed": 1}))
+    assert [job.title for job in other] != titles and not {j.id for j in other} & {j.id for j in found(SWEEP)}
+
+
+def test_what_depends_on_the_recipe_is_another_job(x):
+    before = {job.id for job in found(SWEEP)}
+    file = x / "recipes" / "x.yaml"
+    file.write_text(file.read_text().replace("echo", "printf"))
+    assert not before & {job.id for job in found(SWEEP)}
+
+
+def test_the_same_job_twice_is_refused(x):
+    with pytest.raises(UsageError, match="is named twice"):
+        found(SweepFile(runs=[SweepRun(recipe="x"), SweepRun(recipe="x", variants=["cpu"])]))
+
+
+def test_too_many_jobs_of_several_runs_are_refused(x):
+    run = {"recipe": "x", "benchmarks": ["spmm"]}
+    runs = [SweepRun(**run, parameters={"A": list(range(400)), "RUN": [number]}) for number in range(20)]
+    with pytest.raises(UsageError, match="10001 jobs are more than a sweep may have"):
+        found(SweepFile(runs=runs, repeats=1))
+
+
+def test_what_has_a_record_is_done_and_tells_the_time(x):
+    jobs = found(SWEEP)
+    own = replace(RECORD, recipe="x", variant="cpu", benchmark="spmm", repeats=(1,), job=jobs[0].id, seconds=4.0)
+    rest = plan(jobs, [own, replace(own, warm_up=1), replace(own, recipe="other", seconds=1000.0)])
+    assert (len(rest.jobs), rest.done, rest.unknown) == (11, 1, 0)
+    assert rest.seconds == 11 * 3.0  # the median of 4 s a run and 2 s a run
+    nothing = plan(jobs, [])
+    assert (len(nothing.jobs), nothing.seconds, nothing.unknown) == (12, None, 12)
