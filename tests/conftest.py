@@ -23,6 +23,7 @@ from reprokit.supply.lock.model import Base
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
+from tests.support import slurm
 from tests.support.disk import Disk
 from tests.support.engines import debian_13
 from tests.support.images import Images
@@ -62,6 +63,17 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         return str(debian_13(tmp_path_factory.mktemp("debian13") / "root"))
 
     with shared(tmp_path_factory, "debian13", make, shutil.rmtree) as root:
+        yield Path(root)
+
+
+@pytest.fixture(scope="session")
+def debian_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Debian's packages of Slurm, unpacked."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
+    with shared(
+        tmp_path_factory, "slurm", lambda: str(slurm.unpacked(tmp_path_factory.mktemp("slurm"))), shutil.rmtree
+    ) as root:
         yield Path(root)
 
 

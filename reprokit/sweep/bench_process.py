@@ -80,17 +80,22 @@ class BenchProcesses:
         self.stopped = True
         running = list(self._running)
         for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+            interrupt(process)
         for process in running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
 
 
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C on a terminal: `reprokit bench` stops its container then."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+
+
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that still runs with its children: first as Ctrl-C does, so that its container is stopped."""
+    """End a process of a session of its own that still runs, with its children."""
     if process.poll() is None:
-        process.send_signal(signal.SIGINT)
+        interrupt(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_END_S)
     if process.poll() is None:

@@ -95,8 +95,8 @@ def answer_of(found: ProcessResult) -> dict[str, Any]:
 def main(folder: str, task: str) -> None:
     """Run a job of a folder that the sweep made, and write its answer there in one step."""
     content = json.loads(Path(folder, "jobs.json").read_text(encoding="utf-8"))
-    os.environ["REPROKIT_IMAGE"] = content["image"]
-    found = in_image(Job(**content["jobs"][int(task)]), ["bash", f"{folder}/image.sbatch"], content["files"])
+    prefix = ["env", f"REPROKIT_IMAGE={content['image']}", "bash", f"{folder}/image.sbatch"]
+    found = in_image(Job(**content["jobs"][int(task)]), prefix, content["files"])
     part = Path(folder, "answers", f"{task}.part")
     part.write_text(json.dumps(answer_of(found)), encoding="utf-8")
     part.replace(part.with_suffix(".json"))

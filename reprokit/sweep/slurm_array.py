@@ -144,7 +144,7 @@ class SlurmRunner:
     def _answers(self, array: _Array) -> Iterator[JobAnswer]:
         listed = self._tasks(array.number)
         for task, job in list(array.jobs.items()):
-            answer = _answer(array.folder / "answers" / f"{task}.json", job)
+            answer = _answer(array.folder / "answers", f"{task}.json", job)
             if answer is None and task not in listed:
                 since = array.ended.setdefault(task, time.monotonic())
                 if time.monotonic() - since >= min(_SEEN_S, 3 * self._poll_s):
@@ -189,10 +189,11 @@ def array_script(folder: Path) -> str:
     return f'#!/bin/bash\nexec {shlex.join(words)} "$SLURM_ARRAY_TASK_ID"\n'
 
 
-def _answer(file: Path, job: Job) -> JobAnswer | None:
+def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
     """The answer in a task's file, None where there is no file yet."""
     try:
-        data = parsed(files.read(file, 2 * MOST_OUTPUT))
+        with files.Folder(folder) as opened:
+            data = parsed(opened.read(name, 2 * MOST_OUTPUT))
         node, output, error = (data[name] for name in ("node", "output", "error"))
     except FileNotFoundError:
         return None

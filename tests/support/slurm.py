@@ -6,6 +6,13 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = (*("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"), *("libhwloc15", "liblua5.1-0"))
+# In place of Apptainer, of which Debian has no package: shows its arguments, and runs the command in the workspace.
+APPTAINER = """\
+#!/bin/bash
+echo "arguments: $*" >&2
+[ "$1 $2 $3" = "exec --containall --bind" ] || exit 9
+cd "${4%%:*}" && shift 7 && exec "$@"
+"""
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _TIMEOUT_S = 400
 # Without munge, as nobody else is in this network; its one address is what getaddrinfo asks for (AI_ADDRCONFIG). The
@@ -44,7 +51,7 @@ export PATH=$root/usr/bin:$PATH
 "$root/usr/sbin/slurmctld-wlm" -D >"$folder/ctld.log" 2>&1 &
 "$root/usr/sbin/slurmd-wlm" -D -N localhost -d "$root/usr/sbin/slurmstepd-wlm" >"$folder/slurmd.log" 2>&1 &
 until [ "$(sinfo -h -o %t 2>/dev/null)" = idle ]; do sleep 1; done
-exec sbatch --wait "$@"
+exec "$@"
 """
 
 
@@ -60,14 +67,19 @@ def unpacked(folder: Path) -> Path:
 
 def run_job(root: Path, folder: Path, script: Path, *arguments: str, **environment: str) -> int:
     """Start a cluster, run the script as a job in `folder`, and end the cluster; the job's exit code."""
+    return run_command(root, folder, "sbatch", "--wait", str(script), *arguments, **environment)
+
+
+def run_command(root: Path, folder: Path, *words: str, **environment: str) -> int:
+    """Start a cluster, run a command beside it in `folder`, and end the cluster; the command's exit code."""
     for name in ("state", "spool"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "slurm.conf").write_text(_CONFIGURATION.format(root=root, libraries=_LIBRARIES, folder=folder))
     command = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "env"]
     command += [*(f"{name}={value}" for name, value in environment.items())]
-    command += ["sh", "-c", _START.replace("{libraries}", _LIBRARIES), "sh", str(root), str(folder), str(script)]
+    command += ["sh", "-c", _START.replace("{libraries}", _LIBRARIES), "sh", str(root), str(folder), *words]
     with (folder / "sbatch.log").open("w") as log:
-        process = subprocess.Popen([*command, *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             return process.wait(_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -62,7 +62,7 @@ def test_an_error_is_cut_and_a_silent_end_is_named():
 
 def test_a_flood_is_ended(monkeypatch):
     monkeypatch.setattr("reprokit.sweep.bench_process.MOST_OUTPUT", 1 << 16)
-    found = BenchProcesses().run_command(["sh", "-c", "trap : INT; yes & wait"])
+    found = BenchProcesses().run_command(["sh", "-c", "yes"])
     assert "it printed more than" in found.error and not found.lost
 
 

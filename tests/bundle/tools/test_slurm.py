@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,18 +12,10 @@ import pytest
 from reprokit.bundle.tools.slurm import Slurm
 from reprokit.errors import UsageError
 from tests.support import slurm
-from tests.support.shared import shared
 
 # Options of sbatch(1) and of Pyxis's srun (github.com/NVIDIA/pyxis, Usage).
 SBATCH = {"job-name", "output", "nodes", "ntasks", "mem", "tmp", "gpus"}
 PYXIS = {"container-image", "container-mounts", "no-container-mount-home", "container-workdir"}
-# In place of Apptainer: shows its arguments, and runs the command in the workspace.
-APPTAINER = """\
-#!/bin/bash
-echo "arguments: $*"
-[ "$1 $2 $3" = "exec --containall --bind" ] || exit 9
-cd "${4%%:*}" && shift 7 && exec "$@"
-"""
 
 
 @pytest.fixture
@@ -97,21 +88,11 @@ def test_a_path_that_would_be_two_mounts_is_refused(job):
         Slurm().text(job(folder="a,b"))
 
 
-@pytest.fixture(scope="session")
-def debian_slurm(tmp_path_factory):
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount")
-    with shared(
-        tmp_path_factory, "slurm", lambda: str(slurm.unpacked(tmp_path_factory.mktemp("slurm"))), shutil.rmtree
-    ) as root:
-        yield Path(root)
-
-
 @pytest.mark.network
 def test_it_runs_as_a_job(script, job, tmp_path, debian_slurm):
     """As Debian has no package of Apptainer, a script in its place runs the command in the workspace."""
     path, workspace = script(), job().workspace
-    environment = program(tmp_path / "bin", "apptainer", APPTAINER)
+    environment = program(tmp_path / "bin", "apptainer", slurm.APPTAINER)
     (tmp_path / "x-v.sif").touch()
     settings = {"REPROKIT_IMAGE": "x-v.sif", "PATH": environment["PATH"]}
     command = ("sh", "-c", "echo made >made; echo $SLURM_JOB_NAME, $SLURM_MEM_PER_NODE; exit 3")

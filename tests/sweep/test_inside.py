@@ -1,0 +1,84 @@
+"""Measuring without an engine, through a prefix that stands for the start of a container."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from reprokit.errors import WorkFailed
+from reprokit.sweep import inside
+from reprokit.sweep.answer import records_of
+from reprokit.sweep.bench_process import ProcessResult
+from reprokit.sweep.file import SweepFile, SweepRun
+from reprokit.sweep.plan import jobs_of
+from tests.support.sweeps import answer
+
+RECIPE = """\
+name: x
+paper: {title: T, venue: V, year: 2024, licence: none}
+variants:
+  cpu: {base: "debian:12", workdir: /tmp}
+benchmarks:
+  spmm:
+    inputs: [%s]
+    command: '%s'
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
+data: [{name: g, urls: ["https://example.org/g"]}]
+"""
+
+
+@pytest.fixture
+def measured(recipes):
+    def measure(command: str, inputs: str = "", **files: str) -> tuple[object, ProcessResult]:
+        (recipes / "x.yaml").write_text(RECIPE % (inputs, command))
+        (job,) = jobs_of(SweepFile(runs=[SweepRun(recipe="x", parameters={"N": ["1"]})], timeout=5), "s")
+        return job, inside.in_image(job, ["env", "INSIDE=yes"], files)
+
+    return measure
+
+
+def test_a_job_is_measured_with_its_parameters_in_the_work_folder(measured):
+    job, found = measured('echo "took $N.5 ms in $PWD $INSIDE"; [ "$PWD $INSIDE" = "/tmp yes" ]', image="00")
+    (record,) = records_of(answer(job, found.output))
+    assert (record.samples, record.params, record.files) == ((1.5,), {"N": "1"}, {"image": "00"})
+    assert record.image_state == "unverified" and record.cpu and record.seconds is not None and record.job == job.id
+
+
+def test_a_failure_has_its_reason(measured):
+    assert measured("exit 3")[1] == ProcessResult("", "the benchmark failed with exit code 3", False)
+    data = "{path: no/such, data: g}"
+    assert measured("echo took 1 ms", data)[1] == ProcessResult("", "the data g is not in the workspace", False)
+
+
+def test_a_job_of_an_unknown_recipe_is_named(measured):
+    job, _ = measured("true")
+    assert "unknown recipe 'y'" in inside.in_image(replace(job, recipe="y", path="/none.yaml")).error
+
+
+def test_a_command_that_takes_too_long_ends_with_its_children():
+    began = time.monotonic()
+    done = inside.execute([], ["sh", "-c", "sleep 60 | sleep 60"], timeout=0.5)
+    assert done.timed_out and done.exit_code == 124 and time.monotonic() - began < 30
+
+
+def test_a_flood_is_ended(monkeypatch):
+    monkeypatch.setattr(inside, "COMMAND_OUTPUT", 1 << 16)
+    with pytest.raises(WorkFailed, match="wrote more than"):
+        inside.execute([], ["yes"])
+
+
+def test_a_task_writes_its_answer_in_one_step(measured, tmp_path, monkeypatch):
+    job, _ = measured("echo took 2 ms")
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "image.sbatch").write_text('[ "$REPROKIT_IMAGE" = x.sif ] && exec "$@"')
+    content = {"jobs": [job.to_json()], "image": "x.sif", "files": {"x.sif": "11"}}
+    (tmp_path / "jobs.json").write_text(json.dumps(content))
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    inside.main(str(tmp_path), "0")
+    (file,) = (tmp_path / "answers").iterdir()
+    data = json.loads(file.read_text())
+    (record,) = records_of(answer(job, data["output"]))
+    assert (file.name, data["node"], data["error"], record.files) == ("0.json", "n1", "", {"x.sif": "11"})

@@ -1,0 +1,176 @@
+"""Slurm job arrays: what sbatch is asked for, what comes back, and a real cluster of one node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import EngineError, UsageError
+from reprokit.results import lines
+from reprokit.sweep import slurm_array
+from reprokit.sweep.file import SweepFile, SweepRun
+from reprokit.sweep.plan import jobs_of
+from reprokit.sweep.slurm_array import SlurmRunner
+from tests.support import slurm
+from tests.support.paths import ROOT
+from tests.support.sweeps import output
+
+SWEEP = SweepFile(runs=[SweepRun(recipe="x", variants=["cpu", "cuda"], parameters={"THREADS": [1, 2]})])
+
+
+class FakeSlurm:
+    """Commands of Slurm; `answer(folder, number, job)` does what a task does. Those in `listed` still run."""
+
+    def __init__(self, answer, nodes="n1\nn2\n") -> None:
+        self.answer, self.nodes = answer, nodes
+        self.calls: list[list[str]] = []
+        self.listed = ""
+
+    def __call__(self, words) -> str:
+        self.calls.append(list(words))
+        if words[0] == "sbatch":
+            folder = Path(words[-1]).parent
+            for number, job in enumerate(json.loads((folder / "jobs.json").read_text())["jobs"]):
+                self.answer(folder / "answers" / f"{number}.json", job)
+            return f"{100 + len(self.calls)};cluster\n"
+        return {"squeue": self.listed, "sinfo": self.nodes}.get(words[0], "")
+
+    @property
+    def submitted(self) -> list[list[str]]:
+        return [call for call in self.calls if call[0] == "sbatch"]
+
+
+def write(file: Path, job, **changes) -> None:
+    found = {"node": "n1", "output": output(slurm_array.Job(**job)), "error": "", "lost": False, **changes}
+    file.write_text(json.dumps(found))
+
+
+@pytest.fixture
+def asked(x):
+    for name in ("x-cpu.sif", "x-cuda.sqsh"):
+        (x / name).write_bytes(b"image")
+    return jobs_of(SWEEP, "s.yaml")
+
+
+def answers(fake: FakeSlurm, jobs):
+    runner = SlurmRunner(print, 0.01, fake)
+    runner.submit(jobs)
+    return list(runner.results())
+
+
+def test_an_array_for_each_kind_of_job(asked, x):
+    fake = FakeSlurm(write)
+    found = answers(fake, asked)
+    assert {each.job.id for each in found} == {job.id for job in asked} and not any(each.error for each in found)
+    assert all(re.fullmatch("slurm-[0-9a-f]{6}", each.place.name) for each in found)
+    gpu, plain = sorted(fake.submitted, key=lambda call: "--exclusive" in call)
+    assert "--gpus=1" in gpu and "--gpus=1" not in plain
+    assert {"--array=0-5", "--job-name=x-cuda"} <= {*gpu} and {"--array=0-3", "--job-name=x-cpu"} <= {*plain}
+    assert not list((x / "sweeps").iterdir())  # nothing is left where all went well
+
+
+def test_the_script_names_the_image_and_its_checksum(asked, x, monkeypatch):
+    seen = []
+
+    def keep(file, job):
+        folder = file.parents[1]
+        seen.append((json.loads((folder / "jobs.json").read_text()), (folder / "array.sbatch").read_text()))
+        write(file, job)
+
+    answers(FakeSlurm(keep), [job for job in asked if job.variant == "cpu"])
+    content, script = seen[0]
+    assert content["image"] == str(x / "x-cpu.sif") and content["files"].keys() == {"x-cpu.sif"}
+    assert script.startswith("#!/bin/bash\nexec ") and "-m reprokit.sweep.inside" in script
+
+
+@pytest.mark.parametrize(
+    ("written", "error"),
+    [
+        ("", "is not valid"),
+        ("[]", "is not valid"),
+        ("[" * 100_000, "is not valid"),
+        ('{"node": "n1", "output": 1, "error": ""}', "is not valid"),
+        ('{"node": "n1", "output": "", "error": "' + "x" * 10_000 + '"}', "x" * 500),
+        (None, "left no answer"),
+    ],
+    ids=range(6),
+)
+def test_an_answer_that_is_hostile_or_missing_is_a_failure(asked, written, error):
+    fake = FakeSlurm(lambda file, job: None if written is None else file.write_text(written))
+    found = answers(fake, asked[:1])
+    assert error in found[0].error and len(found[0].error) <= 500
+
+
+@pytest.mark.parametrize("node", ["n1,n2 --wrap=x", "-x", "a\nb", "x" * 1000])
+def test_a_nodes_name_is_no_option(asked, node):
+    found = answers(FakeSlurm(lambda file, job: write(file, job, node=node)), asked[:1])
+    assert found[0].place.key == ""
+
+
+def test_a_link_in_place_of_an_answer_is_not_followed(asked, x):
+    (x / "secret").write_text(json.dumps({"node": "n1", "output": "secret", "error": "", "lost": False}))
+    found = answers(FakeSlurm(lambda file, job: file.symlink_to(x / "secret")), asked[:1])
+    assert found[0].error and "secret" not in found[0].output
+
+
+def test_a_failed_job_goes_to_another_node_if_there_is_one(asked):
+    from dataclasses import replace
+
+    again = [replace(asked[0], avoid=("n1",))]
+    fake = FakeSlurm(write)
+    answers(fake, again)
+    assert "--exclude=n1" in fake.submitted[0]
+    alone = FakeSlurm(write, nodes="n1\n")
+    answers(alone, again)
+    assert not any(word.startswith("--exclude") for word in alone.submitted[0])
+
+
+def test_cancel_ends_the_arrays(asked):
+    fake = FakeSlurm(lambda file, job: None)
+    runner = SlurmRunner(print, 0.01, fake)
+    runner.submit(asked)
+    runner.cancel()
+    assert [call[0] for call in fake.calls[-2:]] == ["scancel", "scancel"]
+
+
+def test_without_an_image_or_slurm_the_remedy_is_named(asked, x):
+    (x / "x-cpu.sif").unlink()
+    with pytest.raises(UsageError, match=r"no x-cpu.sqsh and no x-cpu.sif") as missing:
+        answers(FakeSlurm(write), [job for job in asked if job.variant == "cpu"])
+    assert "reprokit export x:cpu --apptainer" in missing.value.hint
+    with pytest.raises(EngineError, match="no-such-sbatch did not run"):
+        slurm_array.command(["no-such-sbatch"])
+    with pytest.raises(EngineError, match="false failed"):
+        slurm_array.command(["false"])
+    with pytest.raises(EngineError, match="returned no job number"):
+        SlurmRunner(print, 1, lambda words: "$(x)").submit([job for job in asked if job.variant == "cuda"])
+
+
+@pytest.mark.network
+def test_a_sweep_as_an_array_of_a_real_cluster(x, tmp_path, debian_slurm):
+    """As Debian has no package of Apptainer, a script in its place runs the command in the workspace."""
+    file = x / "recipes" / "x.yaml"
+    file.write_text(file.read_text().replace('debian:12"}\n  cuda', 'debian:12", workdir: /tmp}\n  cuda'))
+    (x / "x-cpu.sif").write_bytes(b"image")
+    (x / "bin").mkdir()
+    (x / "bin" / "apptainer").write_text(slurm.APPTAINER)
+    (x / "bin" / "apptainer").chmod(0o755)
+    (x / "s.yaml").write_text("runs: [{recipe: x, parameters: {THREADS: [1, 2], LAYOUT: [row]}}]\nrepeats: 2\n")
+    settings = {
+        "PATH": f"{x / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "REPROKIT_HOME": str(x),
+        "REPROKIT_RECIPES": str(x / "recipes"),
+    }
+    words = [sys.executable, "-m", "reprokit", "sweep", "s.yaml", "--runner", "slurm"]
+    code = slurm.run_command(debian_slurm, x, *words, **settings)
+    assert code == 0, (x / "sbatch.log").read_text()
+    found = lines.read(x / "results" / "x.jsonl")
+    assert sorted(record.samples[0] for record in found) == [1.0, 1.0, 2.0, 2.0]
+    assert len({record.job for record in found}) == 4 and {*found[0].files} == {"x-cpu.sif"}
+    assert {record.node for record in found} == {found[0].node} and found[0].node.startswith("slurm-")
