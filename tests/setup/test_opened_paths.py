@@ -46,6 +46,7 @@ OTHERS = {
         *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "oci/blob_folder.py"),
         *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "paths.py", "supply/*"),
         *("bench/checkout.py", "results/index.py", "results/reproduction.py", "verify/compare.py", "verify/run.py"),
+        *("sweep/inside.py", "sweep/slurm_array.py"),
     ],
     "named on the command line, or new at the user's wish": [
         *(

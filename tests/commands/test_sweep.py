@@ -1,0 +1,127 @@
+"""`reprokit sweep`: the plan, real containers, an interrupt, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.results.lines import read
+from tests.support.names import unique
+from tests.support.waiting import wait_for
+
+NAME = unique("sweep")
+# The job N=2 takes long while the workspace has the file `slow`.
+RECIPE = """
+paper: {title: A paper, venue: none, year: 2026, licence: none}
+variants:
+  cpu: {base: "debian:12"}
+benchmarks:
+  spmm:
+    command: 'touch started-$N; if [ $N = 2 ] && [ -e slow ]; then sleep 600; fi; echo "took $N ms"'
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
+"""
+SWEEP = f"runs: [{{recipe: {NAME}, parameters: {{N: [1, 2]}}}}]\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch) -> Path:
+    """Where the user stands: that recipe, its workspace and the sweep's file."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{NAME}.yaml").write_text(f"name: {NAME}{RECIPE}")
+    (tmp_path / "workspaces" / NAME).mkdir(parents=True)
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "reprokit", "sweep", *arguments]
+
+
+def sweep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def tidied(debian_12):
+    """Removes the containers and images of the recipe, whatever happened."""
+    engine = Engine.connect()
+    yield engine
+    for container in engine.containers([f"reprokit.recipe={NAME}"]):
+        engine.remove(container["Id"], force=True)
+    for image in engine.images([f"reprokit.recipe={NAME}"]):
+        engine.remove_image(image["Id"], force=True)
+
+
+@pytest.mark.engine
+def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(folder, tidied):
+    workspace = folder / "workspaces" / NAME
+    (workspace / "slow").touch()
+    running = subprocess.Popen(command("s.yaml"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for((workspace / "started-2").exists, 400)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=300)
+    assert running.returncode == 130, err
+    assert "2 jobs on this machine, 0 recorded before" in out and "the same command continues" in err
+    (container,) = tidied.containers([f"reprokit.recipe={NAME}"])
+    assert container["State"] == "exited"
+    (workspace / "slow").unlink()
+    done = sweep("s.yaml", "--json")
+    assert done.returncode == 0, done.stderr
+    file = folder / "results" / f"{NAME}.jsonl"
+    records = read(file)
+    assert sorted((record.params["N"], record.samples) for record in records) == [(1, (1.0,)), (2, (2.0,))]
+    assert len({record.job for record in records}) == 2 and all(record.seconds for record in records)
+    data = json.loads(done.stdout)
+    assert data["ok"] and data["recorded"] + data["plan"]["done"] == 2 and data["failed"] == []
+    # Nothing is left; one more repeat is one more job for each value, whose time is known.
+    (folder / "s.yaml").write_text(f"{SWEEP}repeats: 2\n")
+    plan = json.loads(sweep("s.yaml", "--dry-run", "--json").stdout)["plan"]
+    assert (len(plan["jobs"]), plan["done"], plan["never_measured"]) == (2, 2, 0) and plan["seconds"] > 0
+    assert len(read(file)) == 2
+
+
+def test_failures_are_named_and_tried_again(folder):
+    nowhere = {"DOCKER_HOST": "unix:///nowhere"}
+    done = sweep("s.yaml", **nowhere)
+    assert done.returncode == 1 and "this machine gets no more jobs: 3 in a row were lost there" in done.stderr
+    assert "error: 2 of 2 jobs failed, the first: " in done.stderr and "hint: the same command tries" in done.stderr
+    assert not (folder / "results").exists()
+    data = json.loads(sweep("s.yaml", "--json", **nowhere).stdout)
+    assert not data["ok"] and len(data["failed"]) == 2 and "unix:///nowhere" in str(data["failed"][0]["reasons"])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (f"{SWEEP}nodes: [root@stranger.example.org]\n", [], "is no node of your configuration"),
+        (f"{SWEEP}repeat: 2\n", [], "unknown field repeat; did you mean repeats?"),
+        (SWEEP.replace(NAME, "nosuch"), [], "unknown recipe 'nosuch'"),
+        (SWEEP, ["--image", "x@sha256:00", "--runner", "ray"], "names no image by digest"),
+        (SWEEP, ["--image", f"x@sha256:{'0' * 64}"], "--image is for --runner ray"),
+        (SWEEP, ["--runner", "slurm", "--image", f"x@sha256:{'0' * 64}"], "--image is for --runner ray"),
+        (SWEEP, ["--runner", "slurm"], f"there is no {NAME}-cpu.sqsh and no {NAME}-cpu.sif here"),
+    ],
+    ids=range(7),
+)
+def test_bad_input_is_named(folder, text, arguments, message):
+    (folder / "s.yaml").write_text(text)
+    done = sweep("s.yaml", *arguments)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_two_sweeps_of_the_same_jobs_wait_for_each_other(folder):
+    """The lock is named by the jobs, whatever the file is called."""
+    (folder / "t.yaml").write_text(f"# the same\n{SWEEP}")
+    assert sweep("s.yaml", "--dry-run").returncode == sweep("t.yaml", "--dry-run").returncode == 0
+    assert len(list((folder / "home" / "state").glob("sweep-*.lock"))) == 1
