@@ -89,7 +89,7 @@ def bench(
     folder; `reprokit results` shows and compares them.
     """
     target = find.target(name)
-    file = records or Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
+    file = records.absolute() if records else Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     fixed = {name: [value] for name, value in map(parameter, params)}
     chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
     outcome = _Outcome(Rounds(repeat, warm_up, timeout), file)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reprokit.config.nodes import Node
     from reprokit.display import Notify
     from reprokit.results.record import Record
-    from reprokit.sweep.plan import Job, Plan
+    from reprokit.sweep.plan import Job, SweepPlan
     from reprokit.sweep.run import SweepResult
     from reprokit.sweep.runner import Runner
 
@@ -87,7 +87,7 @@ def sweep(
         raise WorkFailed(f"{message}: {first.reasons[-1]}", str(file), "the same command tries only these again")
 
 
-def _run(plan: Plan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
+def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
     from reprokit.sweep.run import SweepResult, run
 
     if not plan.jobs:
@@ -149,12 +149,12 @@ def _known(jobs: Sequence[Job]) -> list[Record]:
     return [record for name in recipes if Path(_results(name)).is_file() for record in lines.read(Path(_results(name)))]
 
 
-def _seconds(plan: Plan, nodes: Sequence[Node], runner: str | None) -> float | None:
+def _seconds(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> float | None:
     """How long the sweep takes, as far as known: a cluster has as many machines as it has."""
     return None if plan.seconds is None else plan.seconds / (1 if runner else len(nodes) or 1)
 
 
-def _plan_json(plan: Plan, nodes: Sequence[Node], runner: str | None) -> dict[str, Any]:
+def _plan_json(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> dict[str, Any]:
     return {
         "jobs": [{"id": job.id, "job": job.title, "gpu": job.gpu} for job in plan.jobs],
         "done": plan.done,
@@ -166,7 +166,7 @@ def _plan_json(plan: Plan, nodes: Sequence[Node], runner: str | None) -> dict[st
     }
 
 
-def _show_plan(plan: Plan, nodes: Sequence[Node], runner: str | None) -> None:
+def _show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> None:
     from collections import Counter
 
     counts = Counter((job.label, job.benchmark) for job in plan.jobs)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from reprokit.display import Notify
 from reprokit.sweep.bench_process import ProcessResult
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, Place
+from reprokit.sweep.runner import JobAnswer, JobPlace
 
 _WHOLE = ""  # in place of a GPU: the machine as a whole
 _LOOK_S = 1.0
@@ -28,8 +28,8 @@ class PlaceRunner:
 
     def __init__(
         self,
-        places: Callable[[], Sequence[Place]],
-        measure: Callable[[Job, Place, str], ProcessResult],
+        places: Callable[[], Sequence[JobPlace]],
+        measure: Callable[[Job, JobPlace, str], ProcessResult],
         stop: Callable[[], None],
         notify: Notify,
         patience_s: float = 0.0,
@@ -66,7 +66,7 @@ class PlaceRunner:
         self._waiting.clear()
         self._stop()
 
-    def _start(self, places: Sequence[Place]) -> None:
+    def _start(self, places: Sequence[JobPlace]) -> None:
         left = []
         for job in self._waiting:
             better = [place for place in places if place.key not in job.avoid and _able(job, place)]
@@ -80,14 +80,14 @@ class PlaceRunner:
                 left.append(job)
         self._waiting = left
 
-    def _free(self, job: Job, place: Place) -> str | None:
+    def _free(self, job: Job, place: JobPlace) -> str | None:
         """The GPU for a job, `_WHOLE` for one that has the place to itself, None where it must wait."""
         used = {device for key, device in self._busy if key == place.key}
         if job.gpu != "none" and place.gpus:
             return None if _WHOLE in used else next((gpu for gpu in place.gpus if gpu not in used), None)
         return _WHOLE if _able(job, place) and not used else None
 
-    def _run(self, job: Job, place: Place, device: str) -> None:
+    def _run(self, job: Job, place: JobPlace, device: str) -> None:
         try:
             found = self._measure(job, place, device)
         except Exception as error:  # an error of this thread would end nothing, and the sweep would wait for ever
@@ -100,13 +100,13 @@ class PlaceRunner:
         if self._lost[key] == _MOST_LOST:
             self._notify(f"{answer.place} gets no more jobs: {_MOST_LOST} in a row were lost there: {answer.error}")
 
-    def _refused(self, places: Sequence[Place]) -> Iterator[JobAnswer]:
+    def _refused(self, places: Sequence[JobPlace]) -> Iterator[JobAnswer]:
         """Give up the jobs that no place can run."""
         refused, self._waiting = self._waiting, []
         why = "no machine has a GPU" if places else "no machine is left"
         for job in refused:
-            yield JobAnswer(job, Place(""), error=why, final=True)
+            yield JobAnswer(job, JobPlace(""), error=why, final=True)
 
 
-def _able(job: Job, place: Place) -> bool:
+def _able(job: Job, place: JobPlace) -> bool:
     return job.gpu != "required" or bool(place.gpus)

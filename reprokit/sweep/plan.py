@@ -54,7 +54,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """`jobs` are to run, in this order; `known` are the seconds that each of these took before, by `Job.title`."""
 
     jobs: Sequence[Job]
@@ -90,7 +90,7 @@ def jobs_of(sweep: SweepFile, where: str) -> list[Job]:
     return ordered
 
 
-def plan(jobs: Sequence[Job], records: Iterable[Record]) -> Plan:
+def plan(jobs: Sequence[Job], records: Iterable[Record]) -> SweepPlan:
     """What remains beside these records, and how long it takes by them."""
     done: set[str] = set()
     seconds: dict[tuple[str, str, str], list[float]] = {}
@@ -106,7 +106,7 @@ def plan(jobs: Sequence[Job], records: Iterable[Record]) -> Plan:
         for job in rest
         if (times := seconds.get((job.recipe, job.variant, job.benchmark)))
     }
-    return Plan(rest, len(jobs) - len(rest), known)
+    return SweepPlan(rest, len(jobs) - len(rest), known)
 
 
 def _targets(run: SweepRun) -> list[Target]:

@@ -21,7 +21,7 @@ from reprokit.errors import EngineError, UsageError
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.places import PlaceRunner
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import Place, alias
+from reprokit.sweep.runner import JobPlace, alias
 
 # A node that was killed may be started again.
 _PATIENCE_S = 60.0
@@ -101,17 +101,17 @@ class _Tasks:
         self._lock = threading.Lock()
         self._resources: dict[str, dict[str, float]] = {}
 
-    def places(self) -> Sequence[Place]:
+    def places(self) -> Sequence[JobPlace]:
         found = []
         for node in self._ray.nodes():
             if not node["Alive"]:
                 continue
             self._resources[node["NodeID"]] = node["Resources"]
             gpus = tuple(str(number) for number in range(int(node["Resources"].get("GPU", 0))))
-            found.append(Place(node["NodeID"], alias("ray", str(node["NodeName"])), gpus))
+            found.append(JobPlace(node["NodeID"], alias("ray", str(node["NodeName"])), gpus))
         return found
 
-    def measure(self, job: Job, place: Place, device: str) -> ProcessResult:
+    def measure(self, job: Job, place: JobPlace, device: str) -> ProcessResult:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         # One GPU, or all processors of the node: Ray gives them to nobody else meanwhile.

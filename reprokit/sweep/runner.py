@@ -11,7 +11,7 @@ from reprokit.sweep.plan import Job
 
 
 @dataclass(frozen=True)
-class Place:
+class JobPlace:
     """A machine that runs jobs. `name` is its alias in records, "" for this machine; `key` tells it from others.
 
     `gpus` are its GPUs as `--gpus device=` names them.
@@ -33,7 +33,7 @@ class JobAnswer:
     """
 
     job: Job
-    place: Place
+    place: JobPlace
     output: str = ""
     error: str = ""
     lost: bool = False

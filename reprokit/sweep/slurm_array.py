@@ -30,7 +30,7 @@ from reprokit.host.command import Flood, run
 from reprokit.recipe import find
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, Place, alias
+from reprokit.sweep.runner import JobAnswer, JobPlace, alias
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import COMMAND_ANSWER
@@ -149,7 +149,7 @@ class SlurmRunner:
                 since = array.ended.setdefault(task, time.monotonic())
                 if time.monotonic() - since >= min(_SEEN_S, 3 * self._poll_s):
                     answer = JobAnswer(
-                        job, Place(""), error=f"the task {array.number}_{task} left no answer", lost=True
+                        job, JobPlace(""), error=f"the task {array.number}_{task} left no answer", lost=True
                     )
             if answer:
                 del array.jobs[task]
@@ -198,8 +198,8 @@ def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
     except FileNotFoundError:
         return None
     except (OSError, UsageError, ValueError, LookupError, TypeError):
-        return JobAnswer(job, Place(""), error="the task's answer is not valid")
+        return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
     if not all(isinstance(each, str) for each in (node, output, error)):
-        return JobAnswer(job, Place(""), error="the task's answer is not valid")
-    place = Place(node, alias("slurm", node)) if _NODE.fullmatch(node) else Place("")
+        return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
+    place = JobPlace(node, alias("slurm", node)) if _NODE.fullmatch(node) else JobPlace("")
     return JobAnswer(job, place, output, error[:500], data.get("lost") is True)

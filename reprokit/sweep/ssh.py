@@ -11,7 +11,7 @@ from reprokit.nodes import config, survey
 from reprokit.recipe.spelling import nearest
 from reprokit.sweep.bench_process import BenchProcesses
 from reprokit.sweep.places import PlaceRunner
-from reprokit.sweep.runner import Place
+from reprokit.sweep.runner import JobPlace
 
 _LIMIT_S = 30.0
 
@@ -40,7 +40,7 @@ def runner(nodes: Sequence[Node], notify: Notify) -> PlaceRunner:
             notify(f"{answer.node.name} is left out: {answer.error}")
             continue
         gpus = tuple(str(number) for number in range(len(answer.seen.gpus)))
-        places.append(Place(answer.node.name, answer.node.name, gpus))
+        places.append(JobPlace(answer.node.name, answer.node.name, gpus))
     processes = BenchProcesses()
     return PlaceRunner(
         lambda: places,

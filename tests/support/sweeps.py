@@ -10,9 +10,27 @@ from typing import Any
 
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, Place
+from reprokit.sweep.runner import JobAnswer, JobPlace
 from tests.support.records import RECORD
 
+RECIPE = """\
+name: x
+paper: {title: T, venue: V, year: 2024, licence: none}
+variants:
+  cpu: {base: "debian:12"}
+  cuda: {base: "debian:12", requires: {gpu: required}}
+benchmarks:
+  spmm:
+    command: 'echo "took ${THREADS:-1} ms"'
+    matrix: {LAYOUT: [row, column]}
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
+  kernel:
+    command: kernel
+    gpu: true
+    repeat: 5
+    variants: [cuda]
+    parse: {format: records}
+"""
 JOB = Job(
     id="j", recipe="x", variant="cpu", path="/none/x.yaml", benchmark="forward", command="measure", params={},
     lock_hash="", gpu="none", runs=1, warm_up=0, timeout=None,
@@ -31,7 +49,7 @@ def output(job: Job, /, **changes: Any) -> str:
 
 
 def answer(job: Job, text: str) -> JobAnswer:
-    return JobAnswer(job, Place("p", "node1"), text)
+    return JobAnswer(job, JobPlace("p", "node1"), text)
 
 
 def by_process(job: Job, device: str) -> ProcessResult:

@@ -8,25 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ray_nodes import RayNodes, ray_nodes
-
-RECIPE = """\
-name: x
-paper: {title: T, venue: V, year: 2024, licence: none}
-variants:
-  cpu: {base: "debian:12"}
-  cuda: {base: "debian:12", requires: {gpu: required}}
-benchmarks:
-  spmm:
-    command: 'echo "took ${THREADS:-1} ms"'
-    matrix: {LAYOUT: [row, column]}
-    parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
-  kernel:
-    command: kernel
-    gpu: true
-    repeat: 5
-    variants: [cuda]
-    parse: {format: records}
-"""
+from tests.support.sweeps import RECIPE
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ import pytest
 
 from reprokit.sweep.bench_process import ProcessResult
 from reprokit.sweep.places import PlaceRunner
-from reprokit.sweep.runner import Place
+from reprokit.sweep.runner import JobPlace
 from tests.support.sweeps import jobs
 
-TWO_GPUS = Place("g", "g", ("0", "1"))
-PLAIN = Place("p", "p")
+TWO_GPUS = JobPlace("g", "g", ("0", "1"))
+PLAIN = JobPlace("p", "p")
 
 
 class Machines:
     """Remembers who ran what, and how many at once. `lost` are places that lose every job."""
 
-    def __init__(self, *places: Place, lost: tuple[str, ...] = ()) -> None:
+    def __init__(self, *places: JobPlace, lost: tuple[str, ...] = ()) -> None:
         self.places, self.lost = list(places), lost
         self.ran: list[tuple[str, str]] = []
         self.now: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def test_a_job_without_a_gpu_has_its_machine_to_itself(place):
 
 
 def test_machines_run_side_by_side():
-    found = Machines(PLAIN, Place("q", "q"))
+    found = Machines(PLAIN, JobPlace("q", "q"))
     found.results(*jobs(20))
     assert {key for key, _ in found.ran} == {"p", "q"}
 
@@ -74,7 +74,7 @@ def test_a_job_that_needs_a_gpu_waits_for_no_machine_without():
 
 
 def test_a_place_to_avoid_is_used_only_where_there_is_no_other():
-    found = Machines(PLAIN, Place("q", "q"))
+    found = Machines(PLAIN, JobPlace("q", "q"))
     found.results(*jobs(5, avoid=("p",)))
     assert {key for key, _ in found.ran} == {"q"}
     found = Machines(PLAIN)
@@ -82,7 +82,7 @@ def test_a_place_to_avoid_is_used_only_where_there_is_no_other():
 
 
 def test_a_place_that_loses_three_jobs_gets_no_more():
-    found = Machines(PLAIN, Place("q", "q"), lost=("p",))
+    found = Machines(PLAIN, JobPlace("q", "q"), lost=("p",))
     answers = found.results(*jobs(20))
     assert [key for key, _ in found.ran].count("p") == 3 and sum(each.lost for each in answers) == 3
     assert found.notes == ["p gets no more jobs: 3 in a row were lost there: lost"]

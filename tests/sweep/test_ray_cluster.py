@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,16 +12,18 @@ from typing import Any
 
 import pytest
 
+from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.results import lines
 from reprokit.sweep import ray_cluster
 from reprokit.sweep.plan import plan
 from reprokit.sweep.run import run
+from tests.support.names import unique
 from tests.support.ray_nodes import RayNodes
-from tests.support.sweeps import by_process, jobs
+from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
-group = pytest.mark.xdist_group("ray")
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.long]
 
 
 @pytest.fixture
@@ -29,8 +32,6 @@ def ray(ray_cluster_nodes: RayNodes) -> Iterator[Any]:
         yield connected
 
 
-@group
-@pytest.mark.long
 def test_200_jobs_on_four_nodes_with_one_killed_twice(ray_cluster_nodes, tmp_path, capfd):
     """All are recorded, none twice; afterwards nothing is left to do."""
     (tmp_path / "results").mkdir()
@@ -57,7 +58,6 @@ def test_200_jobs_on_four_nodes_with_one_killed_twice(ray_cluster_nodes, tmp_pat
     assert capfd.readouterr().out == ""  # what Ray prints of dead nodes is no part of our output
 
 
-@group
 def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_PATIENCE_S", 0)
     runner = ray_cluster.runner(ray, print, measure=by_process)
@@ -65,7 +65,6 @@ def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
     assert [(answer.error, answer.final) for answer in runner.results()] == [("no machine has a GPU", True)]
 
 
-@group
 def test_ctrl_c_ends_the_workers_processes(ray_cluster_nodes, tmp_path):
     """A sweep whose `reprokit bench` never ends, in a process of its own."""
     program = f"""
@@ -85,7 +84,30 @@ with ray_cluster.connected() as ray:
     wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in started), 60)
 
 
-@group
+@pytest.mark.engine
+def test_the_verb_measures_in_containers_of_the_workers(ray_cluster_nodes, debian_12, tmp_path, monkeypatch):
+    name = unique("raysweep")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.replace("name: x", f"name: {name}"))
+    run = f"{{recipe: {name}, parameters: {{THREADS: [1, 2], LAYOUT: [row]}}}}"
+    (tmp_path / "s.yaml").write_text(f"runs: [{run}]\n")
+    monkeypatch.chdir(tmp_path)
+    words = [sys.executable, "-m", "reprokit", "sweep", "s.yaml", "--runner", "ray", "--json"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["recorded"] == 2
+        found = lines.read(tmp_path / "results" / f"{name}.jsonl")
+        assert sorted(record.samples for record in found) == [(1.0,), (2.0,)]
+        assert all(record.node.startswith("ray-") and record.image_digest for record in found)
+    finally:
+        engine = Engine.connect()
+        for container in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(container["Id"], force=True)
+        for image in engine.images([f"reprokit.recipe={name}"]):
+            engine.remove_image(image["Id"], force=True)
+
+
 def test_an_image_is_asked_of_ray_by_its_digest(ray):
     """Starting it takes podman on the nodes, which is not tested here."""
     image = f"registry.example.org/x@sha256:{'0' * 64}"

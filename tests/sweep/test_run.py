@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reprokit.sweep.run import run
-from reprokit.sweep.runner import JobAnswer, Place
+from reprokit.sweep.runner import JobAnswer, JobPlace
 from tests.support.sweeps import jobs, output
 
 
@@ -33,7 +33,7 @@ class Answers:
 
 
 def good(job):
-    return JobAnswer(job, Place("k1", "node1"), output(job))
+    return JobAnswer(job, JobPlace("k1", "node1"), output(job))
 
 
 def ran(of, count=3):
@@ -55,7 +55,7 @@ def test_a_second_answer_of_a_job_is_ignored():
 
 def test_a_failure_is_tried_elsewhere():
     def of(job, attempt):
-        return JobAnswer(job, Place(f"k{attempt}", f"node{attempt}"), error="boom") if attempt < 3 else good(job)
+        return JobAnswer(job, JobPlace(f"k{attempt}", f"node{attempt}"), error="boom") if attempt < 3 else good(job)
 
     result, runner, recorded, notes = ran(of, 1)
     assert result.recorded == 1 and [each.avoid for each in runner.submitted] == [(), ("k1",), ("k1", "k2")]
@@ -63,14 +63,16 @@ def test_a_failure_is_tried_elsewhere():
 
 
 def test_what_fails_three_times_is_named():
-    result, runner, recorded, notes = ran(lambda job, n: JobAnswer(job, Place("k", f"node{n}"), error=f"boom {n}"), 1)
+    result, runner, recorded, notes = ran(
+        lambda job, n: JobAnswer(job, JobPlace("k", f"node{n}"), error=f"boom {n}"), 1
+    )
     (failed,) = result.failed
     assert failed.to_json()["reasons"] == ["node1: boom 1", "node2: boom 2", "node3: boom 3"]
     assert notes[-1] == "x:cpu forward N=0 failed: node3: boom 3" and recorded == [] and len(runner.submitted) == 3
 
 
 def test_what_no_place_can_run_is_not_tried_again():
-    result, runner, _, _ = ran(lambda job, _: JobAnswer(job, Place(""), error="no machine has a GPU", final=True), 1)
+    result, runner, _, _ = ran(lambda job, _: JobAnswer(job, JobPlace(""), error="no machine has a GPU", final=True), 1)
     assert result.failed[0].reasons == ["no machine has a GPU"] and len(runner.submitted) == 1
 
 
