@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from reprokit.display import ProgressDisplay
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import clock
+from reprokit.host.workspace import mark
 from reprokit.results import lines
 from reprokit.sweep import file as sweep_file
 from reprokit.sweep import plan as planning
@@ -64,9 +65,12 @@ def sweep(
     found = sweep_file.load(file)
     jobs = planning.jobs_of(found, str(file))
     nodes = _nodes(found.nodes, str(file)) if not runner else []
-    # Two processes with the same jobs would measure them twice.
-    lock = paths.state() / f"sweep-{_digest(jobs)}.lock"
-    with file_lock(lock, "the same sweep is running: waiting for it", notify):
+    with ExitStack() as locks:
+        # Two processes with the same jobs would measure them twice.
+        for name in [] if dry_run else sorted({job.recipe for job in jobs}):
+            lock = paths.state() / f"sweep-{name}-{mark(str(Path.cwd()))}.lock"
+            waiting = f"another sweep of {name} is running in this folder: waiting for it"
+            locks.enter_context(file_lock(lock, waiting, notify))
         plan = planning.plan(jobs, _known(jobs))
         shown = _plan_json(plan, nodes, runner)
         if not as_json:
@@ -128,12 +132,6 @@ def _check_image(image: str, runner: str | None) -> None:
         raise UsageError("--image is for --runner ray", hint="Slurm takes NAME-VARIANT.sqsh or .sif in this folder")
     if not re.fullmatch(r"[a-z0-9][A-Za-z0-9._:/-]{0,250}@sha256:[0-9a-f]{64}", image):
         raise UsageError(f"{image!r} names no image by digest", hint="write --image REGISTRY/NAME@sha256:DIGEST")
-
-
-def _digest(jobs: Sequence[Job]) -> str:
-    import hashlib
-
-    return hashlib.sha256(" ".join(sorted(job.id for job in jobs)).encode()).hexdigest()[:16]
 
 
 def _results(recipe: str) -> str:

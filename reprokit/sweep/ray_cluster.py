@@ -104,7 +104,7 @@ class _Tasks:
     def places(self) -> Sequence[JobPlace]:
         found = []
         for node in self._ray.nodes():
-            if not node["Alive"]:
+            if not node["Alive"] or not node["Resources"].get("CPU"):  # a head without work has no processors
                 continue
             self._resources[node["NodeID"]] = node["Resources"]
             gpus = tuple(str(number) for number in range(int(node["Resources"].get("GPU", 0))))

@@ -142,7 +142,7 @@ class SlurmRunner:
         return self._digests[image]
 
     def _answers(self, array: _Array) -> Iterator[JobAnswer]:
-        listed = self._tasks(array.number)
+        listed = self._tasks(array)
         for task, job in list(array.jobs.items()):
             answer = _answer(array.folder / "answers", f"{task}.json", job)
             if answer is None and task not in listed:
@@ -156,14 +156,15 @@ class SlurmRunner:
                 array.clean = array.clean and not answer.error
                 yield answer
 
-    def _tasks(self, number: str) -> set[int]:
-        """The tasks of an array that wait or run."""
+    def _tasks(self, array: _Array) -> set[int]:
+        """The tasks of an array that wait or run; all that have not answered where Slurm does not reply."""
         try:
-            found = self._command(["squeue", "--noheader", "--array", f"--jobs={number}", "--format=%K"])
+            found = self._command(["squeue", "--noheader", "--array", f"--jobs={array.number}", "--format=%K"])
         except EngineError as error:
-            if "Invalid job id" not in error.message:  # what is over is forgotten after some minutes
-                raise
-            return set()
+            if "Invalid job id" in error.message:  # what is over is forgotten after some minutes
+                return set()
+            self._notify(error.message)
+            return set(array.jobs)
         return {int(word) for word in found.split() if re.fullmatch("[0-9]{1,9}", word)}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
+from reprokit.filelocks import file_lock
 from reprokit.results.lines import read
 from tests.support.names import unique
 from tests.support.waiting import wait_for
@@ -27,6 +28,7 @@ benchmarks:
     command: 'touch started-$N; if [ $N = 2 ] && [ -e slow ]; then sleep 600; fi; echo "took $N ms"'
     parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
 """
+NOWHERE = {"DOCKER_HOST": "unix:///nowhere"}
 SWEEP = f"runs: [{{recipe: {NAME}, parameters: {{N: [1, 2]}}}}]\n"
 
 
@@ -92,12 +94,11 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(folder, tidie
 
 
 def test_failures_are_named_and_tried_again(folder):
-    nowhere = {"DOCKER_HOST": "unix:///nowhere"}
-    done = sweep("s.yaml", **nowhere)
+    done = sweep("s.yaml", **NOWHERE)
     assert done.returncode == 1 and "this machine gets no more jobs: 3 in a row were lost there" in done.stderr
     assert "error: 2 of 2 jobs failed, the first: " in done.stderr and "hint: the same command tries" in done.stderr
     assert not (folder / "results").exists()
-    data = json.loads(sweep("s.yaml", "--json", **nowhere).stdout)
+    data = json.loads(sweep("s.yaml", "--json", **NOWHERE).stdout)
     assert not data["ok"] and len(data["failed"]) == 2 and "unix:///nowhere" in str(data["failed"][0]["reasons"])
 
 
@@ -120,8 +121,17 @@ def test_bad_input_is_named(folder, text, arguments, message):
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
-def test_two_sweeps_of_the_same_jobs_wait_for_each_other(folder):
-    """The lock is named by the jobs, whatever the file is called."""
-    (folder / "t.yaml").write_text(f"# the same\n{SWEEP}")
-    assert sweep("s.yaml", "--dry-run").returncode == sweep("t.yaml", "--dry-run").returncode == 0
-    assert len(list((folder / "home" / "state").glob("sweep-*.lock"))) == 1
+def test_two_sweeps_of_a_recipe_wait_for_each_other(folder):
+    (lock,) = _locks(folder)
+    notes: list[str] = []
+    with file_lock(lock, "", notes.append):
+        assert sweep("s.yaml", "--dry-run").returncode == 0  # the plan waits for nobody
+        waiting = subprocess.Popen(command("s.yaml"), stderr=subprocess.PIPE, text=True, env={**os.environ, **NOWHERE})
+        assert waiting.stderr and f"another sweep of {NAME} is running in this folder" in waiting.stderr.readline()
+    waiting.communicate(timeout=200)
+
+
+def _locks(folder: Path) -> list[Path]:
+    """The locks that a sweep has made."""
+    sweep("s.yaml", **NOWHERE)
+    return list((folder / "home" / "state").glob("sweep-*.lock"))

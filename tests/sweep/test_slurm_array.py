@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,6 @@ def test_a_link_in_place_of_an_answer_is_not_followed(asked, x):
 
 
 def test_a_failed_job_goes_to_another_node_if_there_is_one(asked):
-    from dataclasses import replace
-
     again = [replace(asked[0], avoid=("n1",))]
     fake = FakeSlurm(write)
     answers(fake, again)
@@ -128,6 +127,24 @@ def test_a_failed_job_goes_to_another_node_if_there_is_one(asked):
     alone = FakeSlurm(write, nodes="n1\n")
     answers(alone, again)
     assert not any(word.startswith("--exclude") for word in alone.submitted[0])
+
+
+def test_a_slurm_that_does_not_reply_for_a_while_ends_nothing(asked):
+    replies, notes, late = iter([EngineError("squeue failed: busy"), ""]), [], []
+    fake = FakeSlurm(lambda file, job: late.append((file, job)))
+
+    def command(words):
+        if words[0] != "squeue":
+            return fake(words)
+        reply = next(replies, "")
+        if isinstance(reply, EngineError):
+            raise reply
+        write(*late[0])
+        return reply
+
+    runner = SlurmRunner(notes.append, 0.01, command)
+    runner.submit(asked[:1])
+    assert [each.error for each in runner.results()] == [""] and notes[-1] == "squeue failed: busy"
 
 
 def test_cancel_ends_the_arrays(asked):
