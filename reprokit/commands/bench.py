@@ -63,9 +63,7 @@ def bench(
     params: Annotated[
         list[str],
         typer.Option(
-            "--param",
-            metavar="NAME=VALUE",
-            help="A variable of the command, in place of its values in the recipe's matrix.",
+            "--param", metavar="NAME=VALUE", help="Set a variable of the command, not by the recipe's matrix."
         ),
     ] = [],  # noqa: B006 - typer's own style; it is only read
     records: Annotated[
@@ -155,10 +153,8 @@ class _Outcome:
             self.failed[title] = error
             return
         notify(*(f"warning: {title}: {text}" for text in records[0].warnings))
-        if self.file.is_absolute():
-            lines.append(self.file.parent, self.file.name, records)
-        else:
-            lines.append(Path.cwd(), str(self.file), records)
+        named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
+        lines.append(*named, records)
         self.records += records
 
     def as_json(self) -> dict[str, object]:
