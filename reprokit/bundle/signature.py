@@ -35,7 +35,7 @@ def sign(text: bytes, key: Path) -> bytes:
 
 
 def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> str:
-    """The signer of `text`: the key's fingerprint, after its owner's name where `allowed` has one.
+    """Verify a signature; returns the key's fingerprint, with its owner's name if `allowed` has one.
 
     `allowed` is a file of allowed signers (ssh-keygen(1)), or a public key; without it any key is accepted, for the
     user to judge. Raises WorkFailed where the signature does not match the text or an allowed key, EngineError without

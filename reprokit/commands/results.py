@@ -225,10 +225,9 @@ def files_of(name: str | None) -> list[Path]:
     """The file of a recipe's records, or all. Raises UsageError where there is none."""
     from reprokit.results.lines import FOLDER
 
-    found = [results_file(name)] if name else sorted(Path(FOLDER).glob("*.jsonl"))
-    if not found:
-        raise UsageError("no results yet", FOLDER, "`reprokit bench NAME` measures some")
-    return found
+    if found := [results_file(name)] if name else sorted(Path(FOLDER).glob("*.jsonl")):
+        return found
+    raise UsageError("no results yet", FOLDER, "`reprokit bench NAME` measures some")
 
 
 def _groups(name: str | None) -> list[Group]:

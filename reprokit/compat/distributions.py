@@ -38,7 +38,7 @@ class Distributions(BaseModel):
     parts: dict[str, str]
 
     def of_module(self, module: str) -> str | None:
-        """The distribution, None for one that is not known, an empty text for one that PyPI does not have."""
+        """The distribution of a module: None if unknown, "" if PyPI has none."""
         if module in self.modules:
             return self.modules[module]
         return canonicalize_name(module) if module.lower() in self.same else None

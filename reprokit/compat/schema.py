@@ -1,8 +1,7 @@
 """The schema of the facts on toolkits, GPUs and distributions; `package_schema` has that of packages.
 
-Capabilities are numbers without the dot, such as 86; versions are strings. Every fact lists its sources by their id in
-`sources.yaml`. Keys that are no field here are for readers; tests/compat/test_facts.py lists them, so that a misspelt
-fact is noticed.
+Capabilities are numbers without the dot, such as 86; versions are strings. `source` lists ids of `sources.yaml`. Keys
+without a field are for readers; tests/compat/test_facts.py lists them against misspelling.
 """
 
 from __future__ import annotations
@@ -299,5 +298,4 @@ class ReleaseDates(BaseModel):
     @staticmethod
     def newest(dates: dict[str, str], day: str) -> str:
         """The last version that was released by `day` (2021-08-31); empty if none was."""
-        known = [version for version, date in dates.items() if date <= day[: len(date)]]
-        return max(known, key=dates.__getitem__, default="")
+        return max((v for v, date in dates.items() if date <= day[: len(date)]), key=dates.__getitem__, default="")

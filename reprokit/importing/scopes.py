@@ -28,7 +28,7 @@ VENDORED = {"third_party", "thirdparty", "3rdparty", "3rd_party", "external", "e
 
 
 def scope_of_group(name: str) -> Scope:
-    """What an extra or a dependency group is for; groups of other names are features that a recipe can do without."""
+    """The scope of an extra or a dependency group, by its name. Unknown names are optional features."""
     words = _words(name)
     return "test" if words & set(_TEST) and not words & set(_OTHER) else "other"
 

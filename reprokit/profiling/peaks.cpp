@@ -1,6 +1,6 @@
 // What the processors do at most: loops of the bundled extension's benchmark on several threads at once.
 //   peaks THREADS...
-// prints a JSON object a line. Each thread's rate is by its own CPU time; the best of three rounds counts.
+// prints a JSON object a line. A thread's rate is its work divided by its own CPU time. The best of three rounds counts.
 #include <unistd.h>
 
 #include <algorithm>

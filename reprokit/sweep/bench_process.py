@@ -58,7 +58,7 @@ class BenchProcesses:
     def run_command(self, words: Sequence[str]) -> ProcessResult:
         if self.stopped:
             return ProcessResult("", "cancelled", True)
-        # In a session of its own: Ctrl-C reaches only the sweep, which ends its processes in order.
+        # A session of its own: Ctrl-C interrupts only the sweep, which then stops its processes in order.
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )

@@ -123,7 +123,7 @@ def test_two_checkouts_do_not_see_each_others(engine, mine, sh, monkeypatch):
 
 
 def test_the_networks_lead_nowhere_else(engine, mine, sh):
-    """The container's own network is as without services; a service reaches the containers beside it alone."""
+    """Services leave the container's own network unchanged. A service reaches only the containers beside it."""
     name = ensure_running(engine, mine.recipe(DB.format(says="x")))
     assert engine.container(name)["HostConfig"]["NetworkMode"] == "bridge"
     serve = "IO::Socket::INET->new(LocalPort => 8000, Listen => 5) or die; print qq(up\\n); close STDOUT; sleep 100"

@@ -46,7 +46,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class AsOf:
-    """Only files that were uploaded by `time` (ISO 8601), or by another time for the projects of `later`.
+    """Excludes files uploaded after `time` (ISO 8601); `later` has other times for single projects.
 
     Files of indexes without upload times count as newer. Without a time, all files count.
     """
