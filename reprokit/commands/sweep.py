@@ -179,7 +179,8 @@ def _show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> No
         took += " on one machine"
     if seconds is not None and plan.unknown:
         took += f" ({plan.unknown} of them never measured)"
-    echo(f"{len(plan.jobs)} jobs {where}, {plan.done} recorded before; time: {took}")
+    count = len(plan.jobs)
+    echo(f"{count} job{'s' if count != 1 else ''} {where}, {plan.done} recorded before; time: {took}")
 
 
 class SweepDisplay(ProgressDisplay):

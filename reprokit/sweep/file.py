@@ -52,7 +52,8 @@ def load(path: Path) -> SweepFile:
     try:
         text = files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the sweep: {error}", str(path)) from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the sweep: {reason}", str(path)) from None
     document = yaml.read(text, str(path))
     if not isinstance(document.data, dict):
         raise UsageError("a sweep is a mapping of fields", str(path), "see `reprokit help sweep`")

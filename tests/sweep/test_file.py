@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,8 @@ def test_other_files_are_refused(written, tmp_path):
     for file in (tmp_path / "none.yaml", tmp_path, written("- x"), written("x" * (2 << 20))):
         with pytest.raises(UsageError):
             load(file)
+
+
+def test_a_missing_file_is_named_without_a_number(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^cannot read the sweep: No such file or directory$"):
+        load(tmp_path / "gone.yaml")
