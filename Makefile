@@ -22,7 +22,7 @@ test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" nar
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not builds" $(PYTEST_ARGS)
 
-test-builds: ## Run the tests that build whole environments, from the recipe to the measured claim
+test-builds: ## Run the tests that build whole environments, from the recipe to the measured claim, and the whole extension
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m builds $(PYTEST_ARGS)
 

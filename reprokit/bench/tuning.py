@@ -25,7 +25,8 @@ STRATEGIES: tuple[str, ...] = get_args(Strategy)
 Mask = Literal["none", "causal", "strided", "fixed", "window", "dilated", "longformer", "bigbird"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 
-PROGRAM = "python3 -m operator_fusion tune"
+_MODULE = "python3 -m operator_fusion"
+PROGRAM = f"{_MODULE} tune"
 # In the workspace, so that a search that was stopped goes on in another container.
 _JOURNALS = "/workspace/searches"
 _LONGEST = 1 << 16  # characters of a line of progress, or of the summary
@@ -98,9 +99,13 @@ class SearchSummary(BaseModel):
     versus: Annotated[list[VersusRow], Field(max_length=5)]
 
 
+_Measurement = Annotated[str, Field(pattern=r"^(part|plan|confirmed|versus)( [0-9]{1,5}){1,3}$")]
+
+
 class _Line(BaseModel):
     progress: SearchProgress | None = None
     summary: SearchSummary | None = None
+    missing: Annotated[list[_Measurement], Field(min_length=1, max_length=1000)] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,16 +132,37 @@ class PlanSearch:
         return self.journal.removesuffix(".jsonl") + ".png"
 
     def benchmark(self) -> Benchmark:
-        search = ["--strategy", *dict.fromkeys(self.strategies), "--budget", str(self.budget)]
-        files = ["--results", self.journal, "--plot", self.plot]
-        command = f"mkdir -p {_JOURNALS} && exec {self._measuring} "
-        command += shlex.join([*search, "--seeds", str(self.seeds), "--json", *files])
-        return Benchmark(command=command, parse=Parse(format="records"))
+        return Benchmark(command=self._search(), parse=Parse(format="records"))
+
+    def replay(self, machine: Mapping[str, str | int]) -> str:
+        """The command that measures nothing: it searches with what is stored of `machine`, or names what is missing."""
+        return self._search("--machine", json.dumps(machine))
+
+    def single(self, measurements: Sequence[str]) -> Benchmark:
+        """Make only these measurements, and print their records."""
+        command = f"exec {_MODULE} measure {shlex.join([*self.options, *measurements])}"
+        return Benchmark(command=command, parse=Parse(format="records", expect=len(measurements)))
 
     @property
-    def _measuring(self) -> str:
-        options = [f"--{name}={value}" for name, value in self.shape.items() if value is not None]
-        return f"{PROGRAM} {shlex.join(options)}"
+    def options(self) -> list[str]:
+        """The shape as options of `reprokit tune` and of the program."""
+        return [f"--{name}={value}" for name, value in self.shape.items() if value is not None]
+
+    @property
+    def params(self) -> dict[str, str | int]:
+        """The shape as the parameters of every record."""
+        return {name.replace("-", "_"): value for name, value in self.shape.items() if value is not None}
+
+    @property
+    def command(self) -> str:
+        """The command without strategy, budget and seeds, which do not change the measured times."""
+        return f"{PROGRAM} {shlex.join(self.options)}"
+
+    def _search(self, *more: str) -> str:
+        search = ["--strategy", *dict.fromkeys(self.strategies), "--budget", str(self.budget)]
+        files = ["--results", self.journal, "--plot", self.plot]
+        words = [*search, "--seeds", str(self.seeds), "--json", *files, *more]
+        return f"mkdir -p {_JOURNALS} && exec {self.command} {shlex.join(words)}"
 
     def new(self, records: Iterable[Record], known: Iterable[Record]) -> list[Record]:
         """The records that are not among `known`, each with the part of the command on which its samples depend.
@@ -145,7 +171,7 @@ class PlanSearch:
         measurement.
         """
         before = {_key(record) for record in known}
-        return [replace(record, command=self._measuring) for record in records if _key(record) not in before]
+        return [replace(record, command=self.command) for record in records if _key(record) not in before]
 
 
 def _key(record: Record) -> str:
@@ -153,17 +179,18 @@ def _key(record: Record) -> str:
 
 
 class SearchReader:
-    """Reads progress and the summary from the program's output, which arrives in pieces."""
+    """Reads progress, the summary and names of missing measurements from the program's output, in pieces."""
 
     def __init__(self, progress: Callable[[SearchProgress], None]) -> None:
         self.summary: SearchSummary | None = None
+        self.missing: Sequence[str] = ()
         self._progress = progress
         self._rest = ""
         self._too_long = False
 
     def add(self, text: str) -> None:
         for line in self._lines(text):
-            if not line.startswith(('{"progress"', '{"summary"')):
+            if not line.startswith(('{"progress"', '{"summary"', '{"missing"')):
                 continue
             try:
                 found = validated(_Line, line)
@@ -172,6 +199,7 @@ class SearchReader:
             if found.progress:
                 self._progress(found.progress)
             self.summary = found.summary or self.summary
+            self.missing = found.missing or self.missing
 
     def _lines(self, text: str) -> Iterator[str]:
         """The lines that `text` completes. One that is too long is dropped."""

@@ -180,8 +180,9 @@ def opened_bench(
     chosen: Mapping[str, Benchmark],
     stale: bool,
     variables: Mapping[str, str],
+    purpose: str = "",
 ) -> Iterator[tuple[Engine, str, Bench]]:
-    """Start the target's bench container; it is stopped at the end, and its files stay.
+    """Start the target's bench container, or that for another `purpose`; it is stopped at the end, and its files stay.
 
     Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
     """
@@ -203,7 +204,7 @@ def opened_bench(
     image, is_stale = _image(engine, target, stale)
     for service in () if stale else find.service_targets(target).values():
         _refuse_stale(engine, service)
-    container = own_container(engine, target, bench_name(requested), requested, notify)
+    container = own_container(engine, target, purpose or bench_name(requested), requested, notify)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))

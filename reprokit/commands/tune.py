@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from reprokit import completion, paths
 from reprokit.bench import extension, tuning
+from reprokit.bench.container import bench_name
 from reprokit.bench.tuning import Dtype, Mask, PlanSearch, SearchProgress, SearchReader
 from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
 from reprokit.commands.bench import opened_bench
 from reprokit.display import ProgressDisplay
-from reprokit.errors import ReprokitError, WorkFailed
+from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import clock
 from reprokit.recipe import find
@@ -27,6 +32,11 @@ from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from reprokit.bench.run import Bench
+    from reprokit.recipe.find import Target
+    from reprokit.results.record import Record
+    from reprokit.sweep.plan_search import MachineFields
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
 # The search needs no GPU by itself.
@@ -67,14 +77,27 @@ def tune(
     stale: bool = options.flag("--stale", "Measure the image although recipe or lock have changed since it was built."),
     as_json: bool = typer.Option(False, "--json", help="Print the result and the records as JSON."),
     on: options.On = None,
+    runner: Annotated[
+        Literal["here", "ray"],
+        typer.Option(
+            metavar="here|ray",
+            help="Where the times are measured: `ray` gives the measurements to a cluster.",
+            autocompletion=completion.choices("here", "ray"),
+        ),
+    ] = "here",
+    measurements: Annotated[
+        list[str], typer.Option("--measure", hidden=True, help="What a worker of --runner ray measures.")
+    ] = [],  # noqa: B006 - typer's own style; it is only read
 ) -> None:
     """Search for the fastest way to fuse the operators of a BERT layer.
 
     Runs in the container of a recipe with torch 2.0 or newer, by default that of operator-fusion. Times are multiples
     of that of the whole layer under torch.compile. Measurements are kept in the recipe's workspace, so that the same
-    command goes on where it was stopped, and are recorded in results/NAME.jsonl below the current folder.
+    command goes on where it was stopped, and are recorded in results/NAME.jsonl below the current folder. With
+    --runner ray the machines of a Ray cluster measure side by side; those unlike most others are left out.
     """
     target = find.target(name)
+    _check_runner(runner, on, gpus, device)
     file = Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     known = lines.read(file) if file.is_file() else []
     shape: dict[str, str | int | None] = {
@@ -82,39 +105,152 @@ def tune(
         "window": window, "dtype": dtype, "device": device, "threads": threads,
     }  # fmt: skip
     files = extension.sources(notify) | extension.sources(notify, tuning.RECIPE)
-    lock = file_lock(paths.state() / "bench.lock", "another benchmark is running: waiting for it", notify)
-    with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, _RUNS, stale, {}) as opened:
-        engine, container, found = opened
+    # A search on a cluster has a container of its own: this machine may be a worker, too.
+    purpose, gpus = ("search", "none") if runner == "ray" else ("", gpus)
+    waiting = f"another {purpose or 'benchmark'} is running: waiting for it"
+    lock = file_lock(paths.state() / f"{purpose or bench_name(gpus, on)}.lock", waiting, notify)
+    with (
+        lock,
+        _cluster(runner) as ray,
+        options.engine_on(on) as there,
+        opened_bench(there, target, gpus, _RUNS, stale, {}, purpose) as (engine, container, found),
+    ):
         folder = extension.send(engine, container, found.execute, files)
         search = PlanSearch(shape, strategies, budget, seeds, found.origin.image_digest, extension.digest(files))
-        tail = ""
+        if measurements:
+            dump({"records": [json.loads(each.to_json()) for each in _single(found, search, folder, measurements)]})
+            return
         with SearchDisplay(sys.stderr) as shown:
-            reader = SearchReader(shown.update)
-
-            def read(stream: str, text: str) -> None:
-                nonlocal tail
-                if stream == "stdout":
-                    reader.add(text)
-                else:
-                    tail = (tail + text)[-_SHOWN_CHARACTERS:]
-
-            try:
-                records = found.measure("tune", search.benchmark(), folder, read)
-            except ReprokitError:
-                for line in tail.splitlines()[-_SHOWN_LINES:]:
-                    shown.notify(f"  {line}")
-                raise
-    new = search.new(records, known)
-    lines.append(Path.cwd(), str(file), new)
-    if reader.summary is None:
-        raise WorkFailed("the search printed no summary", target.label, "its measurements are recorded")
+            searching = _Searching(target, found, search, folder, file, known, shown)
+            summary, records, new = searching.on_ray(ray, stale) if ray else searching.here()
     if as_json:
-        dump(tuning.as_json(reader.summary, records))
+        dump(tuning.as_json(summary, records))
     else:
-        _show(reader.summary)
+        _show(summary)
     notify(f"recorded {len(new)} new measurements in {file}")
-    if reader.summary.plotted:
+    if summary.plotted:
         notify(f"plot of the best so far: {search.plot} in the container")
+
+
+def _cluster(runner: str) -> AbstractContextManager[Any]:
+    """The module ray, connected to a cluster; None without --runner ray."""
+    if runner != "ray":
+        return nullcontext()
+    from reprokit.sweep import ray_cluster
+
+    return ray_cluster.connected()
+
+
+def _check_runner(runner: str, on: str | None, gpus: str | None, device: str) -> None:
+    """Refuse options that name a machine or a GPU: the cluster chooses them. Raises UsageError."""
+    if runner != "ray":
+        return
+    for option, value in (("--on", on), ("--gpus", gpus)):
+        if value is not None:
+            raise UsageError(f"{option} is not for --runner ray", hint="the cluster chooses machine and GPU")
+    if device.startswith("cuda:"):
+        raise UsageError("--runner ray gives each measurement one GPU", f"--device {device}", "write --device cuda")
+
+
+def _single(found: Bench, search: PlanSearch, folder: str, names: Sequence[str]) -> list[Record]:
+    """The records of these measurements, as `--runner ray` has a worker make them."""
+    tail = ""
+
+    def keep(stream: str, text: str) -> None:
+        nonlocal tail
+        tail = (tail + text)[-_SHOWN_CHARACTERS:] if stream == "stderr" else tail
+
+    try:
+        records = found.measure("tune", search.single(names), folder, keep)
+    except ReprokitError as error:
+        last = tail.strip().rpartition("\n")[2].removeprefix("error: ")
+        error.message += f": {last}" if last else ""
+        raise
+    program = {tuning.RECIPE: search.sources}
+    return [replace(record, command=search.command, files={**record.files, **program}) for record in records]
+
+
+_Found = tuple[tuning.SearchSummary, "Sequence[Record]", "Sequence[Record]"]
+
+
+@dataclass
+class _Searching:
+    """A search in an open container. `known` are the records that `file` already has."""
+
+    target: Target
+    bench: Bench
+    search: PlanSearch
+    folder: str
+    file: Path
+    known: Sequence[Record]
+    shown: SearchDisplay
+
+    def here(self) -> _Found:
+        """The summary, the records of the search, and those of them that are new. Raises ReprokitError."""
+        tail = ""
+        reader = SearchReader(self.shown.update)
+
+        def read(stream: str, text: str) -> None:
+            nonlocal tail
+            if stream == "stdout":
+                reader.add(text)
+            else:
+                tail = (tail + text)[-_SHOWN_CHARACTERS:]
+
+        try:
+            records = self.bench.measure("tune", self.search.benchmark(), self.folder, read)
+        except ReprokitError:
+            for line in tail.splitlines()[-_SHOWN_LINES:]:
+                self.shown.notify(f"  {line}")
+            raise
+        new = self.search.new(records, self.known)
+        self._record(new)
+        return self._summary(reader), records, new
+
+    def on_ray(self, ray: Any, stale: bool) -> _Found:
+        """As `here`, with measurements of a Ray cluster; they are recorded as they come. Raises ReprokitError."""
+        from reprokit.sweep import ray_cluster
+        from reprokit.sweep.plan_search import ClusterSearch, by_tune, search_job, stored
+
+        reader = SearchReader(self.shown.update)
+        new: list[Record] = []
+
+        def replay(machine: MachineFields) -> Sequence[str]:
+            nonlocal reader
+            reader = SearchReader(self.shown.update)
+            done = self.bench.execute(["bash", "-c", self.search.replay(machine)], workdir=self.folder)
+            if done.exit_code:
+                last = done.stderr.strip().rpartition("\n")[2].removeprefix("error: ")
+                raise WorkFailed(f"the search ended with exit code {done.exit_code}: {last}", self.target.label)
+            reader.add(done.stdout)
+            return reader.missing
+
+        def keep(records: Sequence[Record]) -> None:
+            self._record(records)
+            new.extend(records)
+            words = ["sh", "-c", 'printf "%s\\n" "$@" >> "$0"', self.search.journal, *map(stored, records)]
+            if self.bench.execute(words, logged=False).exit_code:
+                raise WorkFailed("the container cannot store a measurement", self.search.journal)
+
+        job = search_job(self.target, self.search, self.bench.origin.lock_hash, stale)
+        runner = ray_cluster.runner(ray, self.shown.notify, measure=by_tune)
+        cluster = ClusterSearch(self.search, job, runner, replay, keep, self.shown.notify, self.shown.measured)
+        try:
+            machine = cluster.run()
+        except KeyboardInterrupt:
+            self.shown.notify(f"interrupted: {len(new)} measurements are recorded; the same command continues")
+            raise
+        every = [record for record in (*self.known, *new) if record.command == self.search.command]
+        alike = [record for record in every if machine.items() <= record.params.items()]
+        return self._summary(reader), alike, new
+
+    def _record(self, records: Sequence[Record]) -> None:
+        lines.append(Path.cwd(), str(self.file), records)
+
+    def _summary(self, reader: SearchReader) -> tuning.SearchSummary:
+        if reader.summary is None:
+            raise WorkFailed("the search printed no summary", self.target.label, "its measurements are recorded")
+        return reader.summary
 
 
 def _show(found: tuning.SearchSummary) -> None:
@@ -131,10 +267,16 @@ class SearchDisplay(ProgressDisplay):
     def __init__(self, stream: object, every_s: float = 5.0) -> None:
         super().__init__(stream, every_s)  # type: ignore[arg-type]
         self._searches: dict[str, SearchProgress] = {}
+        self._measured = ""
 
     def update(self, found: SearchProgress) -> None:
         self._searches[found.strategy] = found
         self.often(found.strategy, tuning.shown_progress(found))
+
+    def measured(self, done: int, count: int) -> None:
+        """Show how many jobs of a cluster have answered."""
+        self._measured = f"{done} of {count} jobs of this round"
+        self.often("jobs", self._measured)
 
     def render(self) -> Text:
         from rich.text import Text
@@ -145,4 +287,5 @@ class SearchDisplay(ProgressDisplay):
         head = f"best so far: plan {best.plan}, {best.time:.3f} of the compiled layer" if best else "best so far: none"
         took = clock(time.monotonic() - self._began)
         rows = [f"{head}  {took}", *(f"  {tuning.shown_progress(each)}" for each in searches)]
+        rows += [f"  {self._measured}"] if self._measured else []
         return Text("\n".join(rows), no_wrap=True, overflow="ellipsis")

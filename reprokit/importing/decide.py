@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -18,6 +19,7 @@ from reprokit.importing.system_choice import apt_of, env_of, pins_of
 
 _METADATA = ("pyproject", "setup.cfg", "setup.py")
 _DECLARING = (*_METADATA, "requirements", "pipfile", "environment")
+_TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
 
@@ -36,9 +38,9 @@ def decide(
     """The stack for one Python. `paths` are the files of the repository, `submodules` its submodules."""
     folder = project_folder(statements)
     ours = [s for s in statements if s.format not in _METADATA or s.origin.file.rpartition("/")[0] == folder]
-    project = _first(ours, "project")
+    project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
     own = own_modules(paths, folder, {s.value for s in ours if s.subject == "module"})
-    tests = any(s.scope == "test" and s.format == "python" for s in ours)
+    tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]
@@ -64,6 +66,8 @@ def decide(
     if tests and "pytest" not in requirements:
         requirements["pytest"] = Choice("pytest", (), "runs the tests")
     compiled = tuple(_choices(ours, "extension"))
+    if not compiled and any(path.endswith(".pyx") for path in paths):
+        compiled = (Choice("cython"),)
     if project:
         for needed in ("setuptools", "wheel"):
             requirements.setdefault(needed, Choice(needed, (project.origin,), "builds the project"))
@@ -91,7 +95,7 @@ def decide(
         pins=pins,
         cxx=next(iter(_choices(ours, "cxx")), None),
         architectures=tuple(_choices(ours, "architecture")),
-        project=project.value if project else "",
+        project=project.value if project else None,
         project_folder=folder,
         version=v.value if (v := _first(ours, "version")) else "",
         compiled=compiled,
@@ -160,7 +164,7 @@ def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) ->
         inner = path.removeprefix(prefix).removeprefix("src/")
         if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
             top.add(inner.partition("/")[0])
-    return _Own({name for name in stated if name in every} or top - _NOT_INSTALLED, every)
+    return _Own({name for name in stated if name.isidentifier()} or top - _NOT_INSTALLED, every)
 
 
 class _Imported:

@@ -60,7 +60,7 @@ class Decision:
     pins: Mapping[str, Choice] = field(default_factory=dict)
     cxx: Choice | None = None
     architectures: tuple[Choice, ...] = ()
-    project: str = ""
+    project: str | None = None
     project_folder: str = ""
     version: str = ""
     compiled: tuple[Choice, ...] = ()

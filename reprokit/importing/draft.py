@@ -32,7 +32,7 @@ class Writer:
         self.decision, self.versions, self.facts = decision, versions, facts
         self.address, self.commit = address, commit
         self.path = f"/opt/{decision.name}"
-        self.installed = bool(decision.project and address and not decision.project_folder)
+        self.installed = decision.project is not None and bool(address) and not decision.project_folder
         self.variant_name = "cuda" if "cuda" in decision.pins else "cpu"
         self.torch, self.torch_index = torch_build(decision, versions, facts)
         self.torch_block = torch_block(self.torch, facts)
@@ -170,13 +170,19 @@ class Writer:
                 options["python_paths"] = CommentedSeq(f"{self.path}/{f}".rstrip("/") for f in folders)
             blocks.append(CommentedMap(git=options))
         if self.installed:
-            package = CommentedMap(source=decision.name, package=decision.project)
+            package = CommentedMap(source=decision.name)
+            if decision.project:
+                package["package"] = decision.project
+            if decision.compiled:
+                # Tests and scripts run in the source's folder, which hides the installed package.
+                package["in_place"] = True
             settings = self._build_env()
             if settings:
                 package["env"] = CommentedSeq(settings)
             blocks.append(CommentedMap(extension_package=package))
         if self.installed and decision.modules:
-            modules = CommentedSeq(decision.modules)
+            # Private modules may be for some platforms or options only.
+            modules = CommentedSeq([m for m in decision.modules if not m.startswith("_")] or decision.modules)
             blocks.append(CommentedMap(imports=CommentedMap(modules=modules)))
         return blocks
 

@@ -81,6 +81,8 @@ def _wheel(path: str, value: Any, variant: Variant) -> RecipeChange | str:
         raise ValueError from None
     if requirement.url or requirement.marker or requirement.extras:
         raise ValueError
+    if canonicalize_name(requirement.name) in _own(variant):
+        return f"add {requirement}: it is the project itself"
     have = installed(variant).get(canonicalize_name(requirement.name))
     if have is not None and requirement.specifier.contains(have, prereleases=True):
         return f"add {requirement}: the recipe has {have} already"
@@ -131,6 +133,14 @@ _READERS: dict[str, Callable[[str, Any, Variant], RecipeChange | str]] = {
     "sources": _submodules,
     "build_args": _jobs,
 }
+
+
+def _own(variant: Variant) -> set[str]:
+    """The project that the variant builds, and its modules."""
+    options = {block.name: block.options for block in variant.blocks}
+    package = options.get("extension_package", {}).get("package", "")
+    modules = options.get("imports", {}).get("modules", [])
+    return {canonicalize_name(str(name)) for name in (package, *(modules if isinstance(modules, list) else ()))}
 
 
 def installed(variant: Variant) -> dict[str, str]:

@@ -22,7 +22,8 @@ class Module:
             self._tree = ast.parse(text)
         except (SyntaxError, RecursionError, MemoryError) as error:
             raise ValueError(f"not valid Python 3: {error.args[0] if error.args else error!r}") from None
-        self._names: dict[str, ast.expr] = {}
+        # A name that is assigned in several branches has all their values.
+        self._names: dict[str, list[ast.expr]] = {}
         self._added: dict[str, list[ast.expr]] = {}
         self._functions: dict[str, ast.AST] = {}
         self._steps = 0
@@ -31,11 +32,11 @@ class Module:
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
-                        self._names.setdefault(target.id, node.value)
+                        self._names.setdefault(target.id, []).append(node.value)
                     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
                         self._add(target.value.id, ast.Dict([target.slice], [node.value]))
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-                self._names.setdefault(node.target.id, node.value)
+                self._names.setdefault(node.target.id, []).append(node.value)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 self._add(node.target.id, node.value)
             elif isinstance(node, ast.FunctionDef):
@@ -74,7 +75,8 @@ class Module:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
-            return self.value(self._names[node.id], depth + 1) if node.id in self._names else _UNKNOWN
+            values = (self.value(behind, depth + 1) for behind in self._names.get(node.id, ()))
+            return next((value for value in values if value is not _UNKNOWN), _UNKNOWN)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
             return left + right if isinstance(left, str) and isinstance(right, str) else _UNKNOWN
@@ -101,8 +103,9 @@ class Module:
             else:
                 yield from (text for text in (*left, *right) if not text[0].lstrip().startswith(";"))
         elif isinstance(node, ast.Name):
-            if node.id in self._names:
-                yield from self.texts(self._names[node.id], depth + 1)
+            # Which branch runs is not known here; the first that is not empty is taken.
+            branches = (list(self.texts(behind, depth + 1)) for behind in self._names.get(node.id, ()))
+            yield from next(filter(None, branches), [])
             for added in self._added.get(node.id, ()):
                 yield from self.texts(added, depth + 1)
         elif isinstance(node, ast.IfExp):
@@ -138,8 +141,8 @@ class Module:
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
             found += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         elif isinstance(node, ast.Name):
-            if node.id in self._names:
-                found += self.items(self._names[node.id], depth + 1)
+            branches = (self.items(behind, depth + 1) for behind in self._names.get(node.id, ()))
+            found += next(filter(None, branches), [])
             for added in self._added.get(node.id, ()):
                 found += self.items(added, depth + 1)
         return found
@@ -164,8 +167,10 @@ class Module:
         if isinstance(node, ast.BinOp):
             return self.complete(node.left, depth + 1) and self.complete(node.right, depth + 1)
         if isinstance(node, ast.Name):
-            added = self._added.get(node.id, ())
-            return node.id in self._names and all(self.complete(n, depth + 1) for n in (self._names[node.id], *added))
+            values, added = self._names.get(node.id, []), self._added.get(node.id, [])
+            return len(values) == 1 and all(self.complete(n, depth + 1) for n in (*values, *added))
+        if isinstance(node, ast.IfExp):
+            return self.complete(node.body, depth + 1)
         if isinstance(node, ast.Subscript):
             return bool(self.items(node.value)) and isinstance(self.value(node.slice), str)
         return self.value(node) is not _UNKNOWN
@@ -179,6 +184,7 @@ class Module:
             if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                 yield inner.value, inner.lineno
             elif isinstance(inner, ast.Name) and depth < 4:
-                for behind in (self._names.get(inner.id), self._functions.get(inner.id)):
-                    if behind is not None and behind is not node:
+                function = self._functions.get(inner.id)
+                for behind in (*self._names.get(inner.id, ()), *([function] if function else ())):
+                    if behind is not node:
                         yield from self.strings_behind(behind, depth + 1)

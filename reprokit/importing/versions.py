@@ -18,6 +18,8 @@ from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
 from reprokit.importing.merge import marker_environment
+from reprokit.importing.model import SourceFile
+from reprokit.importing.readers import setup_py
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
@@ -106,6 +108,12 @@ class _Resolution:
                     break
         if repaired:
             return True
+        # Newer releases have wheels and do not fit with the others; an older one that does is built.
+        for one in filter(None, found):
+            older = (canonicalize_name(one.name), "older")
+            if one.specifier and older not in self.tried and self._sdist(older[0], one.specifier):
+                self.tried.add(older)
+                return True
         # They contradict each other: give up the least of the authors' exact versions.
         loose = [key for key in named if key in self.requirements and self.requirements[key].specifier]
         loose.sort(key=lambda key: self._is_metadata(key))
@@ -151,10 +159,11 @@ class _Resolution:
         del self.requirements[project]
         return True
 
-    def _sdist(self, project: str) -> bool:
-        """Take an sdist where the releases of the day, or the required one, have no wheel at all."""
+    def _sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
+        """Take the newest sdist where no release that fits has a wheel. `within` limits the releases further."""
         # Of a project that others require, the error names the version.
         specifier = self._specifier(project) or self.mentioned.get(project, SpecifierSet())
+        specifier &= within or SpecifierSet()
         files = self.listing.files(project)
         with_wheels = {file.version for file in files if file.is_wheel}
         chosen = [
@@ -165,7 +174,7 @@ class _Resolution:
             and not (self.time and file.uploaded > self.time)
         ]  # fmt: skip
         had_wheels = any(f.is_wheel and not (self.time and f.uploaded > self.time) for f in files)
-        if not chosen or (had_wheels and self._fitting(project) and not _exact(specifier)):
+        if not chosen or (had_wheels and self._fitting(project) and not _exact(specifier) and not within):
             return False
         version, file = max(chosen, key=lambda pair: pair[0])
         if version.is_prerelease and not _names_prerelease(specifier):
@@ -175,8 +184,9 @@ class _Resolution:
             self.questions.append(Question(f"{project} {version} is an sdist that does not state what it needs"))
         needed = tuple(text for text in requires or () if _holds(text, self.decision))
         self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
-        for build in _BUILD:
-            self.requirements.setdefault(build, Requirement(build))
+        for text in (*self.listing.build_requires(file), *_setup_requires(self.listing.setup_py(file)), *_BUILD):
+            if (build := valid_requirement(text)) and not build.url and _holds(text, self.decision):
+                self.requirements.setdefault(canonicalize_name(build.name), _bare(build))
         return True
 
     def _later(self, project: str) -> bool:
@@ -228,6 +238,15 @@ class _Resolution:
 
     def _is_metadata(self, key: str) -> bool:
         return any(origin.file.endswith(_METADATA) for origin in self._choice(key).origins)
+
+
+def _setup_requires(text: str) -> list[str]:
+    """What a setup.py asks setuptools to fetch while it runs, which no image can."""
+    try:
+        stated = list(setup_py.read(SourceFile("setup.py", text, "setup.py")))
+    except ValueError:  # not Python 3
+        return []
+    return [s.value for s in stated if s.subject == "package" and s.scope == "build"]
 
 
 def _parsed(choice: Choice) -> Requirement:

@@ -52,7 +52,7 @@ int main(int count, char** arguments) {
   const int64_t bytes = buffer_bytes();
   const std::vector<char> from(static_cast<size_t>(bytes), 1);
   std::vector<char> to(static_cast<size_t>(bytes), 1);
-  const Loop fma = widest_loop(false), dot = widest_loop(true);
+  const Loop fma = fastest_loop(false), dot = fastest_loop(true);
   for (int k = 1; k < count; ++k) {
     const int threads = std::atoi(arguments[k]);
     std::vector<float> sinks(static_cast<size_t>(threads), 0.0f);

@@ -22,10 +22,14 @@ _END_S = 60.0  # for stopping the container after an interrupt
 _LOST = (3, 4, 126, 127)
 
 
+def label_here(job: Job) -> str:
+    """The target as this machine finds it: a worker elsewhere that lacks the recipe's file has the recipe by name."""
+    return f"{job.path if Path(job.path).is_file() else job.recipe}:{job.variant}"
+
+
 def bench_command(job: Job, records: str, on: str = "", device: str = "") -> list[str]:
-    """The words of the call. A worker elsewhere that lacks the recipe's file has the recipe by name."""
-    recipe = job.path if Path(job.path).is_file() else job.recipe
-    words = [sys.executable, "-m", "reprokit", "bench", f"{recipe}:{job.variant}", job.benchmark, "--json"]
+    """The words of the call."""
+    words = [sys.executable, "-m", "reprokit", "bench", label_here(job), job.benchmark, "--json"]
     # JSON is YAML: a text stays a text, also where it reads like a number.
     words += [f"--param={name}={json.dumps(value)}" for name, value in job.params.items()]
     words += [f"--warm-up={job.warm_up}", f"--records={records}"]

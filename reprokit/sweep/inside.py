@@ -23,7 +23,7 @@ from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.host.command import Flood, exchanged
 from reprokit.recipe import find
 from reprokit.recipe.model import Input
-from reprokit.sweep.bench_process import ProcessResult, end
+from reprokit.sweep.bench_process import ProcessResult, end, label_here
 from reprokit.sweep.plan import Job
 from reprokit.untrusted.limits import COMMAND_OUTPUT
 
@@ -35,8 +35,7 @@ def in_image(job: Job, prefix: Sequence[str] = (), files: Mapping[str, str] = {}
     """
     run = partial(execute, prefix)
     try:
-        recipe = job.path if Path(job.path).is_file() else job.recipe
-        target = find.target(f"{recipe}:{job.variant}")
+        target = find.target(label_here(job))
         benchmark = with_parameters(
             benchmarks(target, [job.benchmark])[job.benchmark], {name: [value] for name, value in job.params.items()}
         )

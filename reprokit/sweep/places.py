@@ -34,7 +34,7 @@ class PlaceRunner:
         notify: Notify,
         patience_s: float = 0.0,
     ) -> None:
-        self._places, self._measure, self._stop, self._notify = places, measure, stop, notify
+        self.places, self._measure, self._stop, self._notify = places, measure, stop, notify
         self._patience_s = patience_s
         self._waiting: list[Job] = []
         self._answers: queue.SimpleQueue[tuple[JobAnswer, str]] = queue.SimpleQueue()
@@ -47,7 +47,7 @@ class PlaceRunner:
     def results(self) -> Iterator[JobAnswer]:
         since = time.monotonic()
         while self._waiting or self._busy:
-            places = [place for place in self._places() if self._lost[place.key] < _MOST_LOST]
+            places = [place for place in self.places() if self._lost[place.key] < _MOST_LOST]
             self._start(places)
             if self._busy:
                 since = time.monotonic()

@@ -40,8 +40,9 @@ def run(
     record: Callable[[str, Sequence[Record]], None],
     notify: Notify,
     progress: Callable[[SweepResult], None],
+    check: Callable[[JobAnswer], list[Record]] = records_of,
 ) -> SweepResult:
-    """Run all jobs; `record(recipe, records)` stores those of one job, all or nothing.
+    """Run all jobs; `record(recipe, records)` stores those of one job, all or nothing, once `check` returned them.
 
     An interrupt ends what runs, and is raised again; what was recorded stays.
     """
@@ -54,7 +55,7 @@ def run(
             job = answer.job
             if job.id not in open_jobs:  # answered before
                 continue
-            error, records = _checked(answer)
+            error, records = _checked(answer, check)
             if not error:
                 record(job.recipe, records)
                 result.recorded += 1
@@ -77,10 +78,10 @@ def run(
     return result
 
 
-def _checked(answer: JobAnswer) -> tuple[str, list[Record]]:
+def _checked(answer: JobAnswer, check: Callable[[JobAnswer], list[Record]]) -> tuple[str, list[Record]]:
     if answer.error:
         return answer.error, []
     try:
-        return "", records_of(answer)
+        return "", check(answer)
     except ValueError as error:
         return str(error), []

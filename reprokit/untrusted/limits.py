@@ -66,7 +66,7 @@ IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
 # Entries of a tar, or of all layers when packages are compared. Images with CUDA, conda and torch have about 200 000.
-ENTRIES = Limit("ENTRIES", 400_000)
+ENTRIES = Limit("ENTRIES", 300_000)
 # Names and attributes of all entries of a layer that is compared. A layer of 200 000 files has 20 MB.
 ENTRY_TEXT = Limit("ENTRY_TEXT", 256 << 20)
 # Uncompressed bytes of layers that are written to disk to be compared.

@@ -54,6 +54,20 @@ def test_the_program_takes_the_command(operator_fusion):
     assert (get_args(tuning.Mask), get_args(tuning.Dtype)) == (shapes.MASKS, shapes.DTYPES)
 
 
+def test_the_program_takes_the_commands_of_other_machines(operator_fusion):
+    from operator_fusion import command, store
+
+    machine = {"torch": "2.13.0", "processor": "EPYC '7", "threads": 1}
+    words = shlex.split(SEARCH.replay(machine).partition("exec ")[2])[3:]
+    found = command.parser().parse_args(words)
+    assert (found.machine, found.results, found.seeds) == (machine, SEARCH.journal, 3)
+    names = ["part 3 7 1", "plan 41115", "confirmed 7", "versus 7 41115"]
+    single = SEARCH.single(names)
+    found = command.parser().parse_args(shlex.split(single.command)[4:])
+    assert (found.batch, found.mask, found.jobs, single.parse.expect) == (8, "fixed", names, 4)
+    assert [store.name_of(store.job_named(name)) for name in found.jobs] == names
+
+
 def test_no_value_of_the_command_line_is_read_by_the_shell():
     command = replace(SEARCH, shape={"device": "cpu; touch /x"}).benchmark().command
     assert "'--device=cpu; touch /x'" in command
@@ -87,6 +101,29 @@ def test_progress_and_summary_arrive_in_pieces(pieces: int):
 def test_a_forged_summary_is_not_read(change: dict):
     assert read(json.dumps({"summary": SUMMARY}) + "\n")[0].summary
     assert read(json.dumps({"summary": {**SUMMARY, **change}}) + "\n")[0].summary is None
+
+
+def test_missing_measurements_are_named():
+    reader, _ = read(json.dumps({"missing": ["part 3 7 1", "versus 7 41115"]}) + "\n")
+    assert reader.missing == ["part 3 7 1", "versus 7 41115"]
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        [],
+        "plan 1",
+        ["plan"],
+        ["plan x"],
+        ["--json"],
+        ["plan 1 2 3 4"],
+        ["plan 1\n"],
+        ["plan 123456"],
+        ["plan 1"] * 1001,
+    ],
+)
+def test_a_forged_name_is_no_missing_measurement(missing):
+    assert read(json.dumps({"missing": missing}) + "\n")[0].missing == ()
 
 
 @pytest.mark.parametrize(

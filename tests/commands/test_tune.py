@@ -117,10 +117,16 @@ def test_bad_input_is_named_before_an_engine_is_asked(tmp_path, monkeypatch):
         (["--strategy", "exat"], "did you mean exact?"),
         (["--mask", "x"], "--mask"),
         (["--seq", "0"], "--seq"),
+        (["--runner", "slurm"], "--runner"),
+        (["--runner", "ray", "--on", "gpu1"], "--on is not for --runner ray"),
+        (["--runner", "ray", "--gpus", "all"], "--gpus is not for --runner ray"),
+        (["--runner", "ray", "--device", "cuda:1"], "write --device cuda"),
     ):
         answer = tune(*arguments, DOCKER_HOST="unix:///nowhere")
         assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
     assert tune(DOCKER_HOST="unix:///nowhere").returncode == 3
+    no_cluster = tune("--runner", "ray", RAY_ADDRESS="127.0.0.1:1", DOCKER_HOST="unix:///nowhere")
+    assert (no_cluster.returncode, "no Ray cluster" in no_cluster.stderr) == (3, True), no_cluster.stderr
 
 
 def test_a_result_file_that_is_broken_stops_the_search_before_it_begins(tmp_path, monkeypatch):

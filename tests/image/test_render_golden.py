@@ -200,7 +200,11 @@ VARIANTS = {
     "extension_package": {
         "pins": {"python": "3.11", "gcc": "12"},
         "sources": [source("package", "/opt/package", keep=False)],
-        "blocks": ["python", "git", {"extension_package": {"source": "package", "package": "Some-Package"}}],
+        "blocks": [
+            "python",
+            "git",
+            {"extension_package": {"source": "package", "package": "Some-Package", "in_place": True}},
+        ],
     },
     "extension_package-cuda": {
         **NVIDIA,

@@ -147,7 +147,7 @@ def test_kernels_that_a_branch_chooses_are_found_and_asked_about(decided):
 
 @pytest.mark.parametrize(
     ("packages", "modules"),
-    [(["curl", "curl.inner", "gone"], ("curl",)), (None, ("curl", "winbuild"))],
+    [(["curl", "curl.inner", "elsewhere", "", "no-module"], ("curl", "elsewhere")), (None, ("curl", "winbuild"))],
 )
 def test_modules_that_must_import_are_those_that_setup_py_names(decided, packages, modules):
     keywords = {"name": "tool"} | ({"packages": packages} if packages else {})

@@ -32,3 +32,20 @@ def test_torch_is_installed_by_its_block(cuda, version, block, pin):
     assert variant.pins["torch"] == pin and blocks.get("torch") == block
     assert variant.wheels == ([] if block is not None else [f"torch=={pin}"]) + ["numpy==1.26.4"]
     assert "torch" not in blocks or [*blocks].index("torch") < [*blocks].index("wheels")
+
+
+def test_a_compiled_project_is_also_whole_where_its_tests_run():
+    project = replace(
+        DECISION, project="", modules=("_private", "tool"), compiled=(Choice("cython"),), pins={"gcc": Choice("12")}
+    )
+    for decision, options in (
+        (project, {"source": "tool", "in_place": True}),
+        (replace(project, project="a-tool", compiled=()), {"source": "tool", "package": "a-tool"}),
+    ):
+        text = draft(decision, Versions({}), "https://forge.test/a/tool", "0" * 40, bundled())
+        variant = next(iter(load_text(text, "tool.yaml", "tool").variants.values()))
+        blocks = {used.name: used.options for used in variant.blocks}
+        assert blocks["extension_package"] == options and blocks["imports"] == {"modules": ["tool"]}
+    assert "extension_package" not in draft(
+        replace(project, project=None), Versions({}), "https://forge.test/a/tool", "0" * 40, bundled()
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.importing.permitted import RecipeChange, permitted
+from reprokit.recipe.model import Variant
 from tests.support.repairs import VARIANT
 
 
@@ -40,3 +41,13 @@ def test_packages_pins_submodules_and_jobs_are_permitted(path, value, found):
 def test_what_changes_nothing_or_needs_a_person_is_left(path, value, why):
     found = permitted({"op": "replace", "path": f"/variants/*/{path}", "value": value}, VARIANT)
     assert isinstance(found, str) and why in found
+
+
+def test_the_project_itself_is_not_added():
+    """As where its tests do not find its compiled modules."""
+    blocks = [{"extension_package": {"source": "t", "package": "My-Tool"}}, {"imports": {"modules": ["tool_core"]}}]
+    variant = Variant.model_validate({**VARIANT.model_dump(exclude={"blocks"}), "blocks": blocks})
+    for name in ("my_tool", "tool-core"):
+        change = {"op": "add", "path": "/variants/*/wheels/-", "value": name}
+        assert permitted(change, variant) == f"add {name}: it is the project itself"
+        assert isinstance(permitted(change, VARIANT), RecipeChange)

@@ -325,3 +325,14 @@ def test_the_environment_of_the_host_does_not_enter_a_requirement(stated, monkey
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     found = stated({"requirements.txt": "--extra-index-url https://${SECRET_TOKEN}@i.example/simple\nnumpy\n"})
     assert "hunter2" not in str(found) and [s.value for s in found if s.subject == "package"] == ["numpy"]
+
+
+def test_of_several_branches_of_setup_py_the_first_that_says_something_counts(stated):
+    code = (
+        "import os\nif os.environ.get('DOCS'):\n    NEEDED = []\nelse:\n    NEEDED = ['pandas>=1']\n"
+        "setup(name=about['title'], install_requires=NEEDED, packages=['tool'] if PLAIN else ['other'])\n"
+    )
+    found = {(s.subject, s.value) for s in stated({"setup.py": code})}
+    assert {("package", "pandas>=1"), ("project", ""), ("module", "tool")} <= found
+    found = {(s.subject, s.value) for s in stated({"setup.py": "setup(ext_modules=made(), **metadata())\n"})}
+    assert {("project", ""), ("extension", "c")} <= found

@@ -87,6 +87,31 @@ def test_an_sdist_is_read_and_not_built(index: Index, resolved):
     assert [(s.package, s.requires) for s in found.sdists] == [("source==0.5", ["inner>=0.1"])]
 
 
+def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
+    index.wheel("runner", "2.0", "2021-01-01")
+    index.wheel("backend", "0.9", "2021-01-01")
+    index.wheel("backend", "1.5", "2021-02-01")
+    files = {
+        "pyproject.toml": "[build-system]\nrequires = ['backend<1', 'setuptools']\n",
+        "setup.py": "from setuptools import setup\nsetup(setup_requires=['runner', 'other @ https://x.test/y.zip'])\n",
+    }
+    index.sdist("source", "0.5", "2021-01-01", "", files)
+    pins = resolved(index, "source").pins
+    assert (pins["runner"], pins["backend"]) == ("2.0", "0.9") and "other" not in pins
+    index.sdist("old", "0.5", "2021-01-01", "", {**files, "setup.py": "print 'Python 2'\n"})
+    assert "runner" not in resolved(index, "old").pins
+
+
+def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, resolved):
+    index.wheel("common", "1.0", "2021-01-01")
+    index.wheel("common", "2.0", "2021-01-02")
+    index.wheel("strict", "1.0", "2021-01-01", requires=("common<2",))
+    index.wheel("plots", "2.4", "2021-03-01", requires=("common>=2",))
+    index.sdist("plots", "2.3", "2021-02-01", "common\n")
+    found = resolved(index, "plots", "strict")
+    assert found.pins["common"] == "1.0" and [s.package for s in found.sdists] == ["plots==2.3"]
+
+
 def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
     index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
     index.wheel("b", "1.0", "2021-01-01")

@@ -48,7 +48,7 @@ def kills(request: pytest.FixtureRequest) -> int:
 
 
 def pytest_configure() -> None:
-    """Give the processes that tests start the default signal dispositions, and hypothesis its settings.
+    """Give the processes that tests start the default signal dispositions, hypothesis and torch their settings.
 
     A background job of sh, nohup and some CI runners start a program with signals ignored, and exec hands that down.
     Signals that have a handler are default again in a new program.
@@ -58,6 +58,8 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    # Of a few small graphs, the processes in which torch compiles cost more than they save: 100 core seconds.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # How long an example takes is the machine's affair, and fixtures that are shared by examples hold no state.
     # In CI each run has the same examples: a commit is not refused for what another one did.
     fixed = {"derandomize": True} if os.environ.get("CI") else {}

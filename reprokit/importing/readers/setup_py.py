@@ -34,6 +34,8 @@ def read(file: SourceFile) -> Statements:
         keywords = [(k.arg, k.value) for k in call.keywords if k.arg]
         for unpacked in (k.value for k in call.keywords if k.arg is None):
             keywords += module.items(unpacked)
+        if not any(key == "name" for key, _ in keywords):
+            yield file.states("project", "", call.lineno)
         for key, value in keywords:
             yield from _keyword(file, module, key, value)
     for name, extension in _EXTENSIONS.items():
@@ -47,6 +49,8 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
         text = module.value(value)
         if isinstance(text, str):
             yield file.states(_TEXTS[key], text, value.lineno)  # type: ignore[arg-type]
+        elif key == "name":
+            yield file.states("project", "", value.lineno)  # a project whose name is computed
         elif key == "python_requires":
             yield file.states("unread", "python_requires is computed", value.lineno)
     elif key == "classifiers":
@@ -63,8 +67,8 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
     elif key in ("packages", "py_modules") and module.complete(value):
         for text, line in module.texts(value):
             yield file.states("module", text.partition(".")[0], line)
-    elif key == "cffi_modules":
-        yield file.states("extension", "cffi", value.lineno)
+    elif key in ("ext_modules", "cffi_modules"):
+        yield file.states("extension", "c" if key == "ext_modules" else "cffi", value.lineno)
 
 
 def _requirements(

@@ -23,6 +23,12 @@ RUN set -eu; \
     packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
     python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" /wheel/*.whl; \
     python3 -m compileall -q -d "$packages" "/product$packages" || true; \
+    find "/product$packages" -name '*.so' -printf '%P\n' | while read -r module; do \
+        for root in /opt/package /opt/package/src; do \
+            folder="$root/$(dirname "$module")"; \
+            [ ! -d "$folder" ] || { mkdir -p "/product$folder"; ln -s "$packages/$module" "/product$folder/"; }; \
+        done; \
+    done; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \
         [ ! -d "/$folder" ] || { chmod --reference="/$folder" "$folder"; chown --reference="/$folder" "$folder"; }; \

@@ -3,6 +3,7 @@
 ARG REPROKIT_WHEELS=
 # Sdists come last, without build isolation, so that they are built with the pinned setuptools. Debug information would
 # name the random folder in which pip builds them.
+# A wheel may need one of the sdists, which pip then builds earlier: what builds it comes first.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     if [ -n "$REPROKIT_WHEELS" ]; then \
@@ -10,7 +11,8 @@ RUN set -eu; \
     else \
         set --; \
     fi; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --no-deps "$@" setuptools==68.2.2 wheel==0.41.3; \
+    CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
         setuptools==68.2.2 \
         wheel==0.41.3 \
         'numpy>=1.16'; \

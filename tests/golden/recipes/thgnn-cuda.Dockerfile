@@ -89,6 +89,7 @@ RUN set -eu; \
 ARG REPROKIT_WHEELS=
 # Sdists come last, without build isolation, so that they are built with the pinned setuptools. Debug information would
 # name the random folder in which pip builds them.
+# A wheel may need one of the sdists, which pip then builds earlier: what builds it comes first.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     if [ -n "$REPROKIT_WHEELS" ]; then \
@@ -96,7 +97,8 @@ RUN set -eu; \
     else \
         set -- --extra-index-url https://download.pytorch.org/whl/cu113 --find-links https://data.dgl.ai/wheels/repo.html; \
     fi; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --no-deps "$@" setuptools==65.7.0 wheel==0.38.4; \
+    CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
         torch==1.12.1+cu113 \
         dgl-cu113==0.9.1 \
         h5py==3.7.0 \

@@ -100,6 +100,7 @@ RUN set -eu; \
 ARG REPROKIT_WHEELS=
 # Sdists come last, without build isolation, so that they are built with the pinned setuptools. Debug information would
 # name the random folder in which pip builds them.
+# A wheel may need one of the sdists, which pip then builds earlier: what builds it comes first.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     if [ -n "$REPROKIT_WHEELS" ]; then \
@@ -107,7 +108,8 @@ RUN set -eu; \
     else \
         set -- --extra-index-url https://download.pytorch.org/whl/cu101; \
     fi; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
+    python3 -m pip install --no-cache-dir --disable-pip-version-check --no-deps "$@" setuptools==59.5.0 wheel==0.37.1; \
+    CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
         torch==1.7.0+cu101 \
         mkl==2021.4.0 \
         mkl-include==2021.4.0 \

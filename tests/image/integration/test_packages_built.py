@@ -127,6 +127,7 @@ def test_a_package_is_compiled_apart_and_installed_without_its_tools(forge: Forg
         "source": "flash-attention",
         "package": "flash-attn",
         "env": ["FORCE_BUILD=TRUE"],
+        "in_place": True,
         "packages": ["git"],
         "memory_per_job": "2",
     }
@@ -155,9 +156,10 @@ def test_a_package_is_compiled_apart_and_installed_without_its_tools(forge: Forg
     image = f"reprokit/{done.args[-1]}:v"
     look = (
         "cd /; python3 -c 'import flash_attn_cuda; print(flash_attn_cuda.rows())';"
-        "command -v gcc c++ git || echo no build tools; ls -d /wheel /opt/flash/build 2>/dev/null || echo no leftovers"
+        "command -v gcc c++ git || echo no build tools; ls -d /wheel /opt/flash/build 2>/dev/null || echo no leftovers;"
+        "cd /opt/flash; python3 -c 'import flash_attn_cuda as m; print(m.__file__.rpartition(\"/\")[0], m.rows())'"
     )
-    assert inside(image, look).split("\n")[:3] == ["128", "no build tools", "no leftovers"]
+    assert inside(image, look).split("\n")[:4] == ["128", "no build tools", "no leftovers", "/opt/flash 128"]
 
     # Another version than the pin's stops at its block. All layers before are those of the first build.
     wrong = {**variant, "pins": {**variant["pins"], "flash_attn": "2.6.3"}}

@@ -32,6 +32,12 @@ def test_encode_reverses_it(capsys: pytest.CaptureFixture[str]):
         (["encode", "0", "1", "3"], "is not a plan"),
         (["train", "/nowhere", "--model", "m"], "/nowhere"),
         (["predict", "01", "--model", "m"], "16 characters"),
+        (["measure", "plan"], "'plan' is no measurement"),
+        (["measure", "x 1"], "'x 1' is no measurement"),
+        (["measure", "part 7 3 0"], "'part 7 3 0' is no measurement"),
+        (["measure", "plan 65536"], "'plan 65536' is no measurement"),
+        (["measure", "--mask", "none", "plan 1", "part 1 1 0"], "one kind"),
+        (["measure", "--mask", "none", "versus 1 2", "versus 1 3"], "one kind"),
     ],
 )
 def test_bad_input_is_an_error_and_exit_code_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
@@ -47,6 +53,33 @@ def test_translating_needs_no_torch():
     folder = ROOT / "workspaces" / "operator_fusion"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert done.stdout == "1365 0 1 1 4\n", done.stderr
+
+
+def test_a_search_on_other_machines_needs_no_torch_here():
+    """It names what is missing of all searches, each measurement once."""
+    search = [
+        "tune",
+        "--strategy",
+        "exact",
+        "random",
+        "reward",
+        "--budget",
+        "3",
+        "--seeds",
+        "2",
+        "--machine",
+        '{"a": 1}',
+    ]
+    code = (
+        f"import sys; sys.modules['torch'] = None; from operator_fusion.command import main; sys.exit(main({search}))"
+    )
+    folder = ROOT / "workspaces" / "operator_fusion"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    missing = json.loads(done.stdout)["missing"]
+    kinds = [name.split()[0] for name in missing]
+    assert (kinds.count("part"), kinds.count("plan"), len(set(missing))) == (121, 7, 128)
+    assert "plan 41115" in missing  # where both seeds of reward begin
 
 
 def test_a_missing_torch_is_named_in_one_line():
@@ -124,6 +157,31 @@ def test_a_search_measures_stores_and_ends_in_records(tmp_path: Path, capsys: py
     assert [row["own_share"] for row in summary["summary"]["rows"]] == [None, None]
     (versus,) = summary["summary"]["versus"]
     assert (versus["strategy"], versus["plan"]) == ("reward", 41115) and versus["low"] <= versus["median"]
+
+
+def test_a_search_on_another_machine_ends_like_one_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Asked again and again, it names what is missing until all is measured, and then prints the same."""
+    results = str(tmp_path / "results.jsonl")
+    shape = [*TINY[:-2], "--mask", "none", "--results", results]
+    search = ["tune", *shape, "--strategy", "random", "reward", "--budget", "1", "--json"]
+    with runtime.eager():
+        command.main(["measure", *shape, "--rounds", "3", "plan 0"])
+        (environment, first) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert first["params"]["id"] == "0" and len(first["samples"]) == 3
+        asked = []
+        while True:
+            assert command.main([*search, "--machine", json.dumps(environment["environment"])]) == 0
+            *_, last = lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            if "missing" not in last:
+                break
+            asked += last["missing"]
+            for kind in ("plan", "confirmed", "versus"):
+                if names := [name for name in last["missing"] if name.startswith(kind)]:
+                    assert command.main(["measure", *shape, "--rounds", "3", *names]) == 0
+            capsys.readouterr()
+        assert command.main(search) == 0
+    assert len(set(asked)) == len(asked) and {name.split()[0] for name in asked} == {"plan", "confirmed", "versus"}
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines
 
 
 def test_a_comparison_goes_seed_by_seed(capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,7 @@ from pathlib import Path
 from operator_fusion import compare, plans
 from operator_fusion.search.loop import Result
 
-GOOD, FAIR, BAD = plans.all_plans()[:3]
+GOOD, FAIR, BAD = map(plans.from_value, range(3))
 CONFIRMED = {GOOD: 1.0, FAIR: 1.015, BAD: 2.0}
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from operator_fusion import plans, runtime, timing
-from operator_fusion.measure import Bench, PartAlone, every_part
+from operator_fusion.jobs import PartAlone, every_part
+from operator_fusion.measure import Bench
 from operator_fusion.shapes import Shape
 
 SHAPE = Shape(batch=2, seq=9, heads=2, head_size=4, layers=2)

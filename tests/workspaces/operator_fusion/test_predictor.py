@@ -17,11 +17,9 @@ def cost(plan: plans.Plan) -> float:
 @pytest.fixture(scope="module")
 def lines() -> list[predictor.Line]:
     rng = random.Random(0)
-    drawn = rng.sample(plans.plans_that_differ(), 200) + rng.sample([plan for plan in SPECIAL], 40)
+    every = plans.plans_that_differ()
+    drawn = rng.sample(every, 200) + rng.sample([plan for plan in every if plan.uses_attention], 40)
     return [(plan, cost(plan) * rng.uniform(0.98, 1.02)) for plan in drawn]
-
-
-SPECIAL = [plan for plan in plans.plans_that_differ() if plan.uses_attention]
 
 
 def test_held_out_plans_are_ranked(lines: list[predictor.Line]):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from operator_fusion import plans
-from operator_fusion.measure import Confirmed, Measurement, PartAlone, Versus
+from operator_fusion.jobs import Confirmed, Measurement, PartAlone, Versus
 from operator_fusion.store import Store
 
 from reprokit.bench.parse import parse

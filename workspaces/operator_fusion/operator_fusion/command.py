@@ -4,8 +4,9 @@ Exit codes are those of reprokit: 1 the work failed, 2 wrong usage or bad input.
 """
 
 import argparse
+import json
 import sys
-from typing import Callable, Optional, Sequence
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from . import plans, predictor
 from .shapes import DTYPES, MASKS, Shape
@@ -53,6 +54,13 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--seeds", type=_positive, default=1, help="searches of each strategy, but one of exact")
     found.add_argument("--plot", metavar="FILE", help="write best-so-far by number of measurements as PNG")
+    found.add_argument(
+        "--machine", metavar="JSON", type=_machine, help="measure nothing: print what is missing of this machine"
+    )
+    found = verb("measure", _measure, "Print records of the measurements that tune --machine names.")
+    _add_shape(found)
+    _add_measuring(found)
+    found.add_argument("jobs", metavar="JOB", nargs="+", help="such as 'plan 41115', 'part 3 7 1' or 'versus 0 41115'")
     found = verb("baselines", _baselines, "Compare a plan with eager, compiled and other layers, in turns.")
     _add_shape(found)
     _add_measuring(found)
@@ -98,6 +106,13 @@ def _positive(text: str) -> int:
     return value
 
 
+def _machine(text: str) -> Dict[str, Any]:
+    found = json.loads(text)
+    if not found or not isinstance(found, dict):
+        raise argparse.ArgumentTypeError("it must be the environment that measure prints")
+    return found
+
+
 def shape_of(options: argparse.Namespace) -> Shape:
     """Raises ValueError."""
     return Shape(**{name: getattr(options, name) for name in Shape._fields}).checked()
@@ -123,6 +138,12 @@ def _tune(options: argparse.Namespace) -> None:
     from . import tune
 
     tune.tune(options, shape_of(options))
+
+
+def _measure(options: argparse.Namespace) -> None:
+    from . import tune
+
+    tune.measure(options, shape_of(options))
 
 
 def _baselines(options: argparse.Namespace) -> None:

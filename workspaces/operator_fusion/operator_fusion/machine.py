@@ -11,9 +11,11 @@ _SETS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_bf16")
 
 def describe(device: str) -> Dict[str, Any]:
     """What a time depends on beside its shape. Times that differ in any of it are never compared."""
+    # The CPU starts the GPU's kernels, and small ones wait for it.
+    processors = [torch.cuda.get_device_name(device)] if device.startswith("cuda") else []
     return {
         "torch": torch.__version__,
-        "processor": torch.cuda.get_device_name() if device.startswith("cuda") else _cpu_name(),
+        "processor": ", ".join([*processors, _cpu_name()]),
         "instruction_sets": " ".join(instruction_sets()),
         "threads": torch.get_num_threads(),
     }

@@ -1,63 +1,23 @@
 """Times of plans and of parts alone, each as a multiple of the whole layer under torch.compile."""
 
 import statistics
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 
 from . import generate, inputs, runtime, timing
-from .plans import ALL_FUSED, ATTENTION, OPERATORS, Part, Plan
+from .jobs import Confirmed, Measurement, PartAlone, Stored, Versus
+from .plans import ALL_FUSED, Plan
 from .shapes import Shape
 from .weights import LayerWeights, pack, random_weights, unpack
 
-
-class PartAlone(NamedTuple):
-    """One part of a layer, measured without the rest. `hand_written`: by our attention, operators 3 to 7."""
-
-    part: Part
-    hand_written: bool = False
-
-
-class Confirmed(NamedTuple):
-    """A plan that a search chose, measured once more.
-
-    The value by which it was chosen is the smallest of many noisy ones, so it is too small.
-    """
-
-    plan: Plan
-
-
-class Versus(NamedTuple):
-    """A plan beside another one in the same rounds; a pair is its time over the other's."""
-
-    plan: Plan
-    other: Plan
-
-
 PARTS_BETWEEN = 4
-Job = Union[Plan, PartAlone]  # what a strategy proposes
-Stored = Union[Job, Confirmed, Versus]
-
-
-class Measurement(NamedTuple):
-    """`pairs`: times over that of the whole compiled layer, in the same rounds. `milliseconds`: the job's median."""
-
-    pairs: List[float]
-    milliseconds: float
-
-    @property
-    def value(self) -> float:
-        return statistics.median(self.pairs)
-
-
-def every_part() -> List[PartAlone]:
-    """The 121 parts: 15 single operators, 105 segments, and the hand-written attention."""
-    parts = [PartAlone((a, b)) for a in range(1, OPERATORS + 1) for b in range(a, OPERATORS + 1)]
-    return [*parts, PartAlone(ATTENTION, True)]
 
 
 class Bench:
     """Runs jobs of one shape. Call `close` to give back the packed weights."""
+
+    batch = 8  # plans measured together
 
     def __init__(self, shape: Shape, layers: Optional[List[LayerWeights]] = None, rounds: int = 7) -> None:
         self.shape = shape.checked()
@@ -81,13 +41,20 @@ class Bench:
         used = self.layers[:layers]
         return lambda: names["forward"](self.x, used, self.mask)
 
-    def measure(self, jobs: Sequence[Job]) -> List[Measurement]:
-        """Each job beside the whole compiled layer, in every round. Plans and parts must not be mixed.
+    def measure(self, jobs: Sequence[Stored]) -> List[Measurement]:
+        """Each job beside the whole compiled layer, in every round; a Versus beside its other plan, in 3 times as many.
 
         A pair is the job's time over the mean of the layer's times before and after it. Plans have a layer's time on
-        both sides of each; of parts, which take a fraction of it, four stand between two.
+        both sides of each; of parts, which take a fraction of it, four stand between two. Raises ValueError where jobs
+        of several kinds, or beside several plans, are mixed.
         """
-        alone = any(isinstance(job, PartAlone) for job in jobs)
+        if len({(type(job), getattr(job, "other", None)) for job in jobs}) != 1:
+            raise ValueError("only measurements of one kind are made together")
+        if isinstance(jobs[0], Versus):
+            compared = [job.plan for job in jobs if isinstance(job, Versus)]
+            found_plans = self.head_to_head([jobs[0].other, *compared], 3 * self.rounds)
+            return [found_plans[plan] for plan in compared]
+        alone = isinstance(jobs[0], PartAlone)
         layer = self.forward(ALL_FUSED, layers=1 if alone else None)
         group = PARTS_BETWEEN if alone else 1
         functions: Dict[Any, Callable[[], Any]] = {}
@@ -114,9 +81,9 @@ class Bench:
             for plan, values in samples.items()
         }
 
-    def _function(self, job: Job) -> Callable[[], Any]:
-        if isinstance(job, Plan):
-            return self.forward(job)
+    def _function(self, job: Stored) -> Callable[[], Any]:
+        if not isinstance(job, PartAlone):
+            return self.forward(job.plan if isinstance(job, Confirmed) else job)
         if self._activations is None:
             with torch.no_grad():
                 self._activations = inputs.Activations(self.shape, self.layers[0])

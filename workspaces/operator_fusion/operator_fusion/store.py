@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, ItemsView, List, Optional
 
 from . import plans
-from .measure import Confirmed, Measurement, PartAlone, Stored, Versus
+from .jobs import Confirmed, Measurement, PartAlone, Stored, Versus, every_part
 
 METRIC = "operator_fusion.relative_time"
 
@@ -49,7 +49,9 @@ class Store:
     def put(self, job: Stored, found: Measurement) -> None:
         """Remembers and appends at once, so that a killed search loses nothing finished."""
         # As it will be read back, so that a search that goes on decides as it would have.
-        found = Measurement([float(f"{pair:.6g}") for pair in found.pairs], float(f"{found.milliseconds:.6g}"))
+        found = Measurement(
+            [float(f"{pair:.6g}") for pair in found.pairs], found.milliseconds and float(f"{found.milliseconds:.6g}")
+        )
         self._known[_key(job)] = found
         if self.path:
             with open(self.path, "a") as file:
@@ -78,7 +80,7 @@ class Store:
                     params = dict(record["params"])
                     job = _job(params.pop("job"), params.pop("id"))
                     if params == self.params:
-                        self._known[job] = Measurement(list(map(float, record["samples"])), record["milliseconds"])
+                        self._known[job] = Measurement(list(map(float, record["samples"])), record.get("milliseconds"))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}:{number}: no record of this search: {error!r}") from None
 
@@ -100,6 +102,23 @@ def _params(job: Stored) -> Dict[str, str]:
     if isinstance(job, Versus):
         return {"job": "versus", "id": f"{job.plan.value} {job.other.value}"}
     return {"job": "plan", "id": str(job.value)}
+
+
+def name_of(job: Stored) -> str:
+    """As `python -m operator_fusion measure` takes it, such as "plan 41115"."""
+    return " ".join(_params(job).values())
+
+
+def job_named(name: str) -> Stored:
+    """The reverse of `name_of`. Raises ValueError."""
+    kind, _, numbers = name.partition(" ")
+    try:
+        job = _job(kind, numbers)
+        if isinstance(job, PartAlone) and job not in every_part():
+            raise ValueError
+        return job
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{name!r} is no measurement; one is named such as 'plan 41115' or 'part 3 7 1'") from None
 
 
 def _job(kind: str, text: str) -> Stored:

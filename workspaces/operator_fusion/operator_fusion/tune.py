@@ -1,46 +1,50 @@
-"""The verbs that measure: a search by one strategy or several, and a plan beside the baselines."""
+"""The verbs that measure: a search by one strategy or several, measurements by name, and a plan beside the baselines.
+
+torch is imported only where something is measured, so that a search on other machines takes little time here.
+"""
 
 import argparse
 import json
 import sys
-from typing import Any, Callable, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
 
-import torch
-
-from . import compare, grid, machine, plans, timing
-from .measure import Bench, Confirmed, Versus
+from . import compare, plans
+from .jobs import Confirmed, Elsewhere, NotMeasured, Stored, Versus
 from .search.exact import Exact
 from .search.loop import STRATEGIES, Progress, Result, search
 from .shapes import Shape
-from .store import Store
-from .weights import random_weights, read_bert
+from .store import Store, job_named, name_of
 
-BATCH = 8  # plans measured together
+if TYPE_CHECKING:
+    from .measure import Bench
+    from .timing import Ratio
+
+MOST_NAMED = 1000  # missing measurements in one line
 
 
 def tune(options: argparse.Namespace, shape: Shape) -> None:
     """Prints the best plan and the table of strategies. Raises ValueError, OSError, and RuntimeError of torch.
 
-    With --json prints a line of progress after each batch, then every measurement as a record, then a summary.
+    With --json prints a line of progress after each batch, then every measurement as a record, then a summary. With
+    --machine measures nothing: as long as measurements of that machine are missing, it prints their names instead.
     """
-    bench, store = _opened(options, shape)
-    results: Dict[str, List[Result]] = {name: [] for name in options.strategy}
-    # A comparison that is stopped has about as many seeds of each strategy.
-    for seed in range(options.seeds):
-        for name, found in results.items():
-            if not seed or STRATEGIES[name] is not Exact:
-                show = _json_progress(name, seed) if options.json else _live(f"{name}, seed {seed}")
-                found.append(search(STRATEGIES[name](seed), bench.measure, store, options.budget, show, BATCH))
-    confirmed = _confirmed(bench, store, results)
-    winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
-    ratios = _ratios(bench, store, winners, 3 * options.rounds)
-    bench.close()
+    bench, store = _elsewhere(options, shape) if options.machine else _opened(options, shape)
+    try:
+        results = _searched(bench, store, options)
+        confirmed = _confirmed(bench, store, results)
+        winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
+        ratios = _ratios(bench, store, winners)
+    except NotMeasured as missing:
+        _print({"missing": [name_of(job) for job in missing.jobs[:MOST_NAMED]]})
+        return
+    finally:
+        bench.close()
     best = min(confirmed, key=lambda plan: confirmed[plan])
     rows = compare.rows(results, confirmed)
     title = f"batch {shape.batch}, seq {shape.seq}, {shape.mask}, {shape.dtype}"
     plotted = options.plot and compare.plot(results, confirmed, options.plot, title, _report)
     if options.json:
-        _print({"environment": machine.describe(shape.device)})
+        _print({"environment": options.machine or _machine(shape)})
         for job, measurement in store.items():
             print(store.record(job, measurement))
         versus = [{"strategy": name, "plan": winners[name].value, **r._asdict()} for name, r in ratios.items()]
@@ -55,15 +59,29 @@ def tune(options: argparse.Namespace, shape: Shape) -> None:
         print(f"best plan of {name}: {winners[name].value}, time / that of {options.strategy[0]}: {ratio}")
 
 
+def measure(options: argparse.Namespace, shape: Shape) -> None:
+    """Measure the jobs named in `options.jobs`, and print one record for each."""
+    jobs = [job_named(name) for name in options.jobs]
+    bench, store = _opened(options, shape)
+    for job, found in zip(jobs, bench.measure(jobs)):
+        store.put(job, found)
+    bench.close()
+    _print({"environment": _machine(shape)})
+    for job, measurement in store.items():
+        print(store.record(job, measurement))
+
+
 def baselines(options: argparse.Namespace, shape: Shape) -> None:
     """Prints the plan's cell of the speed-up grid."""
+    from . import grid
+
     bench, store = _opened(options, shape)
     plan = store.best() if options.plan is None else plans.from_value(options.plan)
     peak = _peak(shape)
     found = grid.cell(bench, plan, _report, options.rounds)
     bench.close()
     if options.json:
-        print(json.dumps({"environment": machine.describe(shape.device)}))
+        print(json.dumps({"environment": _machine(shape)}))
         for record in found.records(store.params):
             print(json.dumps(record))
         return
@@ -77,45 +95,88 @@ def baselines(options: argparse.Namespace, shape: Shape) -> None:
     print(f"GEMMs: {found.gemm_gflops:.0f} GFLOP/s{share}")
 
 
-def _opened(options: argparse.Namespace, shape: Shape) -> Tuple[Bench, Store]:
+def _opened(options: argparse.Namespace, shape: Shape) -> "Tuple[Bench, Store]":
+    import torch
+
+    from .machine import missing_for
+    from .measure import Bench
+    from .weights import random_weights, read_bert
+
     if options.threads:
         torch.set_num_threads(options.threads)
     if shape.device != "cpu" and not torch.cuda.is_available():
         raise ValueError(f"--device {shape.device}, and torch sees no CUDA device")
-    reason = machine.missing_for(shape.dtype, shape.device)
+    reason = missing_for(shape.dtype, shape.device)
     if reason:
         raise ValueError(f"--dtype {shape.dtype}: {reason}")
-    params = {**shape.params(), **machine.describe(shape.device), "weights": "bert" if options.weights else "random"}
-    store = Store(options.results, params)
+    store = _store(options, shape, _machine(shape))
     layers = read_bert(options.weights, shape) if options.weights else random_weights(shape)
     return Bench(shape, layers, options.rounds), store
 
 
-def _confirmed(bench: Bench, store: Store, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
+def _elsewhere(options: argparse.Namespace, shape: Shape) -> Tuple[Elsewhere, Store]:
+    return Elsewhere(), _store(options, shape, options.machine)
+
+
+def _store(options: argparse.Namespace, shape: Shape, machine: Dict[str, Any]) -> Store:
+    return Store(options.results, {**shape.params(), **machine, "weights": "bert" if options.weights else "random"})
+
+
+def _machine(shape: Shape) -> Dict[str, Any]:
+    from .machine import describe
+
+    return describe(shape.device)
+
+
+def _searched(bench: "Union[Bench, Elsewhere]", store: Store, options: argparse.Namespace) -> Dict[str, List[Result]]:
+    """All searches. Raises NotMeasured with what each of them lacks: other machines measure these side by side."""
+    results: Dict[str, List[Result]] = {name: [] for name in options.strategy}
+    missing: Dict[str, Stored] = {}
+    # A comparison that is stopped has about as many seeds of each strategy.
+    for seed in range(options.seeds):
+        for name, found in results.items():
+            if not seed or STRATEGIES[name] is not Exact:
+                show = _json_progress(name, seed) if options.json else _live(f"{name}, seed {seed}")
+                strategy = STRATEGIES[name](seed)
+                try:
+                    found.append(search(strategy, bench.measure, store, options.budget, show, bench.batch))
+                except NotMeasured as error:
+                    missing.update((name_of(job), job) for job in error.jobs)
+    if missing:
+        raise NotMeasured(list(missing.values()))
+    return results
+
+
+def _confirmed(
+    bench: "Union[Bench, Elsewhere]", store: Store, results: Dict[str, List[Result]]
+) -> Dict[plans.Plan, float]:
     """The time of every plan that some search thought best for a while, measured once more."""
     chosen = [plan for found in results.values() for result in found for plan in result.chosen if plan is not None]
     wanted = list(dict.fromkeys(chosen))
-    missing = [plan for plan in wanted if store.get(Confirmed(plan)) is None]
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
-        for plan, found in zip(batch, bench.measure(batch)):
-            store.put(Confirmed(plan), found)
+    missing = [Confirmed(plan) for plan in wanted if store.get(Confirmed(plan)) is None]
+    for start in range(0, len(missing), bench.batch):
+        batch = missing[start : start + bench.batch]
+        for job, found in zip(batch, bench.measure(batch)):
+            store.put(job, found)
     return {plan: store.value(Confirmed(plan)) for plan in wanted}
 
 
-def _ratios(bench: Bench, store: Store, winners: Dict[str, plans.Plan], rounds: int) -> Dict[str, timing.Ratio]:
+def _ratios(bench: "Union[Bench, Elsewhere]", store: Store, winners: Dict[str, plans.Plan]) -> "Dict[str, Ratio]":
     """The time of each strategy's best plan over that of the first strategy, where it is another plan.
 
     Plans whose times differ by less than the noise are measured again, in turns.
     """
     first = next(iter(winners.values()))
-    others = {name: plan for name, plan in winners.items() if plan != first}
-    missing = [plan for plan in dict.fromkeys(others.values()) if store.get(Versus(plan, first)) is None]
+    others = {name: Versus(plan, first) for name, plan in winners.items() if plan != first}
+    missing = [job for job in dict.fromkeys(others.values()) if store.get(job) is None]
     if missing:
-        found = bench.head_to_head([first, *missing], rounds)
-        for plan in missing:
-            store.put(Versus(plan, first), found[plan])
-    return {name: timing.interval(store.pairs(Versus(plan, first))) for name, plan in others.items()}
+        for job, found in zip(missing, bench.measure(missing)):
+            store.put(job, found)
+    if not others:
+        return {}
+    from .timing import interval
+
+    return {name: interval(store.pairs(job)) for name, job in others.items()}
 
 
 def _peak(shape: Shape) -> float:

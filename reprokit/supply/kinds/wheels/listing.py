@@ -37,7 +37,7 @@ from reprokit.untrusted.tar import Stream, members
 _PAGE = Limit("INDEX_PAGE", 64 << 20)
 _SDIST = Limit("SDIST", 64 << 20)
 _METADATA = 1 << 20
-_METADATA_FILES = ("/PKG-INFO", ".egg-info/requires.txt", "/pyproject.toml")
+_METADATA_FILES = ("/PKG-INFO", ".egg-info/requires.txt", "/pyproject.toml", "/setup.py")
 
 
 class ListedFile(BaseModel):
@@ -118,6 +118,10 @@ class Listing:
         """What an sdist needs to be built (PEP 518). Raises SourceError where it cannot be read."""
         return sdist_build_requires(self.content(file), file.filename)
 
+    def setup_py(self, file: ListedFile) -> str:
+        """The setup.py of an sdist; empty without one. Raises SourceError where it cannot be read."""
+        return _top_file(self.content(file), file.filename, "setup.py")
+
     def content(self, file: ListedFile) -> bytes:
         """The bytes of an sdist. Raises SourceError where it cannot be downloaded."""
         if file.url not in self._sdists:
@@ -195,11 +199,15 @@ def sdist_requires(content: bytes, name: str) -> list[str] | None:
 
 def sdist_build_requires(content: bytes, name: str) -> list[str]:
     """What an sdist needs to be built, by the pyproject.toml in it."""
+    return build_requires(_top_file(content, name, "pyproject.toml"), name)
+
+
+def _top_file(content: bytes, name: str, wanted: str) -> str:
     try:
-        found = [text for path, text in _metadata_of(content, name) if path.count("/") == 1 and path.endswith(".toml")]
+        found = (text for path, text in _metadata_of(content, name) if path.partition("/")[2] == wanted)
+        return next(found, "")
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise SourceError(f"the sdist is damaged: {error}", name) from None
-    return build_requires(found[0] if found else "", name)
 
 
 def build_requires(pyproject: str, where: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from operator_fusion import plans
-from operator_fusion.measure import Job, Measurement, PartAlone
+from operator_fusion.jobs import Job, Measurement, PartAlone
 from operator_fusion.plans import Plan
 from operator_fusion.search.loop import EXACT_BUDGET, STRATEGIES, Progress, search
 from operator_fusion.store import Store

@@ -31,9 +31,9 @@ def load() -> None:
 class Roofs:
     """`peaks`: GFLOP/s by dtype. `bandwidths`: GB/s, "read" and "copy" (read and written). `how` says of what.
 
-    On the CPU the peaks are those of a loop of nothing but multiply-adds (float32) or dot products (bfloat16,
-    where the processor has them) on torch's threads, each by its own CPU time. Halves that the processor cannot
-    multiply have the float32 peak. On a GPU they are those of torch.matmul at 8192, and bandwidth is a copy's.
+    On the CPU the peaks are those of a loop of nothing but multiply-adds, or of dot products (bfloat16, where the
+    processor has them and they are faster), on torch's threads, each by its own CPU time. Halves that the processor
+    cannot multiply have the float32 peak. On a GPU they are those of torch.matmul at 8192, and bandwidth is a copy's.
     """
 
     def __init__(self, peaks: Dict[str, float], bandwidths: Dict[str, float], how: Dict[str, str]) -> None:

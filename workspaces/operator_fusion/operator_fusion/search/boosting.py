@@ -6,7 +6,7 @@ import random
 from typing import Any, List
 
 from .. import plans, predictor
-from ..measure import Job
+from ..jobs import Job
 from ..plans import Plan
 from .strategy import Strategy
 

@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from ..measure import Job, PartAlone, every_part
+from ..jobs import Job, PartAlone, every_part
 from ..plans import Plan, cheapest
 from .strategy import Strategy
 

@@ -3,7 +3,7 @@
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Type
 
-from ..measure import Job, Measurement
+from ..jobs import Job, Measurement
 from ..plans import Plan
 from ..store import Store
 from .boosting import Boosting

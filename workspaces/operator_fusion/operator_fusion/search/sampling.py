@@ -5,7 +5,7 @@ import random
 from typing import Dict, List, Optional, Tuple
 
 from .. import plans
-from ..measure import Job
+from ..jobs import Job
 from ..plans import Plan
 from .strategy import Strategy
 

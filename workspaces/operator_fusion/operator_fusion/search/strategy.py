@@ -2,7 +2,7 @@
 
 from typing import Dict, List, Tuple
 
-from ..measure import Job
+from ..jobs import Job
 from ..plans import Plan
 
 

@@ -35,11 +35,11 @@ double sum_over_threads(const Rate& rate) {
 }
 
 std::string peak_isa(bool bf16) {
-  return widest_loop(bf16).isa;
+  return fastest_loop(bf16).isa;
 }
 
 double peak(bool bf16) {
-  const Loop loop = widest_loop(bf16);
+  const Loop loop = fastest_loop(bf16);
   std::vector<float> sinks(static_cast<size_t>(at::get_num_threads()), 0.0f);
   return sum_over_threads([&](int64_t i) { return measure_loop(loop, 4000000, &sinks[static_cast<size_t>(i)]); });
 }

@@ -1,0 +1,269 @@
+"""A search whose measurements other machines make: all of them, once each, and only what is believed."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from reprokit.errors import WorkFailed
+from reprokit.sweep.bench_process import ProcessResult
+from reprokit.sweep.places import PlaceRunner
+from reprokit.sweep.plan_search import ClusterSearch, by_tune, checked, grouped
+from reprokit.sweep.runner import JobAnswer, JobPlace
+from tests.support.paths import ROOT
+from tests.support.searches import MACHINE, PROBE, Journal, answer_to, job_of, samples_of, tiny_search
+
+OTHER = {**MACHINE, "processor": "Xeon, 2 cores"}
+SEARCH = tiny_search("random")
+NAMES = ("plan 7", "plan 41115")
+ASKED = job_of(SEARCH, measurements=NAMES)
+
+
+class Cluster:
+    """Machines that answer at once with made-up times. `unlike` name another processor; `answer` changes an answer."""
+
+    def __init__(self, count: int = 3, unlike=(), answer=None, gpus=()) -> None:
+        self.places = [JobPlace(f"key{n}", f"ray-{n}", gpus) for n in range(count)]
+        self.unlike, self.answer = unlike, answer
+        self.ran: list[tuple[str, tuple[str, ...], str]] = []
+        self.notes: list[str] = []
+        self.stopped = threading.Event()
+        self.runner = PlaceRunner(lambda: self.places, self.measure, self.stopped.set, self.notes.append)
+
+    def measure(self, job, place, device):
+        self.ran.append((place.name, job.measurements, device))
+        time.sleep(0.02)
+        machine = OTHER if place.name in self.unlike else MACHINE
+        found = self.answer and self.answer(job, place)
+        return found or ProcessResult(answer_to(job, machine))
+
+    def made(self, *names):
+        """What machines measured besides the probe."""
+        return [each for name, names, _ in self.ran for each in names if names != PROBE]
+
+    def search(self, journal, **changes):
+        job, ignored = job_of(journal.search, **changes), lambda done, count: None
+        return ClusterSearch(
+            journal.search, job, self.runner, journal.replay, journal.keep, self.notes.append, ignored
+        ).run()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return lambda *strategies, **options: Journal(tmp_path / "journal.jsonl", tiny_search(*strategies, **options))
+
+
+def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
+    """What searches on one machine with the same times choose is confirmed here, too."""
+    found, cluster = journal("exact", "random", "anneal"), Cluster()
+    assert cluster.search(found) == MACHINE
+    assert sorted(cluster.made()) == sorted(found.names) == sorted(found.asked)
+    assert len(set(found.names)) == len(found.names)
+    assert Counter(name.split()[0] for name in found.names)["part"] == 121
+    assert {name for name, names, _ in cluster.ran if names != PROBE} == {"ray-0", "ray-1", "ray-2"}
+    assert found.reader.summary is not None and len(found.reader.summary.rows) == 3
+    monkeypatch.syspath_prepend(str(ROOT / "workspaces" / "operator_fusion"))
+    assert found.reader.summary.rows[0].measurements == 131
+    from operator_fusion.jobs import Measurement
+    from operator_fusion.search.loop import STRATEGIES, search
+    from operator_fusion.store import Store, name_of
+
+    def here(jobs):
+        return [Measurement(samples_of(name_of(job)), 1.0) for job in jobs]
+
+    made = set(found.names)
+    for name in ("exact", "random", "anneal"):
+        result = search(STRATEGIES[name](0), here, Store(None, {}), 12)
+        assert {f"confirmed {plan.as_run().value}" for plan in result.chosen if plan} <= made
+
+
+def test_seeds_of_strategies_that_go_step_by_step_are_measured_side_by_side(journal):
+    found = journal("anneal", budget=4, seeds=3)
+    Cluster().search(found)
+    assert len(set(found.asked[:3])) == 3
+
+
+def test_a_search_that_was_stopped_goes_on(journal):
+    first, second = journal("random"), journal("random")
+    keep, kept = first.keep, []
+
+    def interrupted(records):
+        keep(records)
+        kept.extend(records)
+        if len(kept) >= 4:
+            raise KeyboardInterrupt
+
+    first.keep = interrupted
+    cluster = Cluster()
+    with pytest.raises(KeyboardInterrupt):
+        cluster.search(first)
+    assert cluster.stopped.is_set()
+    before = first.names
+    assert 4 <= len(before) < 12
+    again = Cluster()
+    again.search(second)
+    assert second.reader.summary is not None
+    assert not {*again.made()} & {*before} and sorted(second.names) == sorted([*before, *again.made()])
+
+
+def test_machines_unlike_most_others_are_left_out_by_name(journal):
+    found, cluster = journal("random"), Cluster(4, unlike=["ray-1"])
+    assert cluster.search(found) == MACHINE
+    assert {name for name, names, _ in cluster.ran if names != PROBE} == {"ray-0", "ray-2", "ray-3"}
+    left_out = "ray-1 is left out: processor 'Xeon, 2 cores' instead of 'EPYC, 2 cores'"
+    assert [note for note in cluster.notes if "left out" in note] == [left_out]
+    assert {json.loads(line)["params"]["processor"] for line in found.file.open()} == {MACHINE["processor"]}
+
+
+def test_a_machine_that_turns_out_to_be_unlike_later_is_refused(journal):
+    def answer(job, place):
+        return ProcessResult(answer_to(job, OTHER)) if place.name == "ray-1" and job.measurements != PROBE else None
+
+    found, cluster = journal("random"), Cluster(answer=answer)
+    cluster.search(found)
+    assert any("ray-1: it is unlike the machines of this search: processor 'Xeon" in note for note in cluster.notes)
+    assert {json.loads(line)["params"]["processor"] for line in found.file.open()} == {MACHINE["processor"]}
+    assert sorted(found.names) == sorted(found.asked)
+
+
+def test_other_machines_share_no_measurement(journal):
+    first, second = journal("random"), journal("random")
+    Cluster().search(first)
+    Cluster(unlike=["ray-0", "ray-1", "ray-2"]).search(second)
+    assert sorted(first.asked) == sorted(second.asked) and len(second.names) == 2 * len(first.asked)
+
+
+def test_a_measurement_that_fails_everywhere_is_named_and_the_others_are_kept(journal):
+    def answer(job, place):
+        return ProcessResult("", "no memory") if found.asked[:1] == [*job.measurements[:1]] else None
+
+    found, cluster = journal("random"), Cluster(answer=answer)
+    with pytest.raises(WorkFailed, match=r"1 of 3 jobs failed, the first: .*: ray-\d: no memory") as error:
+        cluster.search(found)
+    assert "same command" in error.value.hint
+    assert len(found.names) == len(found.asked) - 4
+    failed = [name for name, names, _ in cluster.ran if found.asked[0] in names]
+    assert len(set(failed)) == 3
+
+
+def test_no_machine_that_measures_is_an_error(journal):
+    lost = Cluster(answer=lambda job, place: ProcessResult("", "no engine", True))
+    with pytest.raises(WorkFailed, match=r"no machine of the cluster can measure: .*no engine"):
+        lost.search(journal("random"))
+    with pytest.raises(WorkFailed, match="no machine has a GPU"):
+        Cluster().search(journal("random"), gpu="required")
+
+
+def test_each_gpu_gets_a_measurement_of_its_own(journal):
+    found, cluster = journal("random"), Cluster(2, gpus=("0", "1"))
+    cluster.search(found, gpu="required")
+    first = [(name, device) for name, names, device in cluster.ran if names != PROBE][:4]
+    assert len(set(first)) == 4 and {len(names) for _, names, _ in cluster.ran[2:6]} == {3}
+
+
+def test_a_program_that_asks_again_is_stopped(journal):
+    found = journal("random")
+    found.keep = lambda records: None
+    with pytest.raises(WorkFailed, match="asks for a measurement that it was given"):
+        Cluster().search(found)
+
+
+def checked_answer(text, **changes):
+    return checked(JobAnswer(replace(ASKED, **changes), JobPlace("k", "ray-1"), text), SEARCH, MACHINE)
+
+
+def test_an_honest_answer_is_believed():
+    records = checked_answer(answer_to(ASKED))
+    assert [record.params["id"] for record in records] == ["7", "41115"]
+    assert {record.node for record in records} == {"ray-1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metric": "x"}, "no measurement of the search"),
+        ({"unit": "s"}, "no measurement of the search"),
+        ({"samples": [0.0]}, "times that are none"),
+        ({"samples": [1.0, -1.0]}, "times that are none"),
+        ({"samples": [1e9]}, "times that are none"),
+        ({"samples": [1.0] * 1001}, "times that are none"),
+        ({"samples": ["nan"]}, "record:1"),
+        ({"files": {}}, "another version of the search program"),
+        ({"files": {"operator-fusion": "00" * 32}}, "another version of the search program"),
+        ({"command": "python3 -m operator_fusion tune --batch=1"}, "another command"),
+        ({"lock_hash": "2e"}, "another lock_hash"),
+        ({"benchmark": "\x1b[2J"}, "another benchmark"),
+    ],
+)
+def test_an_answer_of_something_else_is_refused(changes, message):
+    data = json.loads(answer_to(ASKED))
+    data["records"] = [{**record, **changes} for record in data["records"]]
+    with pytest.raises(ValueError, match=message):
+        checked_answer(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch": 3}, "other parameters: batch=3"),
+        ({"threads": True}, "other parameters: threads"),
+        ({"more": 1}, "other parameters"),
+        ({"weights": "bert"}, "other parameters"),
+        ({"torch": "2.12.0"}, "unlike the machines of this search: torch '2.12.0' instead of '2.13.0"),
+        ({"instruction_sets": "avx2 avx512f"}, "unlike"),
+        ({"processor": 7}, "names no machine"),
+        ({"processor": "x" * 301}, "names no machine"),
+        ({"id": "8"}, "other measurements"),
+        ({"job": "part"}, "other measurements"),
+        ({"id": 7}, "other measurements"),
+    ],
+)
+def test_an_answer_with_other_parameters_is_refused(changes, message):
+    data = json.loads(answer_to(ASKED))
+    data["records"][0]["params"] |= changes
+    with pytest.raises(ValueError, match=message):
+        checked_answer(json.dumps(data))
+
+
+def test_too_few_too_many_and_mixed_answers_are_refused():
+    data = json.loads(answer_to(ASKED))
+    one, two = data["records"]
+    for records in ([one], [one, two, {**two, "params": {**two["params"], "id": "9"}}], [one, one]):
+        with pytest.raises(ValueError, match=r"other measurements|two records"):
+            checked_answer(json.dumps({"records": records}))
+    with pytest.raises(ValueError, match="other parameters"):
+        checked_answer(json.dumps({"records": [one, {**two, "params": {}}]}))
+
+
+def test_without_a_lock_the_image_must_be_the_same():
+    data = json.loads(answer_to(replace(ASKED, lock_hash="")))
+    assert checked_answer(json.dumps(data), lock_hash="")
+    data["records"][0]["image_digest"] = "sha256:" + "00" * 32
+    with pytest.raises(ValueError, match="another image"):
+        checked_answer(json.dumps(data), lock_hash="")
+
+
+def test_a_job_has_one_kind_and_leaves_work_for_all():
+    plans = [f"plan {n}" for n in range(20)]
+    assert [len(names) for names in grouped(plans, 2)] == [8, 8, 4]
+    assert [len(names) for names in grouped(plans, 20)] == [1] * 20
+    assert [len(names) for names in grouped(plans, 0)] == [8, 8, 4]
+    assert grouped(["plan 1", "part 1 1 0", "plan 2"], 1) == [("plan 1", "plan 2"), ("part 1 1 0",)]
+    versus = ["versus 1 9", "versus 2 9", "versus 3 8"]
+    assert grouped(versus, 9) == [("versus 1 9", "versus 2 9"), ("versus 3 8",)]
+
+
+def test_a_worker_runs_the_verb(monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "reprokit.sweep.bench_process.BenchProcesses.run_command", lambda self, words: called.append(words)
+    )
+    by_tune(ASKED, "1")
+    (words,) = called
+    assert words[3:5] == ["tune", "operator-fusion:cpu"] and words[-1] == "--gpus=device=1"
+    assert "--measure=plan 41115" in words and "--head-size=4" in words

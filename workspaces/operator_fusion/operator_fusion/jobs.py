@@ -1,0 +1,73 @@
+"""What can be measured, and what a measurement is. Needs no torch."""
+
+import statistics
+from typing import List, NamedTuple, Optional, Sequence, Union
+
+from .plans import ATTENTION, OPERATORS, VALUES, Part, Plan
+
+
+class PartAlone(NamedTuple):
+    """One part of a layer, measured without the rest. `hand_written`: by our attention, operators 3 to 7."""
+
+    part: Part
+    hand_written: bool = False
+
+
+class Confirmed(NamedTuple):
+    """A plan that a search chose, measured once more.
+
+    The value by which it was chosen is the smallest of many noisy ones, so it is too small.
+    """
+
+    plan: Plan
+
+
+class Versus(NamedTuple):
+    """A plan beside another one in the same rounds; a pair is its time over the other's."""
+
+    plan: Plan
+    other: Plan
+
+
+Job = Union[Plan, PartAlone]  # what a strategy proposes
+Stored = Union[Job, Confirmed, Versus]
+
+
+class Measurement(NamedTuple):
+    """`pairs`: times over that of the whole compiled layer, in the same rounds.
+
+    `milliseconds`: the job's median; None where another machine measured it.
+    """
+
+    pairs: List[float]
+    milliseconds: Optional[float]
+
+    @property
+    def value(self) -> float:
+        return statistics.median(self.pairs)
+
+
+class NotMeasured(Exception):
+    """Raised in place of measuring where only other machines measure."""
+
+    def __init__(self, jobs: Sequence[Stored]) -> None:
+        super().__init__(f"{len(jobs)} measurements are missing")
+        self.jobs = jobs
+
+
+class Elsewhere:
+    """A Bench that measures nothing and names what other machines have to measure."""
+
+    batch = VALUES  # all that a strategy proposes at once
+
+    def measure(self, jobs: Sequence[Stored]) -> List[Measurement]:
+        raise NotMeasured(jobs)
+
+    def close(self) -> None:
+        pass
+
+
+def every_part() -> List[PartAlone]:
+    """The 121 parts: 15 single operators, 105 segments, and the hand-written attention."""
+    parts = [PartAlone((a, b)) for a in range(1, OPERATORS + 1) for b in range(a, OPERATORS + 1)]
+    return [*parts, PartAlone(ATTENTION, True)]
