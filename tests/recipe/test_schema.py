@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jsonschema
 import pytest
 import yaml
 
@@ -16,6 +15,9 @@ from reprokit.recipe.start import starting_recipe
 
 @pytest.fixture(scope="module")
 def validator():
+    # Here, because it compiles grammars for a second, in each worker of the suite.
+    import jsonschema
+
     jsonschema.Draft202012Validator.check_schema(schema())
     return jsonschema.Draft202012Validator(schema())
 
@@ -52,8 +54,7 @@ def test_it_refuses_what_the_models_refuse(validator, wrong):
     }
     validator.validate(data)
     data["variants"]["a"] |= wrong
-    with pytest.raises(jsonschema.ValidationError):
-        validator.validate(data)
+    assert not validator.is_valid(data)
 
 
 def test_every_field_is_described():

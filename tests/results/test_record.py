@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
-
 from reprokit.results.record import MachineFacts, MachineState, json_schema
 from tests.support.paths import ROOT
 
 
 def test_the_published_schema_is_current_and_fits(record):
+    # Here, because it compiles grammars for a second, in each worker of the suite.
+    import jsonschema
+
     published = json.loads((ROOT / "docs/record.schema.json").read_text())
     assert published == json_schema(), "write it again: reprokit results schema > docs/record.schema.json"
     full = record(

@@ -26,7 +26,14 @@ _PATIENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 _ATTEMPTS = 3
-_NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+# Without the autoscaler and the forwarding of logs to the driver.
+_NODE = {
+    "num_cpus": 1,
+    "object_store_memory": 80 << 20,
+    "include_dashboard": False,
+    "no_monitor": True,
+    "include_log_monitor": False,
+}
 
 
 class RayNodes:
