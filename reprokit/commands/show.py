@@ -28,7 +28,7 @@ def show(
         dump(as_json(found))
         return
     with paged():
-        _print([("recipe", [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+        _print([(found[0].recipe.name, [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
 
 
 def as_json(found: list[Target]) -> dict[str, Any]:

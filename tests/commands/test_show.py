@@ -28,7 +28,7 @@ def test_what_is_not_known_is_not_printed(call, recipe):
     recipe("mine", "variants: {a: {base: debian:12}}")
     lines = call("show", "mine").stdout.splitlines()
     assert [line.split()[0] for line in lines if line.strip()] == [
-        "recipe",
+        "mine",
         "paper",
         "venue",
         "licence",
