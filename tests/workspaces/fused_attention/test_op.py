@@ -118,22 +118,18 @@ assert all(result["ok"] for result in results), results
 print(torch.ops.fused_attention.cpu_capability())
 """
     environment = {**os.environ, "PYTHONPATH": str(workspace), "ATEN_CPU_CAPABILITY": capability}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**environment, "FUSED_ATTENTION_AMX": "1"}
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == capability
 
 
-@pytest.mark.parametrize(
-    ("requested", "narrowed", "chosen"), [("", "", False), ("1", "", True), ("1", "avx512", False)]
-)
-def test_amx_is_off_unless_requested(compile_cpp, requested, narrowed, chosen):
+@pytest.mark.parametrize(("narrowed", "chosen"), [("", True), ("avx512_bf16", False), ("avx512", False)])
+def test_amx_is_chosen_unless_narrowed(compile_cpp, narrowed, chosen):
     """On any CPU with the instructions besides AMX, which the test pretends to have."""
     library = compile_cpp("select.cpp", "cpu/select.cpp")
     if not library.can_choose_amx():
         pytest.skip("the CPU lacks avx512_bf16")
     code = f"import ctypes; print(ctypes.CDLL({library._name!r}).chooses_amx())"
-    environment = {**os.environ, "FUSED_ATTENTION_AMX": requested, "ATEN_CPU_CAPABILITY": narrowed}
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": narrowed}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == f"{int(chosen)}\n"

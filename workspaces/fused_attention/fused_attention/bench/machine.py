@@ -31,8 +31,8 @@ def load() -> None:
 class Roofs:
     """`peaks`: GFLOP/s by dtype. `bandwidths`: GB/s, "read" and "copy" (read and written). `how` says of what.
 
-    On the CPU the peaks are those of a loop of nothing but multiply-adds, or of dot products (bfloat16, where the
-    processor has them and they are faster), on torch's threads, each by its own CPU time. Halves that the processor
+    On the CPU the peaks are those of a loop of nothing but multiply-adds, or for bfloat16 of AMX's tile products or of
+    dot products, where the processor has them and they are faster, on torch's threads, each by its own CPU time. Halves that the processor
     cannot multiply have the float32 peak. On a GPU they are those of torch.matmul at 8192, and bandwidth is a copy's.
     """
 

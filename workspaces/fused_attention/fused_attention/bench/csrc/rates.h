@@ -13,6 +13,11 @@
 #if __GNUC__ >= 10
 #define FUSED_ATTENTION_BENCH_BF16 1
 #endif
+#if __GNUC__ >= 11 && defined(__linux__)
+#define FUSED_ATTENTION_BENCH_AMX 1
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace fused_attention_bench {
@@ -91,6 +96,55 @@ __attribute__((target("avx512f,avx512bf16"))) inline float dot_bf16(int64_t roun
 }
 #endif
 
+#ifdef FUSED_ATTENTION_BENCH_AMX
+constexpr int kTileSums = 6;                    // and two factors: all eight tiles
+constexpr double kTileFlop = 16 * 16 * 32 * 2;  // of one product of whole tiles
+
+__attribute__((target("amx-tile,amx-bf16"))) inline float tiles_bf16(int64_t rounds, float, float) {
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config = {};
+  config.palette = 1;
+  for (int tile = 0; tile < kTileSums + 2; ++tile) {
+    config.row_bytes[tile] = 64;
+    config.rows[tile] = 16;
+  }
+  asm volatile("" : : "m"(config));  // gcc 12 does not know that the next line reads it
+  _tile_loadconfig(&config);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int64_t round = 0; round < rounds; ++round) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+  }
+  float sum[16 * 16];
+  _tile_stored(0, sum, 64);
+  asm volatile("" : "+m"(sum));
+  _tile_release();
+  return sum[0];
+}
+
+// Whether the processor has AMX with BF16 and Linux (5.16 and newer) grants this process its registers.
+inline bool has_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  const bool known = __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 22 & 1) && (d >> 24 & 1);
+  return known && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+#endif
+
 // Leaf 7, subleaf 1, bit 5 of EAX; older compilers do not know the name.
 inline bool has_bf16() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -118,6 +172,9 @@ inline double measure_loop(const Loop& loop, int64_t rounds, float* sink) {
 // one 512-bit dot product every two cycles, but two multiply-adds every cycle.
 inline Loop fastest_loop(bool bf16) {
   const Loop fma = widest_fma();
+#ifdef FUSED_ATTENTION_BENCH_AMX
+  if (bf16 && has_tiles()) return {"amx_bf16 tiles", kTileSums * kTileFlop, tiles_bf16};
+#endif
 #ifdef FUSED_ATTENTION_BENCH_BF16
   if (bf16 && has_bf16()) {
     const Loop dot = {"avx512_bf16 dot", kChains * 16 * 4, dot_bf16};

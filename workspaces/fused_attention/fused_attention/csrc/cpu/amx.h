@@ -1,5 +1,4 @@
 // The tile registers of Intel AMX, for amx_gemm.h. The tests have an emulation with the same interface.
-// Off unless FUSED_ATTENTION_AMX is 1: no processor with AMX has run this code yet.
 //
 // Instructions are written as bytes (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
 // Assemblers before binutils 2.35 lack AMX. And gcc 12's _tile_loadd and _tile_loadconfig do not declare the memory

@@ -79,8 +79,7 @@ CpuKernel kernel_avx512();
 CpuKernel kernel_avx512_bf16();
 CpuKernel kernel_avx512_amx();
 
-// The widest kernel that this machine runs and ATEN_CPU_CAPABILITY allows (as for torch's own kernels). The AMX kernel
-// only if FUSED_ATTENTION_AMX is 1.
+// The widest kernel that this machine runs and ATEN_CPU_CAPABILITY allows (as for torch's own kernels).
 const CpuKernel& select_kernel(DataType dtype);
 
 }  // namespace fused_attention

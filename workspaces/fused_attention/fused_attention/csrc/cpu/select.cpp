@@ -22,10 +22,7 @@ Level allowed_level() {
   if (is_set_to("ATEN_CPU_CAPABILITY", "default")) return Level::kDefault;
   if (is_set_to("ATEN_CPU_CAPABILITY", "avx2")) return Level::kAvx2;
   if (is_set_to("ATEN_CPU_CAPABILITY", "avx512")) return Level::kAvx512;
-  // No processor with AMX has run its kernel yet, so it must be requested.
-  if (is_set_to("ATEN_CPU_CAPABILITY", "avx512_bf16") || !is_set_to("FUSED_ATTENTION_AMX", "1")) {
-    return Level::kAvx512Bf16;
-  }
+  if (is_set_to("ATEN_CPU_CAPABILITY", "avx512_bf16")) return Level::kAvx512Bf16;
   return Level::kAvx512Amx;
 }
 
