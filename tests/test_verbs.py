@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from reprokit.verbs import GROUPS, VERBS, load_verb
+from tests.support.verbs import run_verb
 
 
 def helped(*words: str, columns: int = 80) -> str:
-    command = [sys.executable, "-m", "reprokit", *words, "--help"]
-    env = {**os.environ, "COLUMNS": str(columns)}
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
+    return run_verb(*words, "--help", env={"COLUMNS": str(columns)}).stdout
 
 
 def commands() -> Iterator[tuple[str, Any]]:

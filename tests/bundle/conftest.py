@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +11,7 @@ from reprokit.bundle.inputs_import import Imported
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from tests.support.stores import CONTENTS, a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
+from tests.support.verbs import run_verb
 
 
 @pytest.fixture
@@ -28,14 +26,7 @@ def reprokit(home: Path, tmp_path: Path) -> Callable[..., str]:
 
     def run(*arguments: object, code: int = 0) -> str:
         (tmp_path / "here").mkdir(exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "reprokit", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path / "here",
-            env={**os.environ, "REPROKIT_HOME": str(home)},
-            check=False,
-        )
+        done = run_verb(*arguments, cwd=tmp_path / "here", env={"REPROKIT_HOME": str(home)})
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
 from tests.support.disk import Disk
+from tests.support.verbs import run_verb
 
 
 def test_a_full_disk_is_reported_and_the_import_can_be_repeated(archive: Path, disk: Disk):
     home = disk.folder / "home"
 
     def bring() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "reprokit", "store", "import", str(archive)],
-            env={**os.environ, "REPROKIT_HOME": str(home)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_verb("store", "import", archive, env={"REPROKIT_HOME": str(home)})
 
     failures = 0
     for inodes in range(4, 100, 6):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +19,7 @@ from tests.support.engines import NewDocker, Podman
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
+from tests.support.verbs import run_verb
 
 pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.xdist_group("load-engines")]
 
@@ -61,9 +59,8 @@ def there(served) -> Iterator[Engine]:
 @pytest.fixture
 def load(served, tmp_path):
     def run(*files: Path, code: int = 0) -> str:
-        command = [sys.executable, "-m", "reprokit", "load", *map(str, files)]
-        environment = {**os.environ, "DOCKER_HOST": served.address, "REPROKIT_HOME": str(tmp_path / "home")}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        environment = {"DOCKER_HOST": served.address, "REPROKIT_HOME": str(tmp_path / "home")}
+        done = run_verb("load", *files, env=environment)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -16,6 +15,7 @@ from reprokit.filelocks import file_lock
 from reprokit.recipe.find import target
 from reprokit.results.lines import read
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 
 NAME = unique("bench")
 RECIPE = (
@@ -66,12 +66,7 @@ def reprokit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "reprokit", *arguments],
-            env={**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **env},
-            capture_output=True,
-            text=True,
-        )
+        return run_verb(*arguments, env={"REPROKIT_HOME": str(tmp_path / "home"), **env})
 
     return run
 

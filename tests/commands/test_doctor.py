@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from reprokit.errors import UsageError
 from reprokit.host.disk import is_full
 from tests.support.disk import Disk
 from tests.support.privileges import as_root
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 NOBODY = 65534
@@ -33,10 +33,7 @@ HOSTILE = "\x1b]0;owned\x07\u202ex\nerror: forged"
 
 
 def doctor(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reprokit", "doctor", *args],
-        capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **env},
-    )  # fmt: skip
+    return run_verb("doctor", *args, env=env)
 
 
 def rules(done: subprocess.CompletedProcess[str]) -> set[str]:

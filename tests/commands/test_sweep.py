@@ -15,6 +15,7 @@ from reprokit.engine import Engine
 from reprokit.filelocks import file_lock
 from reprokit.results.lines import read
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 NAME = unique("sweep")
@@ -49,9 +50,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def sweep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
+    return run_verb("sweep", *arguments, env=environment)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from reprokit.engine import Engine
 from reprokit.results.lines import read
 from tests.support.names import unique
 from tests.support.searches import PROGRESS, SUMMARY
+from tests.support.verbs import run_verb
 
 NAME = unique("tune")
 RECIPE = (
@@ -66,12 +65,7 @@ def folder(tmp_path, monkeypatch, debian_12):
 
 
 def tune(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "reprokit", "tune", *arguments],
-        env={**os.environ, "REPROKIT_HOME": str(Path.cwd() / "home"), **env},
-        capture_output=True,
-        text=True,
-    )
+    return run_verb("tune", *arguments, env={"REPROKIT_HOME": str(Path.cwd() / "home"), **env})
 
 
 def output(folder: Path, samples: int) -> None:

@@ -26,6 +26,7 @@ from tests.support.engines import answers, connect
 from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.shared import shared
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 DOCKERFILE = """
@@ -158,14 +159,9 @@ def command() -> Callable[..., list[str]]:
 
 
 @pytest.fixture
-def call(command: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
+def call() -> Callable[..., subprocess.CompletedProcess[str]]:
     """`call("run", ...)` runs the command line to its end, with no input."""
-
-    def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
-        options = {"timeout": 120, **({} if "input" in options else {"stdin": subprocess.DEVNULL}), **options}
-        return subprocess.run(command(*args), capture_output=True, text=True, check=False, **options)
-
-    return run
+    return run_verb
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from reprokit.image.base.resolve import carried_name
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.papers import Paper, paper
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -63,7 +64,7 @@ def command(*args: str) -> list[str]:
 
 
 def call(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*args), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return run_verb(*args)
 
 
 def reach(address: str, port: int) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +16,7 @@ from tests.support.conda_channel import index_channel, make_package
 from tests.support.forge import Forge
 from tests.support.names import unique
 from tests.support.ssh_server import SshServer, ssh_server
+from tests.support.verbs import run_verb
 
 pytestmark = [
     pytest.mark.engine,
@@ -91,13 +90,7 @@ class Lab:
             (root / "recipes" / file).write_text(text)
 
     def run(self, *words: str, code: int = 0, **more: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "reprokit", *words],
-            capture_output=True,
-            text=True,
-            cwd=self.root,
-            env={**self.environment, **more},
-        )
+        done = run_verb(*words, cwd=self.root, env={**self.environment, **more})
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from reprokit.container import services
 from reprokit.engine import Engine
 from tests.support.forge import Forge
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 
 pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
 
@@ -86,8 +85,7 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
     environment = {**os.environ, **forge.settings, "REPROKIT_HOME": str(tmp_path / "home")}
 
     def reprokit(*words: str) -> str:
-        command = [sys.executable, "-m", "reprokit", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        done = run_verb(*words, cwd=tmp_path, env=environment)
         assert done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 

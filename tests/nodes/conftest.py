@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.cluster import Cluster, cluster
 from tests.support.names import unique
-from tests.support.registry import Call, command
+from tests.support.registry import Call
+from tests.support.verbs import run_verb
 
 
 @pytest.fixture(scope="session")
@@ -55,4 +55,4 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def call(place: Path) -> Call:
-    return lambda *args: subprocess.run(command(*args), capture_output=True, text=True, check=False, timeout=200)
+    return run_verb

@@ -23,6 +23,7 @@ from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -101,8 +102,7 @@ def smi(nodes: Cluster) -> Iterator[Callable[[Machine, str], None]]:
 
 
 def call(*args: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "reprokit", *args]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=200, stdin=subprocess.DEVNULL)
+    return run_verb(*args)
 
 
 def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

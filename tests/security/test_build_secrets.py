@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import yaml
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 
 pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
 
@@ -65,9 +63,8 @@ class Desk:
         (self.root / "recipes" / f"{name}.yaml").write_text(yaml.safe_dump(recipe))
 
     def run(self, *words: str, code: int = 0) -> str:
-        environment = {**os.environ, "REPROKIT_HOME": str(self.root / "home"), "TOKEN": TOKEN}
-        command = [sys.executable, "-m", "reprokit", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=self.root, env=environment)
+        environment = {"REPROKIT_HOME": str(self.root / "home"), "TOKEN": TOKEN}
+        done = run_verb(*words, cwd=self.root, env=environment)
         output = done.stdout + done.stderr
         assert done.returncode == code, f"{words}: {done.returncode}\n{output}"
         assert not holding(output.encode())

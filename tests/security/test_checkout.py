@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from reprokit.supply.lock.file import write
 from reprokit.supply.lock.model import Lock
+from tests.support.verbs import run_verb
 
 RECIPE = """\
 name: paper
@@ -28,9 +28,7 @@ def endless(path: Path) -> None:
 
 
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reprokit", "lock", "--check", "paper"]
-    environment = {**os.environ, "REPROKIT_HOME": str(folder / "home")}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    return run_verb("lock", "--check", "paper", cwd=folder, env={"REPROKIT_HOME": str(folder / "home")})
 
 
 @pytest.mark.parametrize("plant", [pipe, endless])

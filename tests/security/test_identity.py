@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.recipe.find import target
 from tests.support.papers import Paper, paper
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 
@@ -56,8 +56,7 @@ def checkout(user: Paper, monkeypatch: pytest.MonkeyPatch):
 
 
 def call(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reprokit", *args]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    return run_verb(*args)
 
 
 def sh(engine, container: str, script: str) -> str:

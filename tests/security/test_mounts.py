@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +20,7 @@ from reprokit.host.workspace import locate
 from reprokit.nodes import workspace_copy
 from reprokit.recipe.find import recipe_names, target
 from tests.support.papers import Paper, paper
+from tests.support.verbs import run_verb
 
 DOCKERFILE = """
 FROM {base}
@@ -55,10 +55,7 @@ def outside(stranger: Paper) -> Path:
 
 
 def call(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reprokit", *args]
-    return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=200, env=os.environ | environment
-    )
+    return run_verb(*args, env=environment)
 
 
 def refused(done: subprocess.CompletedProcess[str], words: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from reprokit.results.record import Record
 from reprokit.untrusted import toml
 from reprokit.verbs import VERBS
 from tests.support.paths import ROOT
+from tests.support.verbs import run_verb
 
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
@@ -46,6 +48,11 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
 def test_the_index_lists_every_page() -> None:
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     assert [page.name for page in DOCS.glob("*.md") if page.name != "index.md" and f"({page.name})" not in index] == []
+
+
+def test_the_readme_shows_what_its_command_prints() -> None:
+    shown = re.search(r"```console\n\$ reprokit (.*)\n(?s:(.*?))```", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert shown and run_verb(*shlex.split(shown[1])).stdout == shown[2]
 
 
 def test_messages_point_to_pages_that_are_shipped() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.forge import Forge
 from tests.support.names import unique
 from tests.support.other_engine import OtherEngine
+from tests.support.verbs import run_verb
 
 RECIPE = """\
 name: {name}
@@ -72,7 +73,9 @@ class Desk:
         if inside:
             options["env"]["DOCKER_HOST"] = inside.address
             done = inside.inside(command, **options)
-        else:
+        elif before:
             done = subprocess.run(command, capture_output=True, text=True, **options)
+        else:
+            done = run_verb(*words, **options)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr

@@ -1,18 +1,17 @@
-"""The verb `export` in this process, and the contents of a bundle."""
+"""The verb `export`, and the contents of a bundle."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
+from tests.support.verbs import run_verb
+
 
 def export(*arguments: str, code: int = 0, **options: Any) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "reprokit", "export", *arguments], capture_output=True, text=True, timeout=120, **options
-    )
+    done = run_verb("export", *arguments, **options)
     assert done.returncode == code, done.stderr
     return done
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import ReprokitError
@@ -27,6 +27,9 @@ fuzzed = settings(
     max_examples=int(_MANY or (2000 if os.environ.get("CI") else 200)),
     derandomize=not _MANY,
     database=None,
+    # The suite's profile comes too late where pytest is given this folder: then it imports this module first.
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )
 
 TEXTS = (

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +18,7 @@ from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.errors import ReprokitError
 from reprokit.oci.model import INDEX, digest_of
 from tests.support.made import Made, tar
+from tests.support.verbs import run_verb
 
 
 class User:
@@ -46,16 +45,7 @@ class User:
 
     def process(self, *arguments: object) -> str:
         """Run the command in a process of its own; returns what it wrote."""
-        done = subprocess.run(
-            [sys.executable, "-m", "reprokit", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            cwd=self.here,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "REPROKIT_HOME": str(self.home)},
-            timeout=120,
-            check=False,
-        )
+        done = run_verb(*arguments, cwd=self.here, env={"REPROKIT_HOME": str(self.home)})
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ from reprokit.doctor.examine import examine
 from reprokit.doctor.node import examined
 from reprokit.nodes.config import find
 from tests.support.cluster import Cluster
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 
@@ -29,9 +28,7 @@ def test_a_node_reports_its_engine_and_itself(nodes: Cluster, monkeypatch: pytes
 
 
 def test_a_node_that_is_down(nodes: Cluster) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "reprokit", "doctor", "--on", nodes.down, "--json"], capture_output=True, text=True
-    )
+    done = run_verb("doctor", "--on", nodes.down, "--json")
     answer: dict[str, Any] = json.loads(done.stdout)
     assert (done.returncode, answer["ok"]) == (4, False)
     assert [finding["rule"] for finding in answer["findings"]] == ["node.unreachable"]

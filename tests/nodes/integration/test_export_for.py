@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.images import Images, noise
 from tests.support.sender import MB
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 
@@ -21,10 +20,9 @@ def test_layers_that_the_node_has_are_excluded(nodes: Cluster, images: Images, t
     base = images.base("held", {"a": noise(2 * MB, 77)})
     upon = images.on(base, "upon-held", [{"b": noise(MB, 40000)}])
     out = tmp_path / "x.rkit"
-    command = [sys.executable, "-m", "reprokit", "export", upon, "--for", machine.login, "-o", str(out), "--json"]
 
     def absent() -> list[str]:
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = run_verb("export", upon, "--for", machine.login, "-o", out, "--json")
         assert done.returncode == 0, done.stderr
         return list(json.loads(done.stdout)["absent"])
 
@@ -36,5 +34,5 @@ def test_layers_that_the_node_has_are_excluded(nodes: Cluster, images: Images, t
         assert out.stat().st_size < MB
     finally:
         there.remove_image(base, force=True)
-    down = subprocess.run([*command[:-4], nodes.down, *command[-3:]], capture_output=True, text=True)
+    down = run_verb("export", upon, "--for", nodes.down, "-o", out, "--json")
     assert (down.returncode, nodes.down in down.stderr) == (4, True)

@@ -20,6 +20,7 @@ from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -79,8 +80,7 @@ def login(engine: Engine, binds: list[str], command: list[str]) -> Iterator[str]
 
 
 def call(*args: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "reprokit", *args]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=200, stdin=subprocess.DEVNULL)
+    return run_verb(*args)
 
 
 def test_on_a_node(nodes: Cluster, name: str):

@@ -23,6 +23,7 @@ from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -68,13 +69,7 @@ def command(*args: str) -> list[str]:
 
 @pytest.fixture
 def call() -> Call:
-    def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
-        options = {"stdin": subprocess.DEVNULL, "timeout": 200} | options
-        if "input" in options:
-            del options["stdin"]
-        return subprocess.run(command(*args), capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload]
-
-    return run
+    return run_verb
 
 
 def on(machine: Machine, name: str, *words: str) -> list[str]:

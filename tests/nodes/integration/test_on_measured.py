@@ -19,6 +19,7 @@ from reprokit.errors import ReprokitError
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 RECIPE = """\
@@ -69,8 +70,7 @@ def call(nodes: Cluster, name: str) -> Call:
     """A verb with `--on node1`."""
 
     def run(verb: str, *args: str) -> subprocess.CompletedProcess[str]:
-        words = command(verb, name, "--on", nodes["node1"].login, *args)
-        return subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=200)
+        return run_verb(verb, name, "--on", nodes["node1"].login, *args)
 
     return run
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from reprokit.results.lines import read
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 RECIPE = """\
@@ -60,8 +59,7 @@ def test_jobs_run_on_all_nodes_and_failures_elsewhere(name: str, tmp_path: Path)
     file = tmp_path / "s.yaml"
     run = f"{{recipe: {name}, parameters: {{N: [1, 2, 3, 4, 5, 6]}}}}"
     file.write_text(f"runs: [{run}]\nnodes: [node1, node2, node3, away]\n")
-    words = [sys.executable, "-m", "reprokit", "sweep", str(file), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=400)
+    done = run_verb("sweep", file, "--json")
     assert done.returncode == 0, done.stderr
     data, records = json.loads(done.stdout), read(tmp_path / "results" / f"{name}.jsonl")
     assert (data["recorded"], data["failed"], data["plan"]["runner"]) == (6, [], "ssh")
