@@ -27,8 +27,9 @@ def show(
     if json:
         dump(as_json(found))
         return
+    recipe = found[0].recipe
     with paged():
-        _print([(found[0].recipe.name, [*recipe_rows(found[0].recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+        _print([(recipe.name, [*recipe_rows(recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
 
 
 def as_json(found: list[Target]) -> dict[str, Any]:

@@ -32,8 +32,9 @@ class Roofs:
     """`peaks`: GFLOP/s by dtype. `bandwidths`: GB/s, "read" and "copy" (read and written). `how` says of what.
 
     On the CPU the peaks are those of a loop of nothing but multiply-adds, or for bfloat16 of AMX's tile products or of
-    dot products, where the processor has them and they are faster, on torch's threads, each by its own CPU time. Halves that the processor
-    cannot multiply have the float32 peak. On a GPU they are those of torch.matmul at 8192, and bandwidth is a copy's.
+    dot products, where the processor has them and they are faster, on torch's threads, each by its own CPU time. Halves
+    that the processor cannot multiply have the float32 peak. On a GPU they are those of torch.matmul at 8192, and
+    bandwidth is a copy's.
     """
 
     def __init__(self, peaks: Dict[str, float], bandwidths: Dict[str, float], how: Dict[str, str]) -> None:
