@@ -225,7 +225,7 @@ def _distros(view: View, current: str) -> list[str]:
     names = list(view.facts.distros.distros)
     at = names.index(current) if current in names else 0
     family = current.partition(":")[0]
-    others = [n for n in names if n != current]
+    others = [n for n in names if n != current and n.startswith((family + ":", "debian:", "ubuntu:"))]
     return sorted(others, key=lambda n: (not n.startswith(family), abs(names.index(n) - at)))
 
 

@@ -11,7 +11,7 @@ from reprokit.errors import UsageError
 
 # Words that vendors and tools add to a product's name without a change of its capability.
 _NOISE = re.compile(
-    r"\b(nvidia|corporation|graphics|device|gpu|generation|edition|workstation|server|design"
+    r"\b(nvidia|corporation|graphics|device|gpu|generation|edition|workstation|server|with|design"
     r"|pcie?|sxm\d?|nvl\d*|dgxs?|hgx|ls|hbm\d?e?|gddr\dx?|(?:mobile|max-?q)|\d+ ?g[bi]?b?)\b"
 )
 _LAPTOP = re.compile(r"\b(laptop|mobile|notebook|max-?q)\b")

@@ -66,22 +66,17 @@ def suggestions(facts: Facts, name: str) -> tuple[str, ...]:
 def distro(facts: Facts, text: str) -> str | None:
     """`debian:11` for `debian:bullseye`, `debian:11.9`, `bullseye`, `debian11`; None if the facts have no such."""
     family, _, release = text.lower().strip().partition(":")
+    distros = facts.distros.distros
+    known = [(name, *each.partition(":")[::2]) for name in distros for each in (name, *distros[name].also)]
     if not release:
-        for prefix in ("ubuntu", "debian"):
-            if family.startswith(prefix):
-                family, release = prefix, family[len(prefix) :].lstrip("-_ ")
-                break
-        else:
-            family, release = "", family
-    for name, facts_of in facts.distros.distros.items():
-        known_family, _, known_release = name.partition(":")
-        if family not in ("", known_family) or not release:
+        prefix = next((f for _, f, _ in known if family.startswith(f)), "")
+        family, release = prefix, family[len(prefix) :].lstrip("-_ ")
+    for name, known_family, known_release in known:
+        if not release or family not in ("", known_family):
             continue
-        if release in (known_release, facts_of.codename):
+        if release in (known_release, distros[name].codename):
             return name
-        if family == "debian" and known_release.isdigit() and release.split(".")[0] == known_release:
-            return name
-        if family == "ubuntu" and release.startswith(known_release + "."):
+        if family and release.startswith(known_release + "."):
             return name
     return None
 

@@ -9,7 +9,7 @@ from reprokit.compat.schema import AffectedPin, Fact, Needs, Numbers, Span, Tabl
 
 class CutlassRelease(Needs):
     sm_max: int
-    gcc_avoid: Texts = ()
+    gcc_fails: Texts = ()
 
 
 class CutlassArchs(Span):
@@ -75,8 +75,15 @@ class FlashAttention(Needs):
     blackwell_cuda_min: str = ""
 
 
+class BrokenWheel(Span):
+    """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series."""
+
+    torch: str
+
+
 class FlashAttentionFacts(Fact):
     series: tuple[FlashAttention, ...]
+    broken_wheels: tuple[BrokenWheel, ...]
     versions: Texts
 
 
@@ -213,5 +220,6 @@ class TransformersFacts(Table[Fact]):
     """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases accepts."""
 
     versions: Texts
+    python: tuple[Needs, ...]
     tokenizers: tuple[Needs, ...]
     torch: tuple[Needs, ...]

@@ -145,9 +145,17 @@ class Renumbered(Fact):
     new: str
 
 
+class CudaGlibc(Span):
+    """Toolkits whose headers clash with those of the C library from `glibc` on."""
+
+    glibc: str
+
+
 class CudaFacts(Fact):
     toolkits: dict[str, Toolkit]
     cautions: tuple[Caution, ...]
+    cxx: tuple[Needs, ...]
+    glibc: tuple[CudaGlibc, ...]
     last_for_capability: dict[str, str]
     renumbered: tuple[Renumbered, ...]
     never_released: dict[str, Span]
@@ -170,7 +178,12 @@ class CudnnPackage(Fact):
     last: str
 
 
+class CudnnGpu(Span):
+    cc_min: str
+
+
 class CudnnFacts(Fact):
+    gpu: tuple[CudnnGpu, ...]
     in_nvidia_images: CudnnImages
     pypi: tuple[CudnnPackage, ...]
     debian: tuple[CudnnPair, ...]
@@ -182,9 +195,10 @@ class CudaPackage(Fact):
 
 
 class Distro(Fact):
-    """A release of a distribution. Without `gcc_available` its compilers were not listed."""
+    """A release of a distribution. `also` has the same packages; without `gcc_available` compilers were not listed."""
 
     codename: str
+    also: Texts = ()
     glibc: str
     glibcxx_max: str | None
     gcc: str

@@ -74,6 +74,10 @@ def test_apis_and_standards_of_a_recipe() -> None:
         assert found(stack_of(variant(pins={"cutlass": "3.5"}, cxx_standard=standard))) == severity
     for standard, severity in (("14", "error"), ("17", "warning"), ("20", None)):
         assert found(stack_of(variant(pins={"torch": "2.13.0"}, cxx_standard=standard))).get("torch-cxx") == severity
+    for torch, severity in (("1.5.0", "error"), ("1.4.0", None)):
+        assert found(stack_of(variant(pins={"torch": torch}, cxx_standard="11"))).get("torch-cxx") == severity
+    for cuda, standard, severity in (("10.2", "17", "error"), ("10.2", "14", None), ("11.0", "17", None)):
+        assert found(stack_of(variant(pins={"cuda": cuda}, cxx_standard=standard))).get("cuda-cxx") == severity
 
 
 def test_old_projects_with_a_new_cmake() -> None:

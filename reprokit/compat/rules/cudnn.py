@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.model import CODE
+from reprokit.compat.model import CODE, KnownGpu
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, warning
+from reprokit.compat.schema import covering
 from reprokit.compat.torch_wheel import TorchWheel, cuda_of_build
 from reprokit.compat.version import at_most, begins, key, overlap, series
 from reprokit.compat.view import View
@@ -41,6 +42,29 @@ def torch_cudnn(view: View, wheel: TorchWheel, version: str) -> Iterator[Verdict
         "first: remove it, or pin one as new"
     )
     yield error(reason, (*release.source, "pt_80637"))
+
+
+@combination_rule("cudnn-gpu", of="cudnn gpu", changes="cudnn", purposes=CODE)
+def cudnn_gpu(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+    pin = view.pin("cudnn")
+    if pin is not None and not pin.from_base:
+        yield from _too_old(view, f"cuDNN {version}", version, gpu)
+
+
+@combination_rule("torch-cudnn-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
+def torch_cudnn_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
+    """The cuDNN inside torch, where it is known of this build."""
+    known = view.facts.torch.releases[wheel.version].cudnn
+    built = known.get(wheel.build) or (known.get("all") if gpu.capability[0] < 5 else None)
+    if built and wheel.cuda:
+        oldest = built if isinstance(built, str) else min(built, key=key)
+        yield from _too_old(view, f"cuDNN {oldest}, which is in {wheel.label},", oldest, gpu)
+
+
+def _too_old(view: View, what: str, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+    for row in covering(view.facts.cudnn.gpu, version):
+        if gpu.sm < int(row.cc_min.replace(".", "")):
+            yield error(f"{what} supports GPUs from sm_{row.cc_min.replace('.', '')} on, not sm_{gpu.sm}", row.source)
 
 
 def _judge(view: View, cudnn: str, minor: str) -> Iterator[Verdict]:

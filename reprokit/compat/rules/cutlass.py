@@ -26,8 +26,8 @@ def cuda(view: View, version: str, release: str) -> Iterator[Verdict]:
 def gcc(view: View, version: str, compiler: str) -> Iterator[Verdict]:
     for row in covering(view.facts.cutlass.releases, version):
         yield from needs(f"CUTLASS {version}", "gcc", row.gcc_min, compiler, row.source)
-        if any(begins(bad, compiler) for bad in row.gcc_avoid):
-            yield warning(f"CUTLASS {version} advises against gcc {compiler}", row.source)
+        if any(begins(bad, compiler) for bad in row.gcc_fails):
+            yield error(f"CUTLASS {version} does not compile with gcc {compiler}: use 7.5, or 9 and later", row.source)
 
 
 @combination_rule("cutlass-cmake", of="cutlass cmake", purposes=COMPILE)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
 from reprokit.compat.model import COMPILE
-from reprokit.compat.rule import Problem, Verdict, combined, error, rule, unknown, warning
+from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
+from reprokit.compat.schema import covering
 from reprokit.compat.version import key, older, overlap, series
 from reprokit.compat.view import View
 
@@ -109,8 +110,22 @@ def cuda(view: View) -> Iterator[Problem]:
         reason = f"{name} packages {has}: CUDA {pin.text} must come from NVIDIA"
         yield Problem(subjects, warning(reason, facts.source))
         return
-    verdict = combined((f"CUDA {v}", _judge_image(view.facts, name.partition(":")[2], v)) for v in pin.versions)
-    yield Problem(subjects, verdict)
+    if name.startswith("ubuntu"):
+        verdict = combined((f"CUDA {v}", _judge_image(view.facts, name.partition(":")[2], v)) for v in pin.versions)
+        yield Problem(subjects, verdict)
+
+
+@combination_rule("cuda-glibc", of="cuda distro", purposes=COMPILE)
+def cuda_glibc(view: View, release: str, name: str) -> Iterator[Verdict]:
+    """The C library's headers beside CUDA's; those of Debian's own CUDA are repaired."""
+    has = view.distro(name)
+    if has.cuda_package and overlap(series(release), has.cuda_package.cuda):
+        return
+    for row in covering(view.facts.cuda.glibc, release):
+        if not older(has.glibc, row.glibc):
+            headers = f"the headers of CUDA {series(release)} do not compile beside glibc {has.glibc} of {name}"
+            reason = f"{headers}: {row.text} are declared twice, with and without noexcept"
+            yield error(reason, (*row.source, *has.source))
 
 
 def _judge_image(facts: Facts, ubuntu: str, version: str) -> Iterator[Verdict]:

@@ -8,7 +8,7 @@ from reprokit.compat.model import CODE, COMPILE, KnownGpu
 from reprokit.compat.rule import Verdict, combination_rule, error, needs, warning
 from reprokit.compat.schema import covering
 from reprokit.compat.torch_wheel import TorchWheel
-from reprokit.compat.version import older, series
+from reprokit.compat.version import begins, older, series
 from reprokit.compat.view import View
 
 
@@ -27,6 +27,15 @@ def cuda(view: View, version: str, release: str) -> Iterator[Verdict]:
 def torch(view: View, version: str, release: str) -> Iterator[Verdict]:
     for row in covering(view.facts.flash_attn.series, version):
         yield from needs(f"flash-attn {version}", "torch", row.torch_min, release, row.source)
+
+
+@combination_rule("flash-attn-wheel", of="flash_attn torch", purposes=("run", "import"))
+def wheel(view: View, version: str, release: str) -> Iterator[Verdict]:
+    """Prebuilt wheels that were made with another torch than they are named after."""
+    for row in covering(view.facts.flash_attn.broken_wheels, version):
+        if begins(row.torch, release):
+            reason = f"the wheels of flash-attn {version} do not load with torch {release}: {row.text}"
+            yield error(f"{reason}; compile it", row.source)
 
 
 @combination_rule("flash-attn-python", of="flash_attn python")

@@ -83,12 +83,15 @@ def numpy_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     if wheel_tag(python) not in release.python:
         yield no_wheel(f"numpy {minor}", release.python, python, table.source)
     if version != minor and older(version, first):
-        yield error(f"numpy {version} has no wheel for Python {series(python)}; pin numpy {first}", table.source)
+        missing = f"numpy {version} has no wheel for Python {series(python)}"
+        yield warning(f"{missing}: pip compiles it, if it can; pin numpy {first}", table.source)
 
 
 @combination_rule("transformers-python", of="transformers python")
 def transformers_python(view: View, version: str, python: str) -> Iterator[Verdict]:
-    """The tokenizers that a release accepts is a compiled package."""
+    """The Pythons of a release, and of the tokenizers that it accepts, a compiled package."""
+    for row in covering(view.facts.transformers.python, version):
+        yield from needs(f"transformers {version}", "Python", row.python_min, python, row.source)
     for row in covering(view.facts.transformers.tokenizers, version):
         too_new = row.python_max and not at_most(python, row.python_max)
         if too_new or older(python, row.python_min):

@@ -133,9 +133,18 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
     if wheel.sm is None:
         yield from _unmeasured(view, wheel, gpu)
         return
-    if runs_on(view, gpu, wheel.sm) or any(p <= gpu.sm for p in wheel.ptx):
+    if runs_on(view, gpu, wheel.sm):
         return
     reason = f"{wheel.label} has kernels for {_sms(wheel.sm)} and no PTX: nothing in it runs on sm_{gpu.sm}"
+    if ptx := [p for p in wheel.ptx if p <= gpu.sm]:
+        toolkit = view.facts.cuda.toolkits.get(wheel.cuda)
+        if toolkit is None or gpu.sm // 10 <= max(toolkit.sm) // 10:
+            return
+        reason = (
+            f"{wheel.label} has PTX for sm_{max(ptx)}, which sm_{gpu.sm} can compile, but its cuBLAS and cuDNN have "
+            "nothing for that GPU"
+        )
+        yield error(reason, (*wheel.sources, "pt_45028"))
     if wheel.uncertain:
         yield warning(f"{reason} (the CUDA of PyPI's build is not verified)", wheel.sources)
     if not wheel.verified:
