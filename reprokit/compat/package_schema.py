@@ -149,9 +149,14 @@ class TorchPythons(Fact):
     ranges: tuple[Needs, ...]
 
 
+class GccMost(Span):
+    cuda: dict[str, str]
+
+
 class CppExtension(Fact):
     """The compilers of torch's cpp_extension. `gcc_below`: by CUDA minor, the bounds of one or several releases."""
 
+    gcc_most: tuple[GccMost, ...]
     gcc_min: str
     gcc_below: dict[str, Numbers]
 

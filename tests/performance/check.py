@@ -1,13 +1,11 @@
 """How often `reprokit check` is right: outcomes that people reported (outcomes.yaml) against its verdict.
 
-A stack fails for check if it finds an error. A third of the outcomes, drawn by the hash of their text, is held out: no
-fact and no rule was written for them.
+A stack fails for check if it finds an error.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,16 +32,12 @@ class Outcome:
     works: bool
     text: str
 
-    @property
-    def held_out(self) -> bool:
-        return hashlib.sha256(self.text.encode()).digest()[0] % 3 == 0
-
     def errors(self) -> list[Finding]:
         return [f for f in evaluate(FACTS, self.stack) if f.severity == "error"]
 
 
-def outcomes() -> list[Outcome]:
-    rows = yaml.safe_load(OUTCOMES.read_text(encoding="utf-8"))
+def outcomes(file: Path) -> list[Outcome]:
+    rows = yaml.safe_load(file.read_text(encoding="utf-8"))
     return [Outcome(_stack(row), row["works"], f"{row['pins']} {row.get('gpu', '')} {row['source']}") for row in rows]
 
 
@@ -55,32 +49,26 @@ def _stack(row: dict[str, Any]) -> Stack:
     )  # fmt: skip
 
 
-def score(title: str, chosen: list[Outcome], show: bool) -> bool:
+def score(chosen: list[Outcome], show: bool) -> bool:
     right = false_errors = 0
     for outcome in chosen:
         errors = outcome.errors()
         right += bool(errors) != outcome.works
         false_errors += bool(errors) and outcome.works
         if show and bool(errors) == outcome.works:
-            print("  false error:" if errors else "  missed:", outcome.text, *(e.rule for e in errors[:2]))
+            print("false error:" if errors else "missed:", outcome.text, *(e.rule for e in errors[:2]))
     works = sum(outcome.works for outcome in chosen)
     share, wrong = right / len(chosen), false_errors / len(chosen)
-    print(f"{title:10} {len(chosen):4} outcomes, {works} work: {share:6.1%} right, {wrong:5.1%} false errors")
+    print(f"{len(chosen)} outcomes, {works} work: {share:.1%} right, {wrong:.1%} false errors")
     return share >= RIGHT and wrong <= FALSE_ERRORS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["all", "seen", "held-out"], default="all", help="which outcomes")
     parser.add_argument("--missed", action="store_true", help="print what check gets wrong")
+    parser.add_argument("file", nargs="?", type=Path, default=OUTCOMES, help="outcomes in the form of outcomes.yaml")
     chosen = parser.parse_args()
-    every = outcomes()
-    parts = {"seen": [o for o in every if not o.held_out], "held-out": [o for o in every if o.held_out]}
-    if chosen.part != "all":
-        return int(not score(chosen.part, parts[chosen.part], chosen.missed))
-    for name, part in parts.items():
-        score(name, part, chosen.missed)
-    return int(not score("all", every, False))
+    return int(not score(outcomes(chosen.file), chosen.missed))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,16 @@ def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
         yield warning(reason, facts.source)
 
 
+@combination_rule("torch-gcc-most", of="torch cuda gcc", purposes=COMPILE)
+def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Verdict]:
+    """The bound of releases whose extension builder refuses 10.2.1 where the bound is 10.0.0."""
+    for row in covering(view.facts.torch_build.cpp_extension.gcc_most, version):
+        most = row.cuda.get(series(release))
+        if most and key(gcc) > key(most):
+            takes = f"torch {version}'s cpp_extension takes gcc up to {most} with CUDA {series(release)}"
+            yield error(f"{takes}, not {gcc}", row.source)
+
+
 @combination_rule("torch-cxx", of="torch cxx_standard", changes="torch gcc", purposes=COMPILE)
 def standard(view: View, version: str, cxx: str) -> Iterator[Verdict]:
     """The C++ standard of torch's headers, with the recipe's own."""
