@@ -16,7 +16,7 @@ from reprokit.compat.model import SEVERITIES, Finding, Stack
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
 from reprokit.compat.torch_wheel import build_of_cuda
-from reprokit.compat.version import key, key_or_zero, public
+from reprokit.compat.version import begins, key, key_or_zero, public
 from reprokit.compat.view import View
 
 _FULL_CHECKS = 6  # candidates that are also checked with all other rules; each costs a complete evaluation
@@ -153,11 +153,14 @@ def options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
         yield [("distro", d) for d in _distros(view, pin.versions[0] if pin.versions else pin.text)]
     elif name == "torch":
         yield from _torches(view, pin.text)
+    elif name == "torchvision" and pin.local.startswith("cu"):
+        yield _ordered(pin.text, [(name, text) for text in _torchvisions(view)])
     else:
         build = f"+{pin.local}" if pin.local else ""
         of_build = name == "dgl" and build  # the DGL releases on PyPI for a CUDA such as cu102
         known = view.facts.dgl.pypi_cuda.get(f"dgl-{pin.local}", ()) if of_build else suggestions(view.facts, name)
-        yield _ordered(pin.text, [(name, v + build) for v in known])
+        # gcc 10 instead of 10.3 would name the same compiler.
+        yield _ordered(pin.text, [(name, v + build) for v in known if not begins(v, public(pin.text))])
 
 
 def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
@@ -171,6 +174,14 @@ def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
     yield _ordered(text, builds)
     if "+" not in text:
         yield _ordered(text, [("torch", v) for v in known])
+
+
+def _torchvisions(view: View) -> Iterator[str]:
+    """Every torchvision in the builds of its torch."""
+    torches = view.facts.torch.releases
+    for version, row in view.facts.torchvision.releases.items():
+        for build in torches[row.torch].builds if row.torch in torches else ():
+            yield f"{version}+{build_of_cuda(build)}"
 
 
 def _bases(view: View) -> list[tuple[str, str]]:

@@ -59,12 +59,12 @@ def torchvision_torch(view: View, version: str, torch: str) -> Iterator[Verdict]
         yield unknown(f"no fact says which torch torchvision {version} belongs to", table.source)
     if series(torch) not in belongs:
         yield error(f"torchvision {version} belongs to torch {' or '.join(belongs)}, not {torch}", table.source)
-    if row.torch and key(row.torch) != key(public(torch)):
-        yield warning(f"the wheel of torchvision {version} was made for torch {row.torch}", table.source)
     builds = [pin.local for pin in (vision_pin, torch_pin) if pin and pin.local]
     if len(set(builds)) > 1:
         reason = f"torchvision's build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
         yield error(reason, table.source)
+    if row.torch and key(row.torch) != key(public(torch)):
+        yield error(f"the wheel of torchvision {version} requires torch {row.torch}, not {torch}", ("pypi_meta",))
 
 
 @combination_rule("torchvision-python", of="torchvision python")

@@ -172,6 +172,9 @@ def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdic
             yield warning(reason, wheel.sources)
         yield error(reason, (*wheel.sources, "cubin_rule"))
     toolkit = view.facts.cuda.toolkits.get(wheel.cuda)
+    if toolkit and (gpu.sm < min(toolkit.sm) or gpu.sm // 10 > max(toolkit.sm) // 10):
+        reason = f"{wheel.label} has nothing for sm_{gpu.sm}: its CUDA does not support that GPU"
+        yield (warning if wheel.uncertain else error)(reason, (*wheel.sources, *toolkit.source_sm, "pt_45028"))
     if toolkit and not runs_on(view, gpu, toolkit.sm):
         reason = (
             f"{wheel.label} has no code for sm_{gpu.sm}, which its CUDA does not support; whether it has PTX is unknown"

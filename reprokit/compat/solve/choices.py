@@ -13,13 +13,21 @@ from reprokit.compat.view import View
 _Place = tuple[Key, ...]
 
 
+# Of pins that are as near, tools change first, then the system, then CUDA, then what the code calls.
+_TIERS = (("gcc", "clang", "llvm", "cmake", "cudnn"), ("distro", "base", "python", "numpy"), ("cuda",))
+
+
 @dataclass(frozen=True)
 class PinOption:
-    """`steps` counts the release series in between; `rank` orders equal steps: same major, newest patch, same build."""
+    """`steps` counts the release series in between, `tier` is that of a changed pin.
+
+    `rank` orders the options of a pin with equal steps: same major, same release, newest patch, same build.
+    """
 
     text: str
     steps: int
     rank: int
+    tier: int = 0
 
 
 def choices(view: View, name: str) -> list[PinOption]:
@@ -28,11 +36,12 @@ def choices(view: View, name: str) -> list[PinOption]:
     texts = list(dict.fromkeys(text for offered in options(view, name) for _, text in offered if text != current))
     distance = _distance(view, name, texts)
     ranked: dict[int, int] = {}
+    tier = next((n for n, names in enumerate(_TIERS) if name in names), len(_TIERS))
     found = [PinOption(current, 0, 0)]
     for text in sorted(texts, key=lambda t: (distance(t), *_preference(view, name, current, t))):
         steps = distance(text)
         ranked[steps] = ranked.get(steps, -1) + 1
-        found.append(PinOption(text, steps, ranked[steps]))
+        found.append(PinOption(text, steps, ranked[steps], tier))
     return found
 
 
@@ -79,13 +88,14 @@ def _implied(view: View, base: str, name: str) -> str:
     return parse_base(view.facts, base).implied.get(name, "")
 
 
-def _preference(view: View, name: str, current: str, text: str) -> tuple[bool, _Place, bool, str]:
-    """The same major first, then the newest, then the same build."""
+def _preference(view: View, name: str, current: str, text: str) -> tuple[bool, bool, _Place, bool, str]:
+    """The same major first, then the same release in another build, then the newest, then the same build."""
     if name == "base":
         current, text = _implied(view, current, "cuda"), _implied(view, text, "cuda")
     now, then = key_or_zero(public(current)), key_or_zero(public(text))
     build = local(text)
-    return now[:1] != then[:1], tuple((-n,) for n in then), build != local(current), _newest_first(build)
+    newest = tuple((-n,) for n in then)
+    return now[:1] != then[:1], now != then, newest, build != local(current), _newest_first(build)
 
 
 def _newest_first(build: str) -> str:

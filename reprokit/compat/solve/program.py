@@ -8,23 +8,24 @@ from clingo import Control, Function, Number
 
 from reprokit.compat.solve.choices import PinOption
 
-# choice(PIN, VALUE, STEPS, RANK) with numbers for pins and values; value 0 is what the user wrote.
+# choice(PIN, VALUE, STEPS, TIER, RANK) with numbers for pins and values; value 0 is what the user wrote.
 _RULES = """
-#defined choice/4.
+#defined choice/5.
 #show is/2.
-1 { is(P,V) : choice(P,V,_,_) } 1 :- choice(P,_,_,_).
-#minimize { 1@3,P : is(P,V), V > 0 }.
-#minimize { S@2,P : is(P,V), choice(P,V,S,_) }.
-#minimize { R@1,P : is(P,V), choice(P,V,_,R) }.
+1 { is(P,V) : choice(P,V,_,_,_) } 1 :- choice(P,_,_,_,_).
+#minimize { 1@4,P : is(P,V), V > 0 }.
+#minimize { S@3,P : is(P,V), choice(P,V,S,_,_) }.
+#minimize { T@2,P : is(P,V), choice(P,V,_,T,_) }.
+#minimize { R@1,P : is(P,V), choice(P,V,_,_,R) }.
 """
 
 
 class Program:
-    """Fewest pins changed first, then the fewest steps, then the lowest rank."""
+    """Fewest pins changed first, then the fewest steps, then the lowest tiers, then the lowest rank."""
 
     def __init__(self, choices: Mapping[str, list[PinOption]]) -> None:
         facts = "".join(
-            f"choice({pin},{value},{choice.steps},{choice.rank})."
+            f"choice({pin},{value},{choice.steps},{choice.tier},{choice.rank})."
             for pin, offered in enumerate(choices.values())
             for value, choice in enumerate(offered)
         )

@@ -25,7 +25,9 @@ def test_the_pin_itself_comes_first_and_costs_nothing() -> None:
     [
         ("cuda=11.3", "cuda", ["11.4", "11.2", "11.5", "11.1"]),
         ("gcc=12", "gcc", ["13", "11", "14", "10"]),
-        ("torch=1.9.0", "torch", ["1.9.1", "1.9.1+cu111", "1.9.1+cu102", "1.9.0+cu111", "1.9.0+cu102", "1.10.2"]),
+        ("gcc=10.3", "gcc", ["11", "9"]),  # not 10, which 10.3 is
+        ("torchvision=0.15.2+cu117", "torchvision", ["0.15.2+cu118", "0.15.1+cu117", "0.15.1+cu118"]),
+        ("torch=1.9.0", "torch", ["1.9.0+cu111", "1.9.0+cu102", "1.9.1", "1.9.1+cu111", "1.9.1+cu102", "1.10.2"]),
         ("torch=1.9.0+cpu", "torch", ["1.9.1+cpu", "1.10.2+cpu"]),
         ("distro=debian:12", "distro", ["debian:11", "debian:13", "debian:10"]),
         ("base=debian:12", "base", ["debian:11", "debian:13"]),

@@ -63,7 +63,7 @@ class _BruteForce:
     def passes(self, pins: dict[str, str]) -> bool:
         return not any(self.conflicts.of(pins))
 
-    def best(self) -> tuple[int, int, int] | None:
+    def best(self) -> tuple[int, int, int, int] | None:
         return next((cost for cost, pins in _candidates(self.made, self.fixed) if self.passes(pins)), None)
 
     def some(self, names: list[str]) -> bool:
@@ -72,19 +72,20 @@ class _BruteForce:
         return any(self.passes(pins) for _, pins in _candidates(part, self.fixed))
 
 
-def _candidates(made: Stack, fixed: set[str]) -> Iterator[tuple[tuple[int, int, int], dict[str, str]]]:
+def _candidates(made: Stack, fixed: set[str]) -> Iterator[tuple[tuple[int, int, int, int], dict[str, str]]]:
     """Every stack with its cost, the cheapest first."""
     view = View(FACTS, made)
     offered = [[PinOption(made.pins[n], 0, 0)] if n in fixed else choices(view, n) for n in made.pins]
     every = [
         ((sum(c.text != made.pins[n] for n, c in zip(made.pins, each, strict=True)), sum(c.steps for c in each),
-          sum(c.rank for c in each)), {n: c.text for n, c in zip(made.pins, each, strict=True)})
+          sum(c.tier for c in each), sum(c.rank for c in each)),
+         {n: c.text for n, c in zip(made.pins, each, strict=True)})
         for each in product(*offered)
     ]  # fmt: skip
     return iter(sorted(every, key=lambda candidate: candidate[0]))
 
 
-def _cost(made: Stack, fixed: set[str], solution: Solution) -> tuple[int, int, int]:
+def _cost(made: Stack, fixed: set[str], solution: Solution) -> tuple[int, int, int, int]:
     return next(cost for cost, pins in _candidates(made, fixed) if pins == solution.pins)
 
 
@@ -141,7 +142,10 @@ def test_remembered_errors_are_those_of_check() -> None:
         ("cuda=11.8,gcc=11", "RTX 3090", {}),
         ("tvm=0.7,llvm=12,distro=debian:13", "", {"llvm": "11", "distro": "debian:11"}),
         ("torch=1.8.0,python=3.10", "", {"python": "3.9"}),
-        ("torch=2.0.0,torchvision=0.14.0", "", {"torchvision": "0.15.2"}),
+        ("torch=2.0.0,torchvision=0.14.0", "", {"torchvision": "0.15.1"}),
+        ("torch=2.4.0+cu124,torchvision=0.19.0+cu124", "B200", {"torch": "2.7.1+cu128", "torchvision": "0.22.1+cu128"}),
+        ("tvm=0.7.0,llvm=12", "", {"llvm": "11"}),  # one step as TVM 0.8 is, but a tool
+        ("torch=2.1.1+cu121,cuda=11.8", "", {"torch": "2.1.1+cu118"}),
         ("base=nvidia/cuda:11.3.0-devel-ubuntu18.04", "", {"base": "nvidia/cuda:11.3.1-devel-ubuntu18.04"}),
     ],
 )
