@@ -10,8 +10,8 @@ from typing import Any, TypeVar, get_type_hints
 import yaml
 from pydantic import TypeAdapter
 
+from reprokit.compat import image_schema, schema
 from reprokit.compat import package_schema as packages
-from reprokit.compat import schema
 from reprokit.recipe.yaml import FastLoader
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Facts:
     flash_attn: packages.FlashAttentionFacts
     gcc: schema.GccFacts
     gpus: schema.GpuFacts
-    images: schema.ImageFacts
+    images: image_schema.ImageFacts
     llvm: packages.LlvmFacts
     numpy: packages.NumpyFacts
     peaks: schema.PeakFacts

@@ -114,18 +114,23 @@ class CompilerLimits(Fact):
 
 
 class Toolkit(Fact):
-    """A minor release of CUDA. `sm` are the capabilities that its nvcc compiles for."""
+    """A minor release of CUDA. `sm` are the capabilities that its nvcc compiles for.
+
+    `libraries_fail` are those on which its cuBLAS and cuDNN fail although kernels run.
+    """
 
     driver_min: str | None
     driver_by_release: dict[str, str]
     family_driver_min: str | None
     sm: Numbers
     sm_unverified: Numbers = ()
+    libraries_fail: Numbers = ()
     gcc: CompilerLimits
     clang: CompilerLimits
     image_ubuntu: Texts = ()
     image_ubuntu_unverified: Texts = ()
     source_sm: Texts
+    source_libraries: Texts = ()
     source_host: Texts
     source_image: Texts
 
@@ -262,31 +267,6 @@ class PeakRow(Fact):
 
 class PeakFacts(Fact):
     gpus: tuple[PeakRow, ...]
-
-
-class CudaImage(Fact):
-    """The tags of nvidia/cuda for one release. `cudnn_tag` is how tags name cuDNN, None where none has it."""
-
-    ubuntu: Texts
-    ubuntu_without_cudnn: Texts = ()
-    cudnn_tag: str | None
-    cudnn_tag_unverified: bool = False
-    cudnn: str | None
-    cudnn_by_ubuntu: dict[str, str] = {}
-
-
-class DeletedImages(Fact):
-    versions: Texts
-    last_listed: str = ""
-
-
-class CudaImages(Fact):
-    listed: dict[str, CudaImage]
-    deleted: tuple[DeletedImages, ...]
-
-
-class ImageFacts(Fact):
-    nvidia_cuda: CudaImages
 
 
 class Releases(Fact):

@@ -140,6 +140,10 @@ def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
 def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
     if not wheel.cuda:
         return
+    built = view.facts.cuda.toolkits.get(wheel.cuda)
+    if built and gpu.sm in built.libraries_fail:
+        reason = f"cuBLAS and cuDNN of CUDA {wheel.cuda}, which are in {wheel.label}, fail on sm_{gpu.sm}"
+        yield (warning if wheel.uncertain else error)(reason, (*wheel.sources, *built.source_libraries))
     if wheel.sm is None:
         yield from _unmeasured(view, wheel, gpu)
         return
