@@ -36,7 +36,7 @@ def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = 
 
 
 def _succeeded(found: Scan, rules: Matcher) -> bool:
-    hits = [(rules.rules[name], hit) for name, hit in found.rules.items()]
+    hits = [(rules.rules[name], hit) for name, hit in found.rules.items() if hit.excused != hit.last]
     fatal = [hit.last for rule, hit in hits if not rule.survivable and found.lines - hit.last < _LONG_AFTER]
     failure = max([found.signs.get("failure", 0), *fatal])
     success = found.signs.get("success", 0)
@@ -51,9 +51,10 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
 def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     known = [(rules.rules[name], hit) for name, hit in found.rules.items()]
     ranked = [(_rank(rule, hit, known, found), hit.line, rule, hit) for rule, hit in known]
+    ranked.sort(key=lambda entry: (entry[0], -entry[3].length))
     best: dict[int, tuple[int, int, LogRule, Hit]] = {}
-    for entry in sorted(ranked, key=lambda entry: (entry[0], entry[1])):
-        best.setdefault(entry[1], entry)  # of several rules that know a line, the most exact
+    for entry in ranked:
+        best.setdefault(entry[1], entry)  # of several rules that know a line: the most exact kind, the longest match
     ordered = [(rank, line, _cause(rule, hit, rank)) for rank, line, rule, hit in best.values()]
     if error := next((hit for hit in found.errors if hit.line not in best), None):
         ordered.append((_ORDER.index("unexplained"), error.line, _unexplained(error)))
@@ -68,7 +69,7 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
         other.line > hit.last and not other_rule.survivable and other_rule.kind != "symptom"
         for other_rule, other in known
     )
-    survived = rule.survivable and (overtaken or end - hit.last > _NEAR_END)
+    survived = hit.excused == hit.last or (rule.survivable and (overtaken or end - hit.last > _NEAR_END))
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
 

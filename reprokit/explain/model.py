@@ -85,9 +85,10 @@ class Signs(BaseModel):
     progress: list[str] = Field(description="a part succeeded, perhaps beside others that failed")
     failure: list[str] = Field(description="the command failed; the cause is elsewhere")
     error: list[str] = Field(description="an error of an unknown kind")
+    survived: list[str] = Field(description="the tool goes on, or a test passed: what failed just before ended nothing")
     harmless: list[str] = Field(description="looks like an error and is none")
 
-    @field_validator("success", "progress", "failure", "error")
+    @field_validator("success", "progress", "failure", "error", "survived")
     @classmethod
     def _fixed_texts(cls, value: list[str]) -> list[str]:
         return _searchable(value)

@@ -23,22 +23,32 @@ MOST = 100_000
 # Lines that are held against a rule's `near` and `without`; the rest are taken for more of the same.
 _MOST_A_RULE = 500
 _MOST_ERRORS = 50
-# What BuildKit, CI services, pip and launchers of several processes put before a line.
+# Lines before a sign that a tool went on which that sign excuses.
+_EXCUSED = 12
+# What builders, CI services, loggers and launchers of several processes put before a line.
 _PREFIX = re.compile(
-    rb"(?:#\d+ (?:\d+\.\d+ )?|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z? {1,2}|> +|\| ?|\d+\.\d+ (?=\S)"
-    rb"|\[\d+/\d+\] |\d+: )+"
+    rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
+    rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
+    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EFW]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
+    rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
+    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
 )
 
 
 @dataclass
 class Hit:
-    """The first match of a rule or of an unknown error, and the number of the line of its last match."""
+    """The first match of a rule or of an unknown error, and the line of its last match.
+
+    `excused` is the line of the last match that a sign of `survived` follows.
+    """
 
     line: int
     text: str
     values: dict[str, str]
     context: list[tuple[int, str]]
     last: int
+    length: int = 0  # of the text that matched
+    excused: int = 0
 
 
 @dataclass
@@ -111,7 +121,8 @@ class Place:
         for _ in range(lines + 1):
             after = text.find(b"\n", end, end + LONGEST)
             end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
-        return text[start + 1 if start > 0 else 0 : end]
+        part: bytes = text[start + 1 if start > 0 else 0 : end]
+        return part.replace(b"\r", b"\n")  # events of a JSON stream hold their text between carriage returns
 
     def context(self) -> list[tuple[int, str]]:
         """The lines around this one with their numbers, this one among them."""
@@ -152,12 +163,23 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
     for owner, own in owners.items():
         if owner in matcher.rules:
             known |= _match(found, matcher, matcher.rules[owner], min(own), place)
+        elif owner == "survived":
+            _excuse(found, place.line)
         elif owner != "error":
             found.signs[owner] = place.line
     if "error" in owners:
         found.signs["error"] = place.line
         if not known and len(found.errors) < _MOST_ERRORS:
             found.errors.append(_hit(place, {}))
+
+
+def _excuse(found: Scan, line: int) -> None:
+    """The tool went on: what failed just before did not end it."""
+    for hit in found.rules.values():
+        if 0 < line - hit.last <= _EXCUSED:
+            hit.excused = hit.last
+    if line - found.signs.get("error", line) <= _EXCUSED:
+        found.signs.pop("error", None)
 
 
 def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Place) -> bool:
@@ -179,7 +201,8 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     pattern = _compiled(matcher.patterns[number])
     match = pattern.search(place.text) or pattern.search(place.block.text[place.start : place.end])
     values = {**(_values(near) if near else {}), **(_values(match) if match else {})}
-    found.rules[rule.id] = _hit(place, values)
+    found.rules[rule.id] = hit = _hit(place, values)
+    hit.length = len(match[0]) if match else 0
     return True
 
 
