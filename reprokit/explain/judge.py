@@ -65,11 +65,14 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     """The position in `_ORDER`. What was survived ranks below what came after it."""
     rank = _ORDER.index(rule.kind)
     end = max(found.signs.get("failure", 0), found.signs.get("error", 0)) or found.lines
-    overtaken = any(
-        other.line > hit.last and not other_rule.survivable and other_rule.kind != "symptom"
+    later = [
+        other_rule.kind
         for other_rule, other in known
-    )
-    survived = hit.excused == hit.last or (rule.survivable and (overtaken or end - hit.last > _NEAR_END))
+        if other.line > hit.last and not other_rule.survivable and other_rule.kind != "symptom"
+    ]
+    overtaken = bool(later) if rule.survivable else hit.excused == hit.last and bool({"exact", "likely"} & {*later})
+    long_ago = (rule.survivable or hit.excused == hit.last) and end - hit.last > _NEAR_END
+    survived = overtaken or long_ago
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
 
