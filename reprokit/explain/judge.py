@@ -12,7 +12,7 @@ from reprokit.explain.pins import pins
 from reprokit.explain.scan import Hit, Scan, scan
 
 _MOST = 5
-_ORDER = ("exact", "likely", "general", "unexplained", "symptom")
+_ORDER = ("exact", "likely", "general", "wording", "unexplained", "symptom")
 # An error that a tool may survive is live where the log ends, or says that it failed, this many lines later.
 _NEAR_END = 60
 # An error of an unknown kind without another sign of failure counts this near to the end.
@@ -51,7 +51,7 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
 def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     known = [(rules.rules[name], hit) for name, hit in found.rules.items()]
     ranked = [(_rank(rule, hit, known, found), hit.line, rule, hit) for rule, hit in known]
-    ranked.sort(key=lambda entry: (entry[0], -entry[3].length))
+    ranked.sort(key=lambda entry: (entry[0], _ORDER.index(entry[2].kind), -entry[3].length))
     best: dict[int, tuple[int, int, LogRule, Hit]] = {}
     for entry in ranked:
         best.setdefault(entry[1], entry)  # of several rules that know a line: the most exact kind, the longest match
@@ -68,7 +68,7 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     later = [
         other_rule.kind
         for other_rule, other in known
-        if other.line > hit.last and not other_rule.survivable and other_rule.kind != "symptom"
+        if other.line > hit.last and not other_rule.survivable and other_rule.kind not in ("wording", "symptom")
     ]
     overtaken = bool(later) if rule.survivable else hit.excused == hit.last and bool({"exact", "likely"} & {*later})
     long_ago = (rule.survivable or hit.excused == hit.last) and end - hit.last > _NEAR_END

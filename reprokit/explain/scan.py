@@ -33,6 +33,8 @@ _PREFIX = re.compile(
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
     rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
 )
+_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
+_BREAK = re.compile(rb"\s*\n\s*")
 
 
 @dataclass
@@ -122,7 +124,8 @@ class Place:
             after = text.find(b"\n", end, end + LONGEST)
             end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
         part: bytes = text[start + 1 if start > 0 else 0 : end]
-        return part.replace(b"\r", b"\n")  # events of a JSON stream hold their text between carriage returns
+        # Events of a JSON stream hold their text between carriage returns.
+        return _STAMP.sub(b"", part.replace(b"\r", b"\n"))
 
     def context(self) -> list[tuple[int, str]]:
         """The lines around this one with their numbers, this one among them."""
@@ -219,7 +222,9 @@ def _tail(block: LogBlock) -> Hit | None:
 
 
 def _values(match: Any) -> dict[str, str]:
-    return {name.decode(): readable(value)[:_VALUE] for name, value in match.groupdict().items() if value}
+    return {
+        name.decode(): readable(_BREAK.sub(b" ", value))[:_VALUE] for name, value in match.groupdict().items() if value
+    }
 
 
 def _prefix(part: bytes) -> int:

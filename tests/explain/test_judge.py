@@ -71,6 +71,65 @@ def test_a_success_is_not_accused(text: str):
     assert explained(text) == Explanation(True, [])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FAIL : libnvinfer.so.8: cannot open shared object file\nFalling back to ['CPUExecutionProvider']\nRunning.\n",
+        "error: dial tcp 127.0.0.1:1: connect: connection refused\n--- PASS: TestDialError (0.00s)\n",
+        "terminate called after throwing an instance of 'E'\n  what():  meant\n[       OK ] Error.Throws (3 ms)\n",
+        "rm: cannot remove 'lib/a.o': No such file or directory\nmake: [Makefile:12: clean] Error 1 (ignored)\n",
+    ],
+)
+def test_what_a_tool_goes_on_after_is_no_failure(text: str):
+    assert explained(text).success
+
+
+def test_a_fallback_ranks_below_the_failure_after_it():
+    text = (
+        "ImportError: libnvinfer.so.8: cannot open shared object file\nfalling back to CUDA\n"
+        + "step\n" * 20
+        + "RuntimeError: No CUDA GPUs are available\n"
+    )
+    assert [cause.rule for cause in explained(text).causes] == ["gpu-no-devices", "shared-library-missing"]
+
+
+def test_a_retried_error_is_the_cause_where_nothing_else_failed():
+    text = "fatal: early EOF\nFailed to clone 'x'. Retry scheduled\nFailed to clone 'x' a second time, aborting\n"
+    assert explained(text).causes[0].line == 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "(EngineCore_DP0 pid=17374) ERROR 09-28 15:47:24 [core.py:718] ",
+        "[rank2]: ",
+        "[1,0]<stderr>: ",
+        "runtime-1        | ",
+        "  | (EngineCore_DP0 pid=6804) ",
+        "      ",
+        "  >> 462    ",
+        "slurmstepd: error: pyxis:     ",
+        "2018/12/20 08:48:07 ",
+        'time="2021-12-08T22:22:17Z" level=error msg="',
+    ],
+)
+def test_what_loggers_and_launchers_put_before_a_line_hides_no_error(before: str):
+    (cause,) = explained(f"step 1\n{before}QuaintError: the flux is odd\nstep 2\n").causes
+    assert (cause.rule, cause.line, cause.text.partition('"')[0]) == ("unexplained", 2, "QuaintError: the flux is odd")
+
+
+def test_usual_words_of_errors_rank_below_what_a_rule_knows():
+    text = "Error: the model path does not exist: /m\nSegmentation fault (core dumped)\n"
+    found = explained(text).causes
+    assert [cause.rule for cause in found[:2]] == ["segfault", "says-missing"]
+    assert "does not exist: /m" in found[1].cause
+
+
+def test_of_two_rules_that_know_a_line_the_longer_match_stands():
+    (cause, *_) = explained("/bin/sh: 1: /usr/local/cuda-11.1/lib64:/bin/nvcc: not found\n").causes
+    assert cause.rule == "cuda-home-is-list"
+
+
 def test_progress_of_others_hides_no_failure():
     """In parallel builds, and where the end of the log is missing."""
     text = "b.cc:9:10: fatal error: cudnn.h: No such file or directory\n[ 85%] Built target c\n[7/9] Linking CXX d\n"
