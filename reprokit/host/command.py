@@ -8,13 +8,22 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import IO, cast
 
+import reprokit
+
 _LOOK_S = 0.2
+# `python -m` would import from the current folder first, which may be a stranger's checkout with a `json.py`.
+_OWN = (
+    "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; import runpy; "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
 
 
 class Flood(Exception):
@@ -26,6 +35,11 @@ class ProgramOutput:
     code: int
     out: str
     err: str
+
+
+def own_module(name: str) -> list[str]:
+    """The words that run a module of reprokit as `python -m` does, but import nothing from the current folder."""
+    return [sys.executable, "-c", _OWN, str(Path(reprokit.__file__).parent.parent), name]
 
 
 def run(
@@ -76,10 +90,10 @@ def exchange(
 ) -> Iterator[bool]:
     """Feed a process, and read its streams into `out` and `err` up to their ends.
 
-    Yields several times a second, True if nothing has come. Without `stdin` its input stays open. Raises Flood where a
-    stream has more than `most` bytes.
+    Yields several times a second, True if nothing has come. Without `stdin` its input stays open. Only pipes are read.
+    Raises Flood where a stream has more than `most` bytes.
     """
-    kept = {cast(IO[bytes], process.stdout): out, cast(IO[bytes], process.stderr): err}
+    kept = {stream: kept for stream, kept in ((process.stdout, out), (process.stderr, err)) if stream is not None}
     left = memoryview(stdin or b"")
     with selectors.DefaultSelector() as selector:
         for stream in kept:

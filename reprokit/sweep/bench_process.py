@@ -7,13 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reprokit.host.command import Flood, exchange
+from reprokit.host.command import Flood, exchange, own_module
 from reprokit.sweep.plan import Job
 
 MOST_OUTPUT = 16 << 20  # bytes of each stream
@@ -29,7 +28,7 @@ def label_here(job: Job) -> str:
 
 def bench_command(job: Job, records: str, on: str = "", device: str = "") -> list[str]:
     """The words of the call."""
-    words = [sys.executable, "-m", "reprokit", "bench", label_here(job), job.benchmark, "--json"]
+    words = [*own_module("reprokit"), "bench", label_here(job), job.benchmark, "--json"]
     # JSON is YAML: a text stays a text, also where it reads like a number.
     words += [f"--param={name}={json.dumps(value)}" for name, value in job.params.items()]
     words += [f"--warm-up={job.warm_up}", f"--records={records}"]

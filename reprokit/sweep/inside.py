@@ -1,6 +1,6 @@
 """Measure a job where no engine is: in a container that the cluster started, or through one that it starts.
 
-`python -m reprokit.sweep.inside FOLDER TASK` is what a task of a Slurm job array runs.
+This module, run with FOLDER TASK, is what a task of a Slurm job array runs.
 """
 
 from __future__ import annotations

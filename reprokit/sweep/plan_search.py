@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from reprokit.bench.tuning import RECIPE, PlanSearch
 from reprokit.display import Notify
 from reprokit.errors import WorkFailed
+from reprokit.host.command import own_module
 from reprokit.recipe.find import Target
 from reprokit.results.record import Record
 from reprokit.sweep.answer import records_of
@@ -65,7 +65,7 @@ def search_job(target: Target, search: PlanSearch, lock_hash: str, stale: bool) 
 def by_tune(job: Job, device: str) -> ProcessResult:
     """What a worker does: it runs `reprokit tune`, and interrupts it when the task is cancelled."""
     assert isinstance(job, SearchJob)
-    words = [sys.executable, "-m", "reprokit", "tune", label_here(job), "--json", *job.options]
+    words = [*own_module("reprokit"), "tune", label_here(job), "--json", *job.options]
     words += [f"--measure={name}" for name in job.measurements]
     return BenchProcesses().run_command([*words, f"--gpus=device={device}"] if device else words)
 

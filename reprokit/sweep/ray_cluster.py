@@ -14,6 +14,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from reprokit.display import Notify
@@ -46,13 +47,25 @@ def connected() -> Iterator[Any]:
     # Ray prints the logs of nodes that died to standard output, where `--json` has its document.
     with contextlib.redirect_stdout(_Nowhere()):
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            with _neutral_folder():
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray has no common class for these
             raise EngineError(f"no Ray cluster: {str(error).partition(chr(10))[0][:300]}", address, hint) from None
         try:
             yield ray
         finally:
             ray.shutdown()
+
+
+@contextlib.contextmanager
+def _neutral_folder() -> Iterator[None]:
+    """Ray's workers import from the folder in which it is initialised. The current one may be a stranger's checkout."""
+    before = Path.cwd()
+    os.chdir("/")
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 class _Nowhere(io.TextIOBase):

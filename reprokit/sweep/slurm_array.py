@@ -12,7 +12,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from reprokit.bundle.tools.tool import ToolJob
 from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.host import workspace
-from reprokit.host.command import Flood, run
+from reprokit.host.command import Flood, own_module, run
 from reprokit.recipe import find
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
@@ -186,7 +185,7 @@ def array_options(tool: ToolJob, jobs: Sequence[Job], folder: Path) -> list[str]
 
 
 def array_script(folder: Path) -> str:
-    words = [sys.executable, "-m", "reprokit.sweep.inside", str(folder)]
+    words = [*own_module("reprokit.sweep.inside"), str(folder)]
     return f'#!/bin/bash\nexec {shlex.join(words)} "$SLURM_ARRAY_TASK_ID"\n'
 
 

@@ -30,7 +30,7 @@ def test_the_call_keeps_the_types_of_parameters():
     given = [word.removeprefix("--param=") for word in words if word.startswith("--param=")]
     assert [parameter(each) for each in given] == list(params.items())
     assert [type(parameter(each)[1]) for each in given] == [type(value) for value in params.values()]
-    assert words[1:6] == ["-m", "reprokit", "bench", "x:cpu", "forward"]
+    assert words[4:8] == ["reprokit", "bench", "x:cpu", "forward"]
     assert {"--json", "--records=/r", "--timeout=5", "--warm-up=2", "--on=gpu1", "--gpus=device=GPU-1"} <= {*words}
 
 

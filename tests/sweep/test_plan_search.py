@@ -265,5 +265,5 @@ def test_a_worker_runs_the_verb(monkeypatch):
     )
     by_tune(ASKED, "1")
     (words,) = called
-    assert words[3:5] == ["tune", "operator-fusion:cpu"] and words[-1] == "--gpus=device=1"
+    assert words[5:7] == ["tune", "operator-fusion:cpu"] and words[-1] == "--gpus=device=1"
     assert "--measure=plan 41115" in words and "--head-size=4" in words

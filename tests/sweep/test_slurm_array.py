@@ -86,7 +86,7 @@ def test_the_script_names_the_image_and_its_checksum(asked, x, monkeypatch):
     answers(FakeSlurm(keep), [job for job in asked if job.variant == "cpu"])
     content, script = seen[0]
     assert content["image"] == str(x / "x-cpu.sif") and content["files"].keys() == {"x-cpu.sif"}
-    assert script.startswith("#!/bin/bash\nexec ") and "-m reprokit.sweep.inside" in script
+    assert script.startswith("#!/bin/bash\nexec ") and " reprokit.sweep.inside " in script
 
 
 @pytest.mark.parametrize(
