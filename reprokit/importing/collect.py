@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from reprokit.errors import ReprokitError
 from reprokit.importing.model import Origin, Scope, SourceFile, Statement
 from reprokit.importing.readers import READERS
-from reprokit.importing.requirement_lines import requirement_statements
+from reprokit.importing.reading import MOST, ReaderProcess
 from reprokit.importing.scopes import VENDORED, scope_of_path
 from reprokit.importing.tree import Tree
 from reprokit.untrusted.limits import Limit
 
 # All files that are read. The Python code of large projects has some 20 MB.
 BYTES = Limit("SOURCE_BYTES", 256 << 20)
-_STATEMENTS = 50_000
+# All of them together. 180 MB of Python take 8 s, and projects have a tenth of that.
+SECONDS = Limit("SOURCE_SECONDS", 8)
 # Which of them a recipe shows once, however often they are stated.
 _ONCE = ("import", "optional", "tested")
 
@@ -39,16 +39,18 @@ def collect(tree: Tree) -> list[Statement]:
     BYTES.check(sum(tree.contents.sizes[plan.path] for plan in chosen), "bytes of code and settings", tree.address)
     by_path = {plan.path: plan for plan in chosen}
     seen: set[tuple[str, str, str]] = set()
-    for path, content in tree.read(by_path):
-        for statement in _statements(by_path[path], content):
-            key = (statement.subject, statement.value, statement.scope)
-            if statement.subject in _ONCE and key in seen:
-                continue
-            seen.add(key)
-            found.append(statement)
-            if len(found) >= _STATEMENTS:
-                return found
-    found += _included(tree, found, set(by_path))
+    with ReaderProcess() as reader:
+        for path, content in tree.read(by_path):
+            SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
+            for statement in _statements(by_path[path], content, reader):
+                key = (statement.subject, statement.value, statement.scope)
+                if statement.subject in _ONCE and key in seen:
+                    continue
+                seen.add(key)
+                found.append(statement)
+                if len(found) >= MOST:
+                    return found
+        found += _included(tree, found, set(by_path), reader)
     return found
 
 
@@ -69,23 +71,15 @@ def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
     return chosen, refused
 
 
-def _statements(plan: _Plan, content: bytes) -> Iterator[Statement]:
+def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Statement]:
     text = content.decode("utf-8-sig", "replace")
     file = SourceFile(plan.path, text, plan.format, plan.scope)
     if "\0" in text:
-        if plan.format != "lfs":
-            yield file.states("unread", "not a text")
-        return
-    try:
-        yield from READERS[plan.format].read(file)
-    except ReprokitError as error:
-        yield file.states("unread", error.message)
-    # Readers take what libraries give for any input.
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError) as error:
-        yield file.states("unread", str(error).partition("\n")[0][:200] or type(error).__name__)
+        return [file.states("unread", "not a text")] if plan.format != "lfs" else []
+    return reader.statements(file)
 
 
-def _included(tree: Tree, found: Iterable[Statement], read: set[str]) -> list[Statement]:
+def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: ReaderProcess) -> list[Statement]:
     """The statements of requirements files that others name and that no reader took."""
     left = [statement for statement in found if statement.subject == "include"]
     more: list[Statement] = []
@@ -97,11 +91,12 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str]) -> list[St
         if path in read or path not in tree.contents.sizes or ".." in PurePosixPath(path).parts:
             continue
         read.add(path)
-        if tree.contents.sizes[path] > READERS["requirements"].MOST or len(more) > _STATEMENTS:
+        SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
+        if tree.contents.sizes[path] > READERS["requirements"].MOST or len(more) > MOST:
             continue
         for _, content in tree.read([path]):
             file = SourceFile(path, content.decode("utf-8-sig", "replace"), "requirements", statement.scope)
-            stated = list(requirement_statements(file, constraints=constraints))
+            stated = reader.statements(file, constraints)
             more += stated
             left += [inner for inner in stated if inner.subject == "include"]
     return more

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+_MOST = 1000  # faults: the text of each takes a kilobyte
+
 
 def explained(
     error: ValidationError,
@@ -28,6 +30,8 @@ def explained(
     `fields_hint` says where the fields of `model` are described; `origins` maps inherited values to where they are
     written.
     """
+    if error.error_count() > _MOST:
+        return UsageError(f"{error.error_count()} fields are wrong", document.where, fields_hint)
     first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in error.errors())
     message, where, hint = first
     more = [f"{w}: {m}" for m, w, _ in others[:4]]

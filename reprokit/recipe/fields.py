@@ -25,6 +25,8 @@ _NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
 DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
 
+# The parser recurses for each parenthesis of a marker.
+LONGEST_REQUIREMENT, MOST_PARENTHESES = 2000, 50
 # A name of a secret is a variable's, and the last part of an address.
 SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 
@@ -47,6 +49,8 @@ def _exact_requirement(text: str) -> str:
 
 def _parsed(text: str) -> Requirement:
     _plain_line(text)
+    if len(text) > LONGEST_REQUIREMENT or text.count("(") > MOST_PARENTHESES:
+        raise ValueError(f"a requirement has at most {LONGEST_REQUIREMENT} characters, {MOST_PARENTHESES} of them (")
     try:
         return Requirement(text)
     except InvalidRequirement as error:

@@ -11,8 +11,11 @@ from reprokit.recipe.explain import explained
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import files
+from reprokit.untrusted.limits import VALUES
+from reprokit.untrusted.time_limit import processor_time
 
 MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
+_SECONDS = 3.0  # they take less than 0.1 s
 
 
 def load_file(path: Path) -> Recipe:
@@ -26,6 +29,14 @@ def load_file(path: Path) -> Recipe:
 
 def load_text(text: str, where: str, name: str) -> Recipe:
     """Read a recipe from text; `name` is its file's name. Raises UsageError."""
+    with processor_time(_SECONDS, "the recipe", where):
+        try:
+            return _read(text, where, name)
+        except RecursionError:
+            raise UsageError("the recipe is nested too deeply", where) from None
+
+
+def _read(text: str, where: str, name: str) -> Recipe:
     from pydantic import ValidationError
 
     document = yaml.read(text, where)
@@ -35,6 +46,7 @@ def load_text(text: str, where: str, name: str) -> Recipe:
     data = dict(document.data)
     if isinstance(data.get("variants"), dict):
         data["variants"] = _extend_all(data["variants"], document, origins)
+        VALUES.check(_count(data["variants"], {}), "values in the variants with all that they extend", where)
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
@@ -109,6 +121,19 @@ def _extend_all(variants: dict[str, Any], document: yaml.Document, origins: dict
         return own
 
     return {name: extended(name, ()) for name in variants}
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """Keys and values. What several variants inherit counts for each of them, as each gets a copy.
+
+    `known` are the counts of values by their address: these are counted once.
+    """
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        known[id(value)] = sum(_count(each, known) for each in inner)
+    return known[id(value)]
 
 
 def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, origins: dict) -> Any:

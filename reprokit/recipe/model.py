@@ -150,7 +150,9 @@ class Variant(RecipePart):
     )
     env: dict[f.EnvName, f.Line] = Field(default={}, description="environment of its containers")
     workdir: f.ContainerPath = Field(default="/workspace", description="where its commands run")
-    mounts: list[WorkspaceLink] = Field(default=[], description="folders of the workspace at other paths")
+    mounts: list[WorkspaceLink] = Field(
+        default=[], max_length=100, description="folders of the workspace at other paths"
+    )
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
     services: dict[f.ServiceName, Service] = Field(
         default={}, max_length=16, description="containers that run beside its own, by the name that reaches them"

@@ -23,8 +23,12 @@ from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
 from reprokit.untrusted import toml
 from reprokit.untrusted.documents import first_fault
+from reprokit.untrusted.time_limit import processor_time
 
 _FILES = 50
+_DEEPEST = 50
+_LONGEST = 32_000
+_SECONDS = 3.0
 _INDEXES = ("index_url", "extra_index_urls", "find_links")
 # Every file is locked by checksum, and wheels always come first.
 _ALREADY_SO = ("require_hashes", "prefer_binary")
@@ -42,12 +46,18 @@ class Required:
 
 def required(target: Target) -> list[Required]:
     """The requirements of a variant's `wheels`, in order. Raises UsageError naming file and line."""
-    return _read(target)[0]
+    return _limited(target)[0]
 
 
 def required_files(target: Target) -> set[str]:
     """The files of a variant's `wheels`, with those that they name. Raises UsageError as `required`."""
-    return _read(target)[1]
+    return _limited(target)[1]
+
+
+def _limited(target: Target) -> tuple[list[Required], set[str]]:
+    # Patterns of pip's parser take quadratic time, and so does TOML with long keys.
+    with processor_time(_SECONDS, f"a file of the requirements of {target.label}", str(target.path)):
+        return _read(target)
 
 
 def _read(target: Target) -> tuple[list[Required], set[str]]:
@@ -70,9 +80,12 @@ def _read(target: Target) -> tuple[list[Required], set[str]]:
 
 
 def parsed_lines(text: str) -> Any:
-    """A requirements file as pip's own code reads it, without the files that it names."""
+    """A requirements file as pip's own code reads it, without the files that it names. Raises ValueError."""
     from pip_requirements_parser import RequirementsFile as Parser
 
+    # Its patterns take quadratic time, and nothing can interrupt one. A line with 400 checksums has 31 000 characters.
+    if any(len(line) > _LONGEST for line in text.replace("\\\n", "").splitlines()):
+        raise ValueError(f"a line has more than {_LONGEST} characters")
     with NamedTemporaryFile("w", suffix=".txt", encoding="utf-8", errors="replace") as copy:
         copy.write(text)
         copy.flush()
@@ -95,13 +108,13 @@ class _Reading:
             raise UsageError(f"more than {_FILES} requirements files", named_by)
         path = self._path(name)
         text = beside.text(self.target, name, named_by)
-        yield from self._stated(parsed_lines(text), name, lambda line: f"{path}:{line}")
+        yield from self._stated(_parsed(text, path), name, lambda line: f"{path}:{line}")
 
     def environment(self, name: str, where: str) -> Iterator[Required]:
         path = self._path(name)
         for text, line in pip_requirements(beside.text(self.target, name, where), path):
             at = f"{path}:{line}"
-            yield from self._stated(parsed_lines(text), name, partial(_always, at))
+            yield from self._stated(_parsed(text, at), name, partial(_always, at))
 
     def _path(self, name: str) -> str:
         return str(self.target.path.parent / name)
@@ -142,6 +155,13 @@ class _Reading:
             texts += stated.group(group, path)
         for text in texts:
             yield Required(_checked(text, path), partial(str, path))
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return parsed_lines(text)
+    except (ValueError, RecursionError) as error:
+        raise _refused(f"cannot read the requirements: {error}", where) from None
 
 
 def _always(where: str, line: int) -> str:
@@ -226,27 +246,39 @@ class Pyproject(_Table):
             if extra not in known:
                 raise UsageError(f"the project has no extra {extra!r}{nearest(extra, known)}", where)
             for text in known[extra]:
-                own = Requirement(text) if canonicalize_name(text.partition("[")[0]) == self.own_name else None
-                if own is None:
-                    yield text
+                if canonicalize_name(text.partition("[")[0]) == self.own_name:
+                    left += Requirement(_checked(text, where)).extras
                 else:
-                    left += own.extras
+                    yield text
 
     @property
     def own_name(self) -> str:
         return canonicalize_name(self.project.name) if self.project else ""
 
-    def group(self, name: str, where: str, seen: tuple[str, ...] = ()) -> list[str]:
-        """The requirements of a dependency group and of those that it includes. Raises UsageError."""
+    def group(self, name: str, where: str) -> list[str]:
+        """The requirements of a dependency group and of those that it includes, each group once. Raises UsageError."""
         known: Mapping[str, list[str | dict[str, str]]] = {canonicalize_name(n): g for n, g in self.groups.items()}
-        here = canonicalize_name(name)
-        if here in seen:
-            raise UsageError(f"the dependency group {here!r} includes itself", where)
-        if here not in known:
-            raise UsageError(f"there is no dependency group {here!r}{nearest(here, known)}", where)
         found: list[str] = []
-        for member in known[here]:
-            found += [member] if isinstance(member, str) else self.group(_included(member, where), where, (*seen, here))
+        done: set[str] = set()
+
+        def add(name: str, path: tuple[str, ...]) -> None:
+            here = canonicalize_name(name)
+            if here in path:
+                raise UsageError(f"the dependency group {here!r} includes itself", where)
+            if len(path) > _DEEPEST:
+                raise UsageError("the dependency groups are nested too deeply", where)
+            if here not in known:
+                raise UsageError(f"there is no dependency group {here!r}{nearest(here, known)}", where)
+            if here in done:
+                return
+            for member in known[here]:
+                if isinstance(member, str):
+                    found.append(member)
+                else:
+                    add(_included(member, where), (*path, here))
+            done.add(here)
+
+        add(name, ())
         return found
 
 

@@ -105,4 +105,8 @@ def _value(node: Any, path: Path, lines: dict, texts: dict, loader: Any, where: 
         texts[path] = node.value
     if kind == "str":
         return node.value
-    return loader.construct_object(node)
+    try:
+        return loader.construct_object(node)
+    except (LookupError, ValueError):  # `!!int ""`
+        problem = f"{node.value[:40]!r} is not a value of the type {kind}"
+        raise UsageError(problem, f"{where}:{lines[path]}") from None

@@ -15,6 +15,8 @@ from reprokit.untrusted.documents import parsed
 
 MOST = 1 << 20
 _INSTRUCTIONS = 2000
+_LONGEST = 1000  # characters of a variable's value
+_MOST_VARIABLES = 5000  # that one instruction reads
 
 
 def reads(path: str, size: int) -> bool:
@@ -33,22 +35,27 @@ def read(file: SourceFile) -> Statements:
         instruction, value, here = step["instruction"], step["value"], step["startline"] + 1
         if instruction == "FROM":
             words = [word for word in value.split() if not word.startswith("--")]
-            named = Template(words[0]).safe_substitute(known) if words else ""
+            named = _expanded(words[0], known) if words else ""
             base, line = stages.get(named, named), here
             if len(words) == 3 and words[1].lower() == "as":
                 stages[words[2]] = base
         elif instruction in ("ARG", "ENV"):
             for name, text in _assignments(value):
-                known[name] = Template(text).safe_substitute(known)
+                known[name] = _expanded(text, known)[:_LONGEST]
                 if instruction == "ENV" and "$" not in known[name]:
                     yield file.states("env", f"{name}={known[name]}", here)
         elif instruction == "WORKDIR":
-            yield file.states("workdir", Template(value).safe_substitute(known), here)
+            yield file.states("workdir", _expanded(value, known), here)
         elif instruction == "RUN":
             lines = file.text.splitlines()[step["startline"] : step["endline"] + 1]
             yield from script_statements(file.part(_script(lines, step["value"], known), here))
     if base and "$" not in base:  # of the last stage, which is the image
         yield file.states("base", base, line)
+
+
+def _expanded(text: str, known: dict[str, str]) -> str:
+    """The text with the values of its variables. They may name each other, so it is limited."""
+    return Template(text).safe_substitute(known) if text.count("$") <= _MOST_VARIABLES else text
 
 
 def _assignments(value: str) -> list[tuple[str, str]]:
@@ -71,4 +78,4 @@ def _script(lines: list[str], value: str, known: dict[str, str]) -> str:
     # The builder drops lines of comments, which a shell would take for the end of the command.
     kept = ["\\" if line.lstrip().startswith("#") else line for line in lines]
     kept[0] = kept[0].lstrip()[len("RUN") :]
-    return Template("\n".join(kept)).safe_substitute(known)
+    return _expanded("\n".join(kept), known)

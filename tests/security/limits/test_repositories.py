@@ -1,0 +1,60 @@
+"""Repositories whose files take their parsers very long, or all memory: `new --from` passes them over."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from reprokit.errors import UsageError
+from reprokit.importing.collect import collect
+from reprokit.importing.tree import FolderTree
+
+
+@pytest.mark.parametrize(
+    ("path", "unit", "size"),
+    [
+        ("setup.sh", "a|", 250_000),  # its parser in C would take more than 16 GB
+        ("install.sh", "<<E\n", 250_000),
+        ("Dockerfile", "RUN a \\\n", 1_000_000),
+        ("requirements.txt", "a[", 1_000_000),
+        ("poetry.lock", "a.", 16_000_000),
+        ("Pipfile", "a.", 1_000_000),
+        ("README.md", "![", 250_000),
+    ],
+)
+def test_a_file_that_takes_too_long(tmp_path: Path, path: str, unit: str, size: int):
+    (tmp_path / path).write_text(unit * (size // len(unit)))
+    (tmp_path / "plain.py").write_text("import numpy\n")
+    before, began = time.process_time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = collect(FolderTree(tmp_path))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert [s.origin.file for s in found if s.subject == "unread"] == [path]
+    assert [s.value for s in found if s.subject == "import"] == ["numpy"]
+    assert time.process_time() - before + after.ru_utime - began.ru_utime < 10
+    assert after.ru_maxrss < 512 << 10
+
+
+def test_variables_of_a_dockerfile_that_double(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text("FROM debian:12\nARG A=aa\n" + "ARG A=$A$A\n" * 100 + "RUN pip install b$A\n")
+    found = collect(FolderTree(tmp_path))
+    assert [s.value for s in found if s.subject == "base"] == ["debian:12"]
+
+
+def test_values_of_any_length(tmp_path: Path):
+    marker = "(" * 900 + "os_name == 'a'" + ")" * 900
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "a"\ndependencies = ["b", "c; {marker}"]\n')
+    found = collect(FolderTree(tmp_path))
+    assert [s.value for s in found if s.subject == "package"] == ["b"] and "unread" in {s.subject for s in found}
+
+
+def test_many_slow_files(tmp_path: Path):
+    for number in range(20):
+        folder = tmp_path / f"a{number}"
+        folder.mkdir()
+        (folder / "setup.sh").write_text("a|" * 125_000)
+    with pytest.raises(UsageError, match="seconds of processor time") as caught:
+        collect(FolderTree(tmp_path))
+    assert "REPROKIT_LIMIT_SOURCE_SECONDS" in caught.value.hint
