@@ -8,12 +8,15 @@ import re
 import subprocess
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from reprokit.display import Notify
 from reprokit.errors import SourceError
+from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
+from reprokit.untrusted.limits import COMMAND_OUTPUT
 
 if TYPE_CHECKING:
     from reprokit.supply.fetch.stop import Stop
@@ -24,6 +27,8 @@ for _setting in ("core.hooksPath=/dev/null", "gc.auto=0", "maintenance.auto=fals
     _SAFE += ["-c", _setting]
 for _protocol in ("https", "http", "ssh", "git", "file"):
     _SAFE += ["-c", f"protocol.{_protocol}.allow=always"]
+
+_LONGEST = 10_000  # characters of a line
 
 _REFUSED = (
     "not our ref",
@@ -98,21 +103,25 @@ def _run(
 ) -> tuple[int, str, list[str]]:
     """Exit code, standard output unless `target` takes it, and the lines of standard error."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             ["git", *_SAFE, *arguments],
             stdin=source or subprocess.DEVNULL,
             stdout=target or subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             env=environment(environ),
-            timeout=timeout,
         )
     except FileNotFoundError:
         raise SourceError("git is not installed here", hint="install the package git") from None
-    except subprocess.TimeoutExpired:
-        raise GitFailed(f"git did not answer within {timeout:g} s") from None
-    return done.returncode, done.stdout or "", done.stderr.splitlines()
+    with process:
+        try:
+            output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT)
+        except subprocess.TimeoutExpired:
+            raise GitFailed(f"git did not answer within {timeout:g} s") from None
+        except Flood:  # a server chooses its messages and the names of its refs
+            raise GitFailed(f"git printed more than {COMMAND_OUTPUT >> 20} MiB") from None
+        finally:
+            process.kill()
+    return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace").splitlines()
 
 
 def git_with_progress(
@@ -139,7 +148,8 @@ def git_with_progress(
         try:
             assert process.stderr is not None
             with stop.ends(process.terminate):
-                for line in process.stderr:  # universal newlines: progress ends in \r
+                # Universal newlines, as progress ends in \r. A server may send lines without an end.
+                for line in iter(partial(process.stderr.readline, _LONGEST), ""):
                     tail.append(redact(line.rstrip()))
                     if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
                         step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"

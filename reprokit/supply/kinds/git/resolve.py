@@ -15,7 +15,7 @@ from reprokit.recipe.model import Source
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure
-from reprokit.supply.kinds.git.store import submodules_of, tree_of
+from reprokit.supply.kinds.git.store import check_count, submodules_of, tree_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
@@ -110,6 +110,7 @@ def _resolved(source: Source, mirrors: Mirrors, notify: Notify) -> list[GitCommi
         while level:
             ensure(sorted(level), mirrors, notify)
             seen |= level
+            check_count(len(seen), source.git)
             inner = {s for commit in level for s in submodules_of(commit, store).values()}
             level = inner - seen if source.submodules else set()
     return [_locked(commit, store) for commit in (top, *sorted(seen - {top}))]

@@ -20,6 +20,7 @@ from reprokit.supply.store import Store
 REPOSITORIES = "repositories"
 # Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
 _HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
+_MOST_SUBMODULES = 1000  # large projects have some hundred
 
 
 def folder_of(commit: Commit, store: Store) -> Path:
@@ -57,12 +58,20 @@ def submodules_of(commit: Commit, store: Store, only: str = "") -> dict[str, Com
         name, _, field = rest.rpartition(".")
         if section == "submodule":
             fields.setdefault(name, {})[field] = value
+    check_count(len(fields), commit.url)
     found = {}
     for name, entry in sorted(fields.items()):
         path = entry.get("path", "")
         if only in ("", path) and "url" in entry and (pinned := _gitlink(folder, commit.commit, path)):
             found[path] = Commit(submodule_url(commit.url, name, entry["url"]), pinned)
     return found
+
+
+def check_count(count: int, where: str) -> None:
+    """Raises UsageError for more submodules than a project has: a server can make up new ones for ever."""
+    if count > _MOST_SUBMODULES:
+        hint = "`submodules: [PATH, ...]` names those that are needed"
+        raise UsageError(f"more than {_MOST_SUBMODULES} submodules", where, hint)
 
 
 def _gitlink(folder: Path, commit: str, path: str) -> str | None:
