@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim
 from reprokit.results.likeness import IDENTITY, Group, differing, key_of
 
@@ -14,6 +15,7 @@ from reprokit.results.likeness import IDENTITY, Group, differing, key_of
 # table of its own, with a note that names these fields.
 _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
+_MOST_COLUMNS = 100
 _TABLE = tuple(name for name in IDENTITY if name != "params")
 
 
@@ -80,12 +82,16 @@ def _section(table: list[Group], questions: dict[str, list[Group]], claims: Sequ
     first = table[0].identity
     every = [group.identity["params"] for group in table]
     names = list(dict.fromkeys(name for params in every for name in params))
+    if len(names) > _MOST_COLUMNS:
+        problem = f"results that belong together have {len(names)} parameters; a table has at most {_MOST_COLUMNS}"
+        raise UsageError(problem, f"{first['recipe']}:{first['variant']} {first['benchmark']}")
     constant = {
         name: every[0][name]
         for name in names
         if name in every[0] and len(table) > 1 and len({repr(params.get(name)) for params in every}) == 1
     }
-    compared = len(table) > 1 and "impl" in names and "impl" not in constant
+    impls = {shown(params.get("impl", "")) for params in every}
+    compared = len(table) > 1 and "impl" in names and "impl" not in constant and len(impls) <= _MOST_COLUMNS
     varying = [name for name in names if name not in constant and not (compared and name == "impl")]
     columns, rows = (_side_by_side if compared else _plain)(table, varying)
     runs = max(len(group.runs) for group in table)
