@@ -21,7 +21,10 @@ _reprokit() {
   [[ $COMP_WORDBREAKS == *:* ]] && typed=${typed%"${typed##*:}"} || typed=
   COMPREPLY=()
   while IFS=$'\\t' read -r word _; do
-    [[ $word ]] && COMPREPLY+=("${word#"$typed"}")
+    word=${word#"$typed"}
+    # bash writes it on the command line as it is, and a file of a stranger may be called `$(program)`.
+    [[ $word == *[!A-Za-z0-9_.:/@%+,=~-]* ]] && printf -v word %q "$word"
+    [[ $word ]] && COMPREPLY+=("$word")
   done < <(WORDS)
   [[ ${COMPREPLY[0]} == */ ]] && compopt -o nospace
   return 0

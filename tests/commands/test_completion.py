@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 # What sets up the shell, and how it starts without the user's own settings.
 SHELLS = {
@@ -110,6 +111,22 @@ def test_a_shell_completes(name, tmp_path):
         assert {what: shell.completed(typed) for what, (typed, _) in TYPED.items()} == {
             what: expected for what, (_, expected) in TYPED.items()
         }
+    finally:
+        shell.close()
+
+
+@pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.parametrize("planted", ["fa$(touch mark).log", "fa;touch mark;.log"])
+def test_the_name_of_a_file_runs_nothing(name, planted, tmp_path):
+    """A stranger's checkout, in which the user completes the name of a file."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / planted).touch()
+    shell = Shell(name, tmp_path)
+    try:
+        assert shell.completed("explain logs/fa") == f"<explain> <logs/{planted}>"
+        assert not (tmp_path / "mark").exists()
+        shell.line(f"echo {planted}")  # the control
+        wait_for(lambda: (tmp_path / "mark").exists())
     finally:
         shell.close()
 
