@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Protocol
 from reprokit.errors import UsageError
 from reprokit.image.labels import image_name, minimum_driver
 from reprokit.recipe.find import Target
-from reprokit.untrusted.files import read
+from reprokit.untrusted.files import Folder
 
 _GIB = 1 << 30
 _MOST = 1 << 20  # bytes of a file that is compared
@@ -79,16 +80,24 @@ class OtherTool(Protocol):
 
 
 def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
-    """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file is there."""
+    """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file is there.
+
+    `out` is opened as the user named it. The usual path is in the current folder, perhaps a stranger's: no link in it
+    is followed.
+    """
     path, content = out or tool.usual_path(job), tool.text(job).encode()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with path.open("xb") as file:
-                file.write(content)
-        except FileExistsError:
-            if read(path, _MOST) != content:
-                raise UsageError("the file exists and differs", str(path), "remove it, or name another: -o") from None
+        if out:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        root, name = (out.parent, out.name) if out else (Path.cwd(), str(path))
+        with Folder(root) as folder:
+            try:
+                with os.fdopen(folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+                    file.write(content)
+            except FileExistsError:
+                if folder.read(name, _MOST) != content:
+                    hint = "remove it, or name another: -o"
+                    raise UsageError("the file exists and differs", str(path), hint) from None
     except OSError as error:
         raise UsageError(f"cannot write the file: {error.strerror}", str(path)) from None
     return path, tool.finish(path)
