@@ -44,7 +44,7 @@ def test_help_wraps_to_the_terminal(columns, least):
         assert words or longest >= least
 
 
-@pytest.mark.parametrize(("name", "command"), commands(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("name", "command"), [*commands()], ids=lambda value: value if isinstance(value, str) else "")
 def test_each_verb_has_two_examples_that_parse(name, command):
     lines = [line.strip() for line in (command.epilog or "").splitlines()]
     examples = lines[lines.index("Examples:") + 1 :]
