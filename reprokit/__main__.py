@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import NoReturn
 
 from reprokit import interrupts
@@ -10,6 +11,8 @@ from reprokit import interrupts
 def main() -> NoReturn:
     """Run the command line. While its modules are imported there is nothing to clean up, so Ctrl-C just ends it."""
     interrupts.fatal()
+    # Else pydantic looks through all packages of the environment for plugins, and runs these.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from reprokit import cli
 
     cli.main()

@@ -20,13 +20,10 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import trust
-from reprokit.image.base.resolve import resolve_base
 from reprokit.image.lock.read import stale_image, variant_lock
-from reprokit.image.lock.supplies import Supplier
 from reprokit.recipe.find import Target, service_targets
 from reprokit.recipe.service import Service
 from reprokit.supply.lock.file import lock_path
-from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, key_of
 
 # Labels: the recipe's container that a service or a network belongs to, and what the service was made from.
@@ -130,6 +127,10 @@ def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
 
 def _locked_image(engine: Engine, target: Target, name: str, reference: str, notify: Notify) -> str:
     """The image that the lock names, without a lock the one of today."""
+    from reprokit.image.base.resolve import resolve_base
+    from reprokit.image.lock.supplies import Supplier
+    from reprokit.supply.mirrors.places import Mirrors
+
     lock = variant_lock(target)
     if lock is None:
         return resolve_base(engine, reference, notify).image_id

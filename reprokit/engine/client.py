@@ -37,7 +37,6 @@ class EngineClient:
         """Connect to the engine of `DOCKER_HOST` or of the current context. Raises EngineError with the cause."""
         try:
             client = _guarded(docker.DockerClient.from_env(timeout=_TIMEOUT_S).api)
-            client.ping()
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise no_engine(error) from None
         return cls(client)
@@ -47,7 +46,6 @@ class EngineClient:
         """Connect to another machine's engine through a socket that is forwarded to this one. Raises EngineError."""
         try:
             client = _guarded(docker.APIClient(f"unix://{socket_path}", timeout=_TIMEOUT_S, version="auto"))
-            client.ping()
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise EngineError(f"no Docker Engine answers on the node: {root_cause(error)}", host.name) from None
         return cls(client, host)

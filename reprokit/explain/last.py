@@ -9,11 +9,13 @@ import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reprokit import paths
 from reprokit.errors import ReprokitError, UsageError
-from reprokit.explain.judge import explain
-from reprokit.explain.model import CONFIDENCE, Cause
+
+if TYPE_CHECKING:
+    from reprokit.explain.model import Cause
 
 # Half of a kept log is its beginning, where the first cause is, half its end.
 HALF = 4 << 20
@@ -75,6 +77,8 @@ def causes_of(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) 
         return []
     with contextlib.suppress(OSError, ReprokitError):
         _write(log)
+    from reprokit.explain.judge import explain
+
     try:
         return explain(io.BytesIO(log), failed=True).causes
     except (OSError, ReprokitError):  # a rule of the user's that is wrong; `explain --last` names it
@@ -83,6 +87,8 @@ def causes_of(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) 
 
 def shown(causes: Sequence[Cause]) -> tuple[str, ...]:
     """Lines about the likeliest cause; none where no rule knows it."""
+    from reprokit.explain.model import CONFIDENCE
+
     if not causes or causes[0].confidence < CONFIDENCE["general"]:
         return ()
     cause = causes[0]

@@ -18,7 +18,7 @@ from reprokit.helper.sidecar import Network, closed_network
 from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
-from reprokit.image.inputs import Inputs, locked_hash, resolve_inputs
+from reprokit.image.inputs import Inputs, resolve_inputs
 from reprokit.image.labels import INPUTS, image_name
 from reprokit.image.lock.read import fresh_lock
 from reprokit.image.lock.supplies import Supplier
@@ -121,7 +121,7 @@ class _Build:
         self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
         with self.store.in_use(self.notify):
             if lock:
-                return self.once(rendered, locked_hash(rendered, lock), lambda: self.locked(rendered, lock))
+                return self.once(rendered, rendered.locked_hash(lock), lambda: self.locked(rendered, lock))
             base = resolve_base(self.engine, self.target.variant.base, self.notify)
             inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.notify)
             return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))

@@ -36,7 +36,7 @@ class Inputs:
     def hash(self) -> str:
         """64 hex digits, the same for both builders."""
         if self.lock:
-            return locked_hash(self.rendered, self.lock)
+            return self.rendered.locked_hash(self.lock)
         return key_of(
             {
                 "dockerfile": self.rendered.digest,
@@ -50,11 +50,6 @@ class Inputs:
     def arguments(self) -> dict[str, str]:
         """Build arguments that the Dockerfile declares."""
         return {name: value for name, value in self.served.arguments().items() if self.rendered.declares(name)}
-
-
-def locked_hash(rendered: Rendered, lock: VariantLock) -> str:
-    """The hash of a locked variant, known before anything is fetched."""
-    return key_of({"dockerfile": rendered.digest, "lock": lock.hash})
 
 
 def resolve_inputs(

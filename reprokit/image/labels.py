@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
-from reprokit.compat.facts import bundled
 from reprokit.engine import LABEL
 
 if TYPE_CHECKING:
@@ -115,6 +114,8 @@ def minimum_driver(cuda: str | None) -> str:
     """
     if not cuda:
         return ""
+    from reprokit.compat.facts import bundled
+
     toolkits = bundled().cuda.toolkits
     release = ".".join(cuda.split(".")[:2])
     known = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)

@@ -24,8 +24,9 @@ from reprokit.recipe.blocks import templates
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.apt.install import AptInstall
 from reprokit.supply.kinds.kind import argument
-from reprokit.supply.lock.model import KINDS
+from reprokit.supply.lock.model import KINDS, VariantLock
 from reprokit.supply.serve.secret_site import SecretSite
+from reprokit.supply.store import key_of
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -50,6 +51,10 @@ class Rendered:
     def digest(self) -> str:
         """SHA-256 of the Dockerfile, 64 hex digits."""
         return hashlib.sha256(self.dockerfile.encode()).hexdigest()
+
+    def locked_hash(self, lock: VariantLock) -> str:
+        """The hash of all inputs of the locked variant, known before anything is fetched."""
+        return key_of({"dockerfile": self.digest, "lock": lock.hash})
 
     def declares(self, argument: str) -> bool:
         """Whether an instruction declares this build argument."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from reprokit.errors import UsageError, WorkFailed
-from reprokit.image.inputs import locked_hash
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.image.lock.sections import stale
 from reprokit.image.render import Rendered, render
@@ -54,7 +53,7 @@ def required_inputs(target: Target) -> str | None:
     """The hash of the inputs of `build`, None without a lock. Raises WorkFailed if the lock is stale."""
     rendered = render(target)
     lock = fresh_lock(target, rendered)
-    return locked_hash(rendered, lock) if lock else None
+    return rendered.locked_hash(lock) if lock else None
 
 
 def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
@@ -69,7 +68,7 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
         return "stale lock"
     if lock is None:
         return "no lock" if labels.get(DOCKERFILE) in (None, rendered.digest) else "other inputs"
-    return "current" if labels.get(INPUTS) == locked_hash(rendered, lock) else "other inputs"
+    return "current" if labels.get(INPUTS) == rendered.locked_hash(lock) else "other inputs"
 
 
 class StaleImage(NamedTuple):

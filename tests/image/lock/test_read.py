@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.image.inputs import locked_hash
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.image.lock.read import freshness, stale_image
 from reprokit.image.lock.sections import sections
@@ -20,7 +19,7 @@ CHANGED = {**FIELDS, "wheels": ["six==1.17.0"]}
 
 def labels_of(target, lock: VariantLock | None = None) -> dict[str, str]:
     rendered = render(target)
-    return {DOCKERFILE: rendered.digest, INPUTS: locked_hash(rendered, lock) if lock else "resolved"}
+    return {DOCKERFILE: rendered.digest, INPUTS: rendered.locked_hash(lock) if lock else "resolved"}
 
 
 def locked(target) -> VariantLock:
