@@ -7,12 +7,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-import yaml
 from pydantic import TypeAdapter
 
 from reprokit.compat import image_schema, schema
 from reprokit.compat import package_schema as packages
-from reprokit.recipe.yaml import FastLoader
+from reprokit.recipe import yaml
 
 T = TypeVar("T")
 
@@ -75,8 +74,8 @@ def _kinds() -> dict[str, Any]:
 
 def read(name: str) -> Any:
     """The content of `facts/NAME.yaml` as plain values."""
-    with (FOLDER / f"{name}.yaml").open(encoding="utf-8") as file:
-        return yaml.load(file, FastLoader)
+    file = FOLDER / f"{name}.yaml"
+    return yaml.read(file.read_text(encoding="utf-8"), file.name).data
 
 
 @lru_cache(maxsize=1)
