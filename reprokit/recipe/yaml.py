@@ -84,10 +84,10 @@ class _Reader:
         return event
 
     def _error(self, problem: str, event: Any, hint: str = "") -> UsageError:
-        return UsageError(problem, f"{self._where}:{event.start_mark.line + 1}", hint)
+        return UsageError(problem, f"{self._where}:{_line_of(event)}", hint)
 
     def _value(self, event: Any, path: Path) -> Any:
-        self._lines.setdefault(path, event.start_mark.line + 1)  # that of its key, if it has one
+        self._lines.setdefault(path, _line_of(event))  # that of its key, if it has one
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         if len(path) == _DEEPEST:
@@ -105,7 +105,7 @@ class _Reader:
             if key in data:
                 raise self._error(f"{key!r} is written twice", event, "keep one of the two")
             below = (*path, key)
-            self._lines[below] = event.start_mark.line + 1
+            self._lines[below] = _line_of(event)
             data[key] = self._value(self._next(), below)
         return data
 
@@ -128,3 +128,7 @@ class _Reader:
             return self._loader.construct_object(yaml.ScalarNode(tag, text))
         except (LookupError, ValueError):  # `!!int ""`
             raise self._error(f"{text[:40]!r} is not a value of the type {kind}", event) from None
+
+
+def _line_of(event: Any) -> int:
+    return int(event.start_mark.line) + 1
