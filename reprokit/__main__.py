@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import NoReturn
 
@@ -11,6 +12,8 @@ from reprokit import interrupts
 def main() -> NoReturn:
     """Run the command line. While its modules are imported there is nothing to clean up, so Ctrl-C just ends it."""
     interrupts.fatal()
+    # What is imported stays: to look for garbage in it, here and at the end, would take a fifth of a verb's time.
+    gc.set_threshold(100_000)
     # Else pydantic looks through all packages of the environment for plugins, and runs these.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from reprokit import cli

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -80,6 +81,7 @@ def main() -> NoReturn:
     interrupts.fatal()
     if interrupted:
         _say("interrupted")
+    gc.freeze()  # the system gets the memory back anyway
     sys.exit(code)
 
 

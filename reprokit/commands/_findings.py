@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.tables import paragraph
-from reprokit.untrusted.text import console, escaped
+from reprokit.untrusted.text import echo_labelled
 
 if TYPE_CHECKING:
     from reprokit.compat.facts import Facts
     from reprokit.compat.model import Finding
-
-_COLOURS = {"error": "red", "warning": "yellow", "unknown": "cyan", "info": "blue"}
-
 
 def as_json(facts: Facts, finding: Finding) -> dict[str, Any]:
     """One finding; its sources are citations."""
@@ -31,13 +28,9 @@ def as_json(facts: Facts, finding: Finding) -> dict[str, Any]:
 
 def show(facts: Facts, findings: Sequence[Finding], sources: bool = False) -> None:
     """Print findings for a reader, each with its remedy; the number of its sources, or with `sources` all of them."""
-    from rich.text import Text
-
-    screen = console()
     times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
     for finding in findings:
-        head = Text(f"{finding.severity:8}", f"bold {_COLOURS[finding.severity]}")
-        screen.print(Text.assemble(head, f" {escaped(times.join(finding.subjects))}"), soft_wrap=True)
+        echo_labelled(f"{finding.severity:8}", times.join(finding.subjects))
         cited = finding.sources if finding.severity != "info" else ()
         folded = f" [{len(cited)} source{'s' if len(cited) > 1 else ''}]" if cited and not sources else ""
         _indented(finding.reason + folded)

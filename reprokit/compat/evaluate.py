@@ -6,7 +6,7 @@ The same facts and the same stack give the same list.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from reprokit.compat.base import nvidia_references, parse_base
@@ -22,12 +22,12 @@ from reprokit.compat.view import View
 _FULL_CHECKS = 6  # candidates that are also checked with all other rules; each costs a complete evaluation
 
 
-def evaluate(facts: Facts, stack: Stack) -> list[Finding]:
-    """All findings on a stack: errors, warnings, unknown, info; each with the nearest pins that resolve it."""
+def evaluate(facts: Facts, stack: Stack, rules: Iterable[CompatRule] = RULES) -> list[Finding]:
+    """The findings on a stack: errors, warnings, unknown, info; each with the nearest pins that resolve it."""
     view = View(facts, stack)
     found = [
         _with_nearest(finding, _nearest(rule, finding, view)) if finding.severity in ("error", "warning") else finding
-        for rule, finding in judge(view)
+        for rule, finding in judge(view, rules)
     ]
     return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
 
@@ -40,9 +40,9 @@ def one_pin_is_enough(facts: Facts, stack: Stack, findings: list[Finding]) -> bo
     return any(not _errors(view.changed(name, value)) for name, _, value in changes)
 
 
-def judge(view: View, only: CompatRule | None = None) -> Iterator[tuple[CompatRule, Finding]]:
-    """Each rule with its findings, without `nearest`; only one rule if `only` is given."""
-    for rule in (only,) if only else RULES:
+def judge(view: View, rules: Iterable[CompatRule] = RULES) -> Iterator[tuple[CompatRule, Finding]]:
+    """Each rule with its findings, without `nearest`."""
+    for rule in rules:
         if view.stack.purpose in rule.purposes:
             for problem in rule.check(view):
                 subjects, verdict = problem.subjects, problem.verdict
@@ -111,8 +111,7 @@ def _best(
 def _state(rule: CompatRule, finding: Finding, view: View, name: str) -> str:
     """`clean` if the rule has no more findings on these subjects, `tolerable` if it only warns, else `bad`."""
     others = _others(finding.subjects, name)
-    same = [each for each in RULES if each.id == rule.id]
-    found = (finding for each in same for _, finding in judge(view, each))
+    found = (f for _, f in judge(view, (each for each in RULES if each.id == rule.id)))
     severities = {f.severity for f in found if f.severity != "info" and _others(f.subjects, name) >= others}
     if not severities:
         return "clean"

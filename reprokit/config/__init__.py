@@ -35,7 +35,7 @@ _PAGE = "`reprokit help mirrors` describes the file; `reprokit config --init` wr
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 _LISTS: dict[str, Any] = {kind: (tuple[templates.mirror(kind), ...], ()) for kind in KINDS}  # type: ignore[misc]
@@ -71,8 +71,8 @@ class ConfigFile(_Model):
     """The user's file (`paths.config_file()`)."""
 
     presets: tuple[Annotated[str, AfterValidator(_preset)], ...] = ()
-    mirrors: Lists = Lists()
-    fetch: Fetch = Fetch()
+    mirrors: Lists = Field(default_factory=Lists)
+    fetch: Fetch = Field(default_factory=Fetch)
     nodes: WrittenNodes = Field(default_factory=dict)
     workspace_roots: tuple[Annotated[Path, BeforeValidator(_absolute)], ...] = ()
     hosts: tuple[templates.Host, ...] = ()

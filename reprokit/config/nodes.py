@@ -50,7 +50,7 @@ def _as_written(value: Any) -> Any:
 
 
 class _Written(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     address: str = ""
     jump: str = ""

@@ -29,7 +29,7 @@ def _searchable(patterns: list[str]) -> list[str]:
 class Change(BaseModel):
     """One change to a recipe. `path` is a JSON pointer; `*` stands for the variant that failed."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     op: Literal["add", "replace", "remove"]
     path: str = Field(pattern=r"^/[a-z_]+(/[A-Za-z0-9_*-]+)*$")
@@ -39,7 +39,7 @@ class Change(BaseModel):
 class LogRule(BaseModel):
     """One known failure. Patterns are RE2 and are searched for in single lines; `near` may span lines."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     patterns: list[str] = Field(min_length=1, description="any of them, in one line; groups (?P<name>...) are captured")
@@ -80,7 +80,7 @@ class LogRule(BaseModel):
 class Signs(BaseModel):
     """Lines that are no cause but say how a command went."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     success: list[str] = Field(description="the command, or its last step, succeeded")
     progress: list[str] = Field(description="a part succeeded, perhaps beside others that failed")

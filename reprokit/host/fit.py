@@ -10,6 +10,7 @@ from reprokit.compat.facts import Facts, bundled
 from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
 from reprokit.compat.pins import check_driver, check_pin
+from reprokit.compat.rules import host as of_host
 from reprokit.compat.stack import stack_of
 from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError, WorkFailed
@@ -152,7 +153,7 @@ def errors_of(target: Target, force: bool, notify: Notify) -> list[str]:
 
 def host_errors_of(target: Target, host: KnownHost, force: bool, notify: Notify, anyway: str) -> list[str]:
     """As `errors_of`, about what a machine lacks; `anyway` is how to continue. Raises EngineError."""
-    found = [f for f in evaluate(bundled(), stack_of(target.variant, host=host)) if _is_about(f, "host.")]
+    found = evaluate(bundled(), stack_of(target.variant, host=host), (of_host.memory, of_host.disk))
     errors = _error_lines(found)
     if errors and not force:
         remedies = [finding.remedy for finding in found if finding.severity == "error"]

@@ -21,7 +21,6 @@ from reprokit.recipe.find import Target, where_in
 from reprokit.recipe.packages import RequirementsFile
 from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
-from reprokit.untrusted import toml
 from reprokit.untrusted.documents import first_fault
 from reprokit.untrusted.time_limit import processor_time
 
@@ -201,7 +200,7 @@ def _refused(what: str, where: str) -> UsageError:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
 
 
 class ProjectTable(_Table):
@@ -290,6 +289,8 @@ def _included(member: dict[str, str], where: str) -> str:
 
 def project_of(text: str, where: str) -> Pyproject:
     """The standard tables of a pyproject.toml. Raises UsageError if it is not valid."""
+    from reprokit.untrusted import toml
+
     try:
         return Pyproject.model_validate(toml.loads(text))
     except ValidationError as error:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-# Of the first words of messages: bold red, yellow, cyan.
-_COLOURS = {"error": "1;31", "warning": "33", "cause": "33", "hint": "36", "remedy": "36"}
+# Of the first words of messages and findings: bold red, yellow, cyan, blue.
+_COLOURS = {
+    "error": "1;31", "warning": "33", "cause": "33", "hint": "36", "remedy": "36", "unknown": "36", "info": "34",
+}  # fmt: skip
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
@@ -62,11 +64,21 @@ def echo(text: str = "", *, err: bool = False, file: IO[str] | None = None) -> N
     _write(stream, _coloured(stream, _continued(escaped(text, lines=True))) if message else escaped(text))
 
 
+def echo_labelled(label: str, text: str) -> None:
+    """Print one line of a label, which has a colour on a terminal, and a text."""
+    _write(sys.stdout, f"{_in_colour(sys.stdout, label)} {escaped(text)}")
+
+
 def _coloured(stream: IO[str], message: str) -> str:
     word, colon, rest = message.partition(":")
-    if word not in _COLOURS or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return message
-    return f"\x1b[{_COLOURS[word]}m{word}{colon}\x1b[0m{rest}"
+    return f"{_in_colour(stream, word + colon)}{rest}"
+
+
+def _in_colour(stream: IO[str], label: str) -> str:
+    colour = _COLOURS.get(label.rstrip(": "))
+    if not colour or not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return label
+    return f"\x1b[{colour}m{label}\x1b[0m"
 
 
 def _continued(text: str) -> str:

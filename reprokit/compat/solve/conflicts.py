@@ -83,7 +83,7 @@ class Conflicts:
     def _judged(self, rule: CompatRule, pins: Mapping[str, str]) -> list[Conflict]:
         noted = _Noted(pins)
         found = []
-        for _, finding in judge(View(self._facts, replace(self._stack, pins=noted)), rule):
+        for _, finding in judge(View(self._facts, replace(self._stack, pins=noted)), (rule,)):
             if finding.severity == "error":
                 values = frozenset((name, value) for name, value in noted.read.items() if value is not None)
                 found.append(Conflict(values, finding))

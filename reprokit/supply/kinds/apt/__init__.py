@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprokit.config import archives
-from reprokit.config.templates import filled, split_archive
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
 from reprokit.supply.locked_input import LockedInput
 
@@ -43,6 +41,9 @@ class Apt(Kind):
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """The user's mirrors, the host's own, the lock's address, those seen by `lock`, the public ones."""
+        from reprokit.config import archives
+        from reprokit.config.templates import filled, split_archive
+
         archive = locked.fields["archive"]
         named = [split_archive(mirror) for mirror in mirrors.configuration.of("apt")]
         own = mirrors.apt.mirrors.get(archive)
