@@ -208,8 +208,9 @@ def _arguments(target: Target) -> str:
 def _tail(target: Target) -> str:
     lines = [f"ENV {quoting.word(name)}={quoting.env(value)}" for name, value in target.variant.env.items()]
     folder = target.variant.workdir
-    # WORKDIR would make the folder with the time of the build.
-    lines += [f"RUN mkdir -p {quoting.sh(folder)}", f"WORKDIR {quoting.word(folder)}", 'SHELL ["/bin/sh", "-c"]']
+    if folder != "/workspace":  # the block base makes that one; WORKDIR would, with the time of the build
+        lines.append(f"RUN mkdir -p {quoting.sh(folder)}")
+    lines += [f"WORKDIR {quoting.word(folder)}", 'SHELL ["/bin/sh", "-c"]']
     return "\n".join(lines) + "\n"
 
 

@@ -43,7 +43,7 @@ class Document:
 def read(text: str, where: str) -> Document:
     """Read one YAML document. Raises UsageError naming `where:line`."""
     try:
-        return _Reader(text, where).document()
+        return _YamlReader(text, where).document()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problem = " ".join(p for p in (error.context, error.problem) if p)
@@ -52,7 +52,7 @@ def read(text: str, where: str) -> Document:
         raise UsageError(f"not valid YAML: {error}", where) from None
 
 
-class _Reader:
+class _YamlReader:
     """Makes the values while the parser reports its events, which need little memory, whatever the text has."""
 
     def __init__(self, text: str, where: str) -> None:

@@ -26,4 +26,5 @@ RUN set -eu; \
     apt-get $sources update; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"

@@ -1,5 +1,8 @@
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -9,11 +12,6 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.11 python3.11-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.11 -m venv /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.11 "$(python3 -c 'import platform; print(platform.python_version())')"

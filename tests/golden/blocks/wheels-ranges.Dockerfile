@@ -19,7 +19,7 @@ RUN set -eu; \
         'tool[x] @ '"$REPROKIT_ARCHIVES"'github.com/o/tool/archive/0123456789012345678901234567890123456789.tar.gz#subdirectory=py ; python_version > "3"'; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect numpy 1.26.4 "$(found numpy)"; \
-    expect scipy installed "$(found scipy | sed 's/.*/installed/')"; \
+    set -- $(python3 -m pip show --disable-pip-version-check numpy scipy | sed -n 's/^Version: //p'); \
+    expect numpy 1.26.4 "${1:-}"; shift; \
+    expect scipy installed "${1:+installed}"; shift; \
     python3 -m pip check --disable-pip-version-check

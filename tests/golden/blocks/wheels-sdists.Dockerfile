@@ -21,9 +21,9 @@ RUN set -eu; \
     CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --no-build-isolation "$@" \
         GPUtil==1.4.0 \
         docopt==0.6.2; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect setuptools 68.2.2 "$(found setuptools)"; \
-    expect wheel 0.41.3 "$(found wheel)"; \
-    expect GPUtil 1.4.0 "$(found GPUtil)"; \
-    expect docopt 0.6.2 "$(found docopt)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check setuptools wheel GPUtil docopt | sed -n 's/^Version: //p'); \
+    expect setuptools 68.2.2 "${1:-}"; shift; \
+    expect wheel 0.41.3 "${1:-}"; shift; \
+    expect GPUtil 1.4.0 "${1:-}"; shift; \
+    expect docopt 0.6.2 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check

@@ -13,7 +13,7 @@ RUN set -eu; \
         h5py==3.10.0; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect numpy 1.26.4 "$(found numpy)"; \
-    expect h5py 3.10.0 "$(found h5py)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check numpy h5py | sed -n 's/^Version: //p'); \
+    expect numpy 1.26.4 "${1:-}"; shift; \
+    expect h5py 3.10.0 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check

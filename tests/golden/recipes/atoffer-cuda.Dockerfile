@@ -30,10 +30,14 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:22.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -43,12 +47,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.10 python3.10-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.10 -m venv /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.10 "$(python3 -c 'import platform; print(platform.python_version())')"
 
@@ -102,12 +101,12 @@ RUN set -eu; \
         matplotlib==3.7.2; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect torch 2.1.1 "$(found torch)"; \
-    expect numpy 1.23.5 "$(found numpy)"; \
-    expect ninja 1.11.1.1 "$(found ninja)"; \
-    expect pandas 2.0.3 "$(found pandas)"; \
-    expect matplotlib 3.7.2 "$(found matplotlib)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check torch numpy ninja pandas matplotlib | sed -n 's/^Version: //p'); \
+    expect torch 2.1.1 "${1:-}"; shift; \
+    expect numpy 1.23.5 "${1:-}"; shift; \
+    expect ninja 1.11.1.1 "${1:-}"; shift; \
+    expect pandas 2.0.3 "${1:-}"; shift; \
+    expect matplotlib 3.7.2 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check
 
 ARG REPROKIT_APT_EXTENSION=
@@ -191,6 +190,5 @@ RUN set -eu; \
 
 ENV MPLBACKEND="Agg"
 ENV TORCH_CUDA_ARCH_LIST="8.6;8.9"
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]

@@ -30,10 +30,14 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -43,12 +47,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.8 -m venv /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
 
@@ -120,22 +119,22 @@ RUN set -eu; \
         tqdm==4.62.3; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect torch 1.8.0+cu111 "$(found torch)"; \
-    expect attrs 21.2.0 "$(found attrs)"; \
-    expect cloudpickle 2.0.0 "$(found cloudpickle)"; \
-    expect xgboost 1.5.2 "$(found xgboost)"; \
-    expect decorator 5.1.0 "$(found decorator)"; \
-    expect ninja 1.10.2.3 "$(found ninja)"; \
-    expect nltk 3.6.7 "$(found nltk)"; \
-    expect numpy 1.19.5 "$(found numpy)"; \
-    expect pandas 1.1.5 "$(found pandas)"; \
-    expect psutil 5.8.0 "$(found psutil)"; \
-    expect scikit-learn 1.0.2 "$(found scikit-learn)"; \
-    expect scipy 1.5.4 "$(found scipy)"; \
-    expect synr 0.5.0 "$(found synr)"; \
-    expect tornado 6.1 "$(found tornado)"; \
-    expect tqdm 4.62.3 "$(found tqdm)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check torch attrs cloudpickle xgboost decorator ninja nltk numpy pandas psutil scikit-learn scipy synr tornado tqdm | sed -n 's/^Version: //p'); \
+    expect torch 1.8.0+cu111 "${1:-}"; shift; \
+    expect attrs 21.2.0 "${1:-}"; shift; \
+    expect cloudpickle 2.0.0 "${1:-}"; shift; \
+    expect xgboost 1.5.2 "${1:-}"; shift; \
+    expect decorator 5.1.0 "${1:-}"; shift; \
+    expect ninja 1.10.2.3 "${1:-}"; shift; \
+    expect nltk 3.6.7 "${1:-}"; shift; \
+    expect numpy 1.19.5 "${1:-}"; shift; \
+    expect pandas 1.1.5 "${1:-}"; shift; \
+    expect psutil 5.8.0 "${1:-}"; shift; \
+    expect scikit-learn 1.0.2 "${1:-}"; shift; \
+    expect scipy 1.5.4 "${1:-}"; shift; \
+    expect synr 0.5.0 "${1:-}"; shift; \
+    expect tornado 6.1 "${1:-}"; shift; \
+    expect tqdm 4.62.3 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check
 
 ARG REPROKIT_APT_EXTENSION=
@@ -311,6 +310,5 @@ RUN set -eu; \
     expect sh bash "$(sh -c 'echo "${BASH:+bash}"')"
 
 ENV TORCH_CUDA_ARCH_LIST="8.0;8.6"
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]

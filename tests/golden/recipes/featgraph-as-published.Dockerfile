@@ -27,10 +27,14 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution debian:13 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -40,12 +44,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.13 python3.13-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.13 -m venv --system-site-packages /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.13 "$(python3 -c 'import platform; print(platform.python_version())')"
 
@@ -173,6 +172,5 @@ RUN set -eu; \
         expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
     done
 
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]

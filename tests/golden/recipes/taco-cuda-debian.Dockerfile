@@ -27,6 +27,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution debian:11 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
@@ -170,6 +171,5 @@ RUN set -eu; \
     cd /opt/taco; \
     expect 'libraries that its products do not find' 0 "$(find build/bin build/lib -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
 
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]

@@ -30,10 +30,14 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:18.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -43,12 +47,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.8 -m venv /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.8 "$(python3 -c 'import platform; print(platform.python_version())')"
 
@@ -99,9 +98,9 @@ RUN set -eu; \
         dgl==2.4.0; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect torch 2.4.0 "$(found torch)"; \
-    expect dgl 2.4.0 "$(found dgl)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check torch dgl | sed -n 's/^Version: //p'); \
+    expect torch 2.4.0 "${1:-}"; shift; \
+    expect dgl 2.4.0 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check
 
 # Without it DGL asks for a backend on its first import and writes the answer into the home folder.
@@ -169,6 +168,5 @@ COPY --from=git /product/ /
 
 ENV TORCH_CUDA_ARCH_LIST="7.0;7.5;8.0;8.6"
 ENV DGL_DOWNLOAD_DIR="/workspace/dgl"
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]

@@ -27,10 +27,14 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution debian:11 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
+    mkdir -p /workspace; \
     expect certificates present "$(test -s /etc/ssl/certs/ca-certificates.crt && echo present)"
 
 FROM base AS image
 ARG REPROKIT_APT_PYTHON=
+# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
+# (pitfall conda-wrong-python).
+ENV PATH=/opt/venv/bin:${PATH}
 # Without setuptools, which older Pythons add: a later layer that replaces it could not remove it without a trace. The
 # block wheels adds it where no wheel brings it.
 RUN set -eu; \
@@ -40,12 +44,7 @@ RUN set -eu; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.9 python3.9-venv; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.9 -m venv /opt/venv; \
-    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools
-# One environment, first on PATH in the image itself: build, run, shell and exec use the same python
-# (pitfall conda-wrong-python).
-ENV PATH=/opt/venv/bin:${PATH}
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
     expect 'first python on PATH' /opt/venv/bin/python3 "$(command -v python3)"; \
     expect python 3.9 "$(python3 -c 'import platform; print(platform.python_version())')"
 
@@ -108,19 +107,19 @@ RUN set -eu; \
     CFLAGS=-g0 CXXFLAGS=-g0 python3 -m pip install --no-cache-dir --disable-pip-version-check --no-build-isolation "$@" \
         contexttimer==0.3.3 \
         docopt==0.6.2; \
-    found() { python3 -m pip show --disable-pip-version-check "$1" | sed -n 's/^Version: //p'; }; \
-    expect torch 1.8.1 "$(found torch)"; \
-    expect mkl 2021.4.0 "$(found mkl)"; \
-    expect mkl-include 2021.4.0 "$(found mkl-include)"; \
-    expect numpy 1.19.5 "$(found numpy)"; \
-    expect OpenNMT-py 1.2.0 "$(found OpenNMT-py)"; \
-    expect torchtext 0.4.0 "$(found torchtext)"; \
-    expect transformers 4.11.1 "$(found transformers)"; \
-    expect huggingface-hub 0.0.19 "$(found huggingface-hub)"; \
-    expect setuptools 59.5.0 "$(found setuptools)"; \
-    expect wheel 0.37.1 "$(found wheel)"; \
-    expect contexttimer 0.3.3 "$(found contexttimer)"; \
-    expect docopt 0.6.2 "$(found docopt)"; \
+    set -- $(python3 -m pip show --disable-pip-version-check torch mkl mkl-include numpy OpenNMT-py torchtext transformers huggingface-hub setuptools wheel contexttimer docopt | sed -n 's/^Version: //p'); \
+    expect torch 1.8.1 "${1:-}"; shift; \
+    expect mkl 2021.4.0 "${1:-}"; shift; \
+    expect mkl-include 2021.4.0 "${1:-}"; shift; \
+    expect numpy 1.19.5 "${1:-}"; shift; \
+    expect OpenNMT-py 1.2.0 "${1:-}"; shift; \
+    expect torchtext 0.4.0 "${1:-}"; shift; \
+    expect transformers 4.11.1 "${1:-}"; shift; \
+    expect huggingface-hub 0.0.19 "${1:-}"; shift; \
+    expect setuptools 59.5.0 "${1:-}"; shift; \
+    expect wheel 0.37.1 "${1:-}"; shift; \
+    expect contexttimer 0.3.3 "${1:-}"; shift; \
+    expect docopt 0.6.2 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check
 
 # The wheels only have libmkl_*.so.1 in the environment, where linkers and loader do not search; linkers need another
@@ -276,6 +275,5 @@ RUN set -eu; \
     done
 
 ENV LD_PRELOAD="/usr/local/lib/libiomp5.so:/usr/local/lib/libmkl_core.so.1:/usr/local/lib/libmkl_intel_thread.so.1:/usr/local/lib/libmkl_intel_lp64.so.1"
-RUN mkdir -p /workspace
 WORKDIR /workspace
 SHELL ["/bin/sh", "-c"]
