@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from reprokit.compat.facts import Facts
     from reprokit.compat.model import Finding
 
+
 def as_json(facts: Facts, finding: Finding) -> dict[str, Any]:
     """One finding; its sources are citations."""
     return {
