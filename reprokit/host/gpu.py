@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from reprokit.errors import UsageError
 from reprokit.host.command import Flood, run
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import COMMAND_ANSWER
@@ -76,12 +77,12 @@ def _parsed(suffix: str, text: str) -> Any:
         return parsed(text)
     if suffix not in (".yaml", ".yml"):
         raise ValueError(suffix)
-    import yaml
+    from reprokit.recipe import yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
+        return yaml.read(text, "").data
+    except UsageError as error:
+        raise ValueError(error.message) from None
 
 
 def gpus(command: str = "nvidia-smi") -> list[GpuDevice]:

@@ -39,6 +39,12 @@ def test_cdi_files_in_both_formats_and_broken_ones(tmp_path):
     assert devices == ("nvidia.com/gpu=0", "nvidia.com/gpu=all", "vendor.com/net=eth")
 
 
+@pytest.mark.parametrize("text", ["[" * 3000, "kind: &a x\ndevices: [{name: *a}]\n"], ids=["deep", "alias"])
+def test_cdi_files_of_a_node_are_strict_yaml(text):
+    with pytest.raises(ValueError):
+        gpu.devices_of("x.yaml", text)
+
+
 def test_nvidia_smi_is_bounded_and_may_be_missing(tmp_path, monkeypatch):
     smi = tmp_path / "smi"
     monkeypatch.setattr("reprokit.host.gpu._SMI_SECONDS", 60)
