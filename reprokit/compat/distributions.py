@@ -31,6 +31,9 @@ class Distributions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     modules: dict[str, str]
+    alternatives: dict[str, tuple[str, ...]]
+    stand_ins: dict[str, str]
+    companions: dict[str, tuple[str, ...]]
     same: frozenset[str]
     conda: dict[str, str]
     libraries: dict[str, tuple[str, ...]]

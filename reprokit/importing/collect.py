@@ -38,12 +38,12 @@ def collect(tree: Tree) -> list[Statement]:
     found += refused
     BYTES.check(sum(tree.contents.sizes[plan.path] for plan in chosen), "bytes of code and settings", tree.address)
     by_path = {plan.path: plan for plan in chosen}
-    seen: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, ...]] = set()
     with ReaderProcess() as reader:
         for path, content in tree.read(by_path):
             SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
             for statement in _statements(by_path[path], content, reader):
-                key = (statement.subject, statement.value, statement.scope)
+                key = (statement.subject, statement.value, statement.scope, statement.format)
                 if statement.subject in _ONCE and key in seen:
                     continue
                 seen.add(key)

@@ -9,12 +9,14 @@ from datetime import date
 
 from packaging.utils import canonicalize_name
 
-from reprokit.compat.distributions import Distributions, is_standard
+from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
 from reprokit.importing.conda import split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
+from reprokit.importing.repository_imports import imports_of, own_modules
+from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
 
 _METADATA = ("pyproject", "setup.cfg", "setup.py")
@@ -22,6 +24,7 @@ _DECLARING = (*_METADATA, "requirements", "pipfile", "environment")
 _TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
+_DEEPEST = 2
 
 
 def decide(
@@ -44,18 +47,21 @@ def decide(
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]
-    stated, questions = read([*packages, *_of_conda(ours, distributions)], base)
+    stated, questions = read(_renamed([*packages, *_of_conda(ours, distributions)], distributions), base)
     if project:
         stated.pop(canonicalize_name(project.value), None)
-    imported = _imported(ours, stated, own, distributions)
+    imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
     requirements: dict[str, Choice] = {}
+    optional: set[str] = set()
     has_declared = any(one.statement.format in _DECLARING for each in stated.values() for one in each)
     for key, each in stated.items():
         declared = [o for o in each if o.statement.format in _DECLARING and o.statement.scope in scopes]
         used = imported.distributions.get(key)
         if declared or (used and used.scope in scopes) or not has_declared:
             others = [o for o in each if o not in declared and (o.statement.scope in scopes or not declared)]
-            requirements[key] = merged(_constrained(key, [*declared, *others], ours, base))
+            requirements[key] = merged(_constrained(key, _to_run(key, [*declared, *others]), ours, base))
+            if project and has_declared and not declared:
+                optional.add(key)
     for key, first in imported.distributions.items():
         if (
             key not in requirements
@@ -63,6 +69,11 @@ def decide(
             and (not project or key != canonicalize_name(project.value))
         ):
             requirements[key] = Choice(key, (first.origin,), f"imported as {first.value}")
+            if project and has_declared and first.scope != "build" and key != "pytest":
+                optional.add(key)
+    for key in [key for key in requirements if key not in optional]:
+        for needed in distributions.companions.get(key, ()):
+            requirements.setdefault(needed, Choice(needed, requirements[key].origins, f"{key} imports it"))
     if tests and "pytest" not in requirements:
         requirements["pytest"] = Choice("pytest", (), "runs the tests")
     compiled = tuple(_choices(ours, "extension"))
@@ -88,6 +99,7 @@ def decide(
         base=base,
         base_choice=replace(base_choice, lost=(*base_choice.lost, *_other_bases(ours, base))),
         requirements=dict(sorted(requirements.items())),
+        optional=frozenset(optional),
         preferred=_preferred(ours),
         indexes=tuple(dict.fromkeys(s.value for s in ours if s.subject == "index")),
         apt=apt_of(ours, requirements, distributions),
@@ -101,12 +113,12 @@ def decide(
         compiled=compiled,
         python_paths=() if project else tuple(_import_roots(paths)),
         modules=tuple(sorted(own.top)) if project else (),
-        imports=tuple(sorted(imported.modules)),
+        imports=dict(sorted(imported.modules.items())),
         tests=tests,
         commands=tuple(_choices(ours, "command"))[:_MOST_COMMANDS],
         submodules=bool(submodules) or any(s.subject == "submodule" for s in ours),
         title=_shown(_first(ours, "title")),
-        licence=_shown(_first(ours, "licence")),
+        licence=_shown(_first([s for s in ours if s.value], "licence") or _first(ours, "licence")),
         questions=tuple(dict.fromkeys(questions))[:_MOST_QUESTIONS],
     )
 
@@ -119,83 +131,10 @@ def _other_bases(statements: Sequence[Statement], base: PythonBase) -> list[Over
 
 
 def project_folder(statements: Sequence[Statement]) -> str:
-    """The folder of the package's metadata nearest to the root."""
-    folders = {s.origin.file.rpartition("/")[0] for s in statements if s.subject == "project" and s.format in _METADATA}
+    """The folder of the package's metadata nearest to the root. Deeper ones are projects that the code uses."""
+    named = [s for s in statements if s.subject == "project" and s.format in _METADATA and s.scope == "run"]
+    folders = {s.origin.file.rpartition("/")[0] for s in named if s.origin.file.count("/") <= _DEEPEST}
     return min(folders, key=lambda folder: (folder.count("/") + bool(folder), folder), default="")
-
-
-class _Own:
-    """Names of the repository's own modules: `top` can be imported once it is installed, `all` by some script."""
-
-    def __init__(self, top: set[str], every: set[str]) -> None:
-        self.top, self.all = top, every
-
-
-# Folders that are packages by their `__init__.py` and are not installed; of setuptools' list for flat layouts.
-_NOT_INSTALLED = frozenset(
-    (
-        "benchmark",
-        "benchmarks",
-        "build",
-        "ci",
-        "doc",
-        "docs",
-        "example",
-        "examples",
-        "scripts",
-        "tasks",
-        "test",
-        "tests",
-        "tools",
-    )
-)
-
-
-def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) -> _Own:
-    """`stated` are the modules that the project says it installs; without them its folders are looked at."""
-    prefix = f"{folder}/" if folder else ""
-    top: set[str] = set()
-    every: set[str] = set()
-    for path in paths:
-        if not path.endswith((".py", ".pyx", ".pyi")):
-            continue
-        parts = path.split("/")
-        every |= {*parts[:-1], parts[-1].partition(".")[0]}
-        inner = path.removeprefix(prefix).removeprefix("src/")
-        if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
-            top.add(inner.partition("/")[0])
-    return _Own({name for name in stated if name.isidentifier()} or top - _NOT_INSTALLED, every)
-
-
-class _Imported:
-    """Distributions that the code needs, each with the first import of it; `modules` are those that must import."""
-
-    def __init__(self) -> None:
-        self.distributions: dict[str, Statement] = {}
-        self.modules: set[str] = set()
-        self.questions: list[Question] = []
-
-
-def _imported(
-    statements: Sequence[Statement], stated: Mapping[str, Sequence[Stated]], own: _Own, distributions: Distributions
-) -> _Imported:
-    found = _Imported()
-    order = {"run": 0, "build": 1, "test": 2, "example": 3, "other": 4}
-    imports = [s for s in statements if s.subject == "import" and s.format in ("python", "notebook", "setup.py")]
-    for statement in sorted(imports, key=lambda s: order[s.scope]):
-        module = statement.value
-        if is_standard(module) or module in own.top:
-            continue
-        known = distributions.of_module(module)
-        declared = canonicalize_name(known or module)
-        if declared in stated or (module not in own.all and known):
-            found.distributions.setdefault(declared, statement)
-            if statement.scope == "run" and statement.format == "python":
-                found.modules.add(module)
-        elif module not in own.all and statement.scope in ("run", "test"):
-            rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
-            found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
-    return found
 
 
 def _of_conda(statements: Sequence[Statement], distributions: Distributions) -> list[Statement]:
@@ -208,6 +147,22 @@ def _of_conda(statements: Sequence[Statement], distributions: Distributions) -> 
             if project and not project.startswith("apt:"):
                 found.append(replace(statement, subject="package", value=f"{project}{specifier}"))
     return found
+
+
+def _renamed(statements: Sequence[Statement], distributions: Distributions) -> list[Statement]:
+    """The requirements, with the distribution itself where one stands in for it."""
+    found = []
+    for statement in statements:
+        name = valid_requirement(statement.value)
+        behind = distributions.stand_ins.get(canonicalize_name(name.name)) if name else None
+        found.append(replace(statement, value=behind) if behind else statement)
+    return found
+
+
+def _to_run(key: str, stated: list[Stated]) -> list[Stated]:
+    """Without the exact numpy that only wheels for others are built with: here the code runs with what builds it."""
+    loose = [o for o in stated if not (o.statement.scope == "build" and "==" in str(o.requirement.specifier))]
+    return loose if key == "numpy" and loose else stated
 
 
 def _constrained(key: str, stated: Sequence[Stated], statements: Sequence[Statement], base: PythonBase) -> list[Stated]:

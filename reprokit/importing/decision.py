@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from reprokit.importing.model import Origin
+from reprokit.recipe.packages import Sdist
+
+_COUNTING = ("setuptools-scm", "pbr", "hatch-vcs", "poetry-dynamic-versioning", "versioningit", "flit-scm")
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,17 @@ class PythonBase:
 
 @dataclass(frozen=True)
 class Decision:
-    """Everything but the exact versions. `requirements` are of PEP 508 by project, `preferred` versions by project."""
+    """Everything but the exact versions. `requirements` are of PEP 508 by project, `preferred` versions by project.
+
+    `optional` are the projects that only an optional part of the code needs. `imports` are modules by their project.
+    """
 
     name: str
     day: date
     base: PythonBase
     base_choice: Choice
     requirements: Mapping[str, Choice] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
     preferred: Mapping[str, str] = field(default_factory=dict)
     indexes: tuple[str, ...] = ()
     apt: tuple[Choice, ...] = ()
@@ -66,10 +73,29 @@ class Decision:
     compiled: tuple[Choice, ...] = ()
     python_paths: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
+    imports: Mapping[str, str] = field(default_factory=dict)
     tests: bool = False
     commands: tuple[Choice, ...] = ()
     submodules: bool = False
     title: Choice | None = None
     licence: Choice | None = None
     questions: tuple[Question, ...] = ()
+
+    @property
+    def counts_version(self) -> bool:
+        """Whether the project's version is counted from git's history, which the image does not have."""
+        return any(name in self.requirements for name in _COUNTING)
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Exact versions by project, those of `sdists` apart. `questions` say where they are not those of the day.
+
+    `left_out` are projects that only an optional part needs and that do not fit.
+    """
+
+    pins: Mapping[str, str]
+    sdists: tuple[Sdist, ...] = ()
+    questions: tuple[Question, ...] = ()
+    later: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()

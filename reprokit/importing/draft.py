@@ -7,16 +7,14 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from reprokit.compat.facts import Facts
-from reprokit.importing.decision import Choice, Decision
+from reprokit.importing.decision import Choice, Decision, Versions
 from reprokit.importing.edits import comment, text_of
 from reprokit.importing.torch_build import torch_block, torch_build
-from reprokit.importing.versions import Versions
 from reprokit.recipe.fields import PIN_NAMES, HttpUrl
 from reprokit.untrusted.text import escaped
 
 _LONGEST = 200
 _MOST_OVERRULED = 4
-_STATED_VERSION = ("setuptools-scm", "pbr", "hatch-vcs", "poetry-dynamic-versioning", "versioningit", "flit-scm")
 
 
 def draft(decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> str:
@@ -188,8 +186,7 @@ class Writer:
 
     def _build_env(self) -> list[str]:
         decision, settings = self.decision, []
-        if any(name in decision.requirements for name in _STATED_VERSION):
-            # The image has no history of the repository from which they would count a version.
+        if decision.counts_version:
             version = decision.version or "0.0.0"
             settings += [f"SETUPTOOLS_SCM_PRETEND_VERSION={version}", f"PBR_VERSION={version}"]
         if "cuda" in decision.pins:
@@ -208,7 +205,8 @@ class Writer:
         return env
 
     def smoke(self) -> CommentedSeq:
-        modules = [m for m in self.decision.imports if m.isidentifier()]
+        left_out = self.versions.left_out
+        modules = [m for m, project in self.decision.imports.items() if m.isidentifier() and project not in left_out]
         names = ", ".join(modules) or "sys"
         smoke = CommentedSeq(
             [CommentedMap(command=f"python3 -c 'import {names}; print(\"imported\")'", expect="imported")]

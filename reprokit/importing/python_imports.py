@@ -14,6 +14,8 @@ from reprokit.importing.shell import text_of
 # Beyond the last import at the left margin there are only those within functions.
 _AFTER = 2000
 _CONDITIONAL = {"try_statement", "if_statement", "function_definition", "class_definition", "lambda"}
+# Packages that several distributions share, each with a module of its own in them.
+_SHARED = {"google"}
 _IMPORTS = {"import_statement", "import_from_statement"}
 # The nodes that statements are in. Expressions are not searched: they may be nested without end.
 _HOLDS_STATEMENTS = {
@@ -62,7 +64,8 @@ def _names(node: Node) -> list[str]:
 
 
 def _top(node: Node) -> str:
-    return text_of(node).partition(".")[0].strip()
+    first, *rest = text_of(node).replace(" ", "").split(".")
+    return ".".join([first, *rest[: first in _SHARED]])
 
 
 def _is_conditional(node: Node) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.utils import canonicalize_name
 
@@ -13,12 +13,12 @@ from reprokit.errors import SourceError
 from reprokit.importing.asof import Moment
 from reprokit.importing.collect import collect
 from reprokit.importing.decide import decide
-from reprokit.importing.decision import Choice, Decision, Question
+from reprokit.importing.decision import Choice, Decision, Question, Versions
 from reprokit.importing.draft import draft
 from reprokit.importing.fit import Fit
 from reprokit.importing.python_choice import candidates
 from reprokit.importing.tree import Tree
-from reprokit.importing.versions import Versions, versions_of
+from reprokit.importing.versions import versions_of
 from reprokit.importing.wheel_changes import WheelChanges
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.wheels.listing import reached
@@ -56,8 +56,9 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         except Unsatisfied as error:
             failures.append((choice.value, error))
             continue
+        decision = _with_version(decision, tree)
         earlier = tuple(Question(f"{value} was tried first: {error.message}") for value, error in failures)
-        versions = Versions(versions.pins, versions.sdists, (*earlier, *versions.questions), versions.later)
+        versions = replace(versions, questions=(*earlier, *versions.questions))
         text = draft(decision, versions, tree.address, tree.commit, facts)
         variant_name = next(iter(load_text(text, f"recipes/{name}.yaml", name).variants))
         resolved = WheelChanges(moment.time, versions.later, mirrors, facts, notify)
@@ -65,6 +66,16 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         return ImportedRecipe(text, decision, versions, tuple(fitted))
     value, first = failures[0]
     raise SourceError(f"no versions fit for {value}: {first.message}", first.where, first.hint) from None
+
+
+def _with_version(decision: Decision, tree: Tree) -> Decision:
+    """The decision with the version of the commit's tag, or with a question where git's history has it."""
+    if decision.version or not decision.counts_version:
+        return decision
+    if tree.release:
+        return replace(decision, version=tree.release)
+    text = "the project counts its version from git's history; `--commit TAG` gives it, 0.0.0 stands for it here"
+    return replace(decision, questions=(*decision.questions, Question(text)))
 
 
 def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> Versions:

@@ -37,7 +37,7 @@ def requirement_statements(
         yield from _one(file, requirement, line, scope, constraints)
     for invalid in parsed.invalid_lines:
         text = invalid.requirement_line.line.strip()
-        if text and not text.startswith((".", "/", "-", "$", "file:")):
+        if text and not text.startswith((".", "/", "-", "$", "file:")) and "*" not in text:  # paths
             line = 1 if one_line else invalid.requirement_line.line_number
             yield file.states("unread", f"not a requirement: {text[:100]}", line, scope)
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from reprokit.importing.model import Scope
 
 _TEST = ("test", "tests", "testing", "unittest", "pytest", "dev", "develop", "development", "ci", "all_dev")
-_OTHER = ("doc", "docs", "documentation", "website", "lint", "linting", "style", "format", "typing", "mypy", "release",
-          "quality", "pre-commit", "precommit", "build", "publish", "optional", "extra", "extras")  # fmt: skip
-_EXAMPLE = (
-    "example",
-    "examples",
-    "demo",
-    "demos",
-    "tutorial",
-    "tutorials",
-    "notebooks",
-    "benchmark",
-    "benchmarks",
-    "perf",
-)
+_OTHER = ("doc", "docs", "documentation", "readthedocs", "rtd", "website", "lint", "linting", "style", "format",
+          "typing", "mypy", "release", "quality", "pre-commit", "precommit", "build", "publish", "optional", "extra",
+          "extras")  # fmt: skip
+_EXAMPLE = ("example", "examples", "demo", "demos", "tutorial", "tutorials", "notebooks", "bench", "benchmark",
+            "benchmarks", "perf")  # fmt: skip
+# Folders of tests and of what runs them.
+_TEST_FOLDERS = {*_TEST[:4], "ci", "continuous_integration"}
 
 
 _DATA = ("data", "fixtures", "testdata", "test_data", "resources", "cases", "snippets", "samples")
@@ -35,12 +28,12 @@ def scope_of_group(name: str) -> Scope:
 
 def scope_of_path(path: str) -> Scope:
     """What a file is for, by its folders and, for lists of requirements, by its name."""
-    *folders, name = path.lower().split("/")
-    stem = name.rpartition(".")[0]
-    if set(folders) & set(_TEST[:4]) and set(folders) & set(_DATA):
+    *parents, name = path.lower().split("/")
+    stem, folders = name.rpartition(".")[0], {folder.removeprefix(".") for folder in parents}
+    if folders & _TEST_FOLDERS and folders & set(_DATA):
         return "other"
-    for group, scope in ((_OTHER, "other"), (_EXAMPLE, "example"), (_TEST[:4], "test")):
-        if set(folders) & set(group):
+    for group, scope in ((_OTHER, "other"), (_EXAMPLE, "example"), (_TEST_FOLDERS, "test")):
+        if folders & set(group):
             return scope  # type: ignore[return-value]
     if name.endswith((".txt", ".in", ".pip")):
         words = _words(stem)

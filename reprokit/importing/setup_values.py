@@ -25,9 +25,11 @@ class Module:
         # A name that is assigned in several branches has all their values.
         self._names: dict[str, list[ast.expr]] = {}
         self._added: dict[str, list[ast.expr]] = {}
+        self.conditional: list[ast.expr] = []
         self._functions: dict[str, ast.AST] = {}
         self._steps = 0
         self._versioned: dict[str, str] | None = None
+        optional = set(_under_features(self._tree))
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
@@ -38,16 +40,19 @@ class Module:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
                 self._names.setdefault(node.target.id, []).append(node.value)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                self._add(node.target.id, node.value)
+                self._add(node.target.id, node.value, node in optional)
             elif isinstance(node, ast.FunctionDef):
                 self._functions.setdefault(node.name, node)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = node.func.value
                 if isinstance(owner, ast.Name) and node.args and node.func.attr in ("append", "extend", "update"):
-                    self._add(owner.id, node.args[0])
+                    self._add(owner.id, node.args[0], node in optional)
 
-    def _add(self, name: str, value: ast.expr) -> None:
-        self._added.setdefault(name, []).append(value)
+    def _add(self, name: str, value: ast.expr, optional: bool = False) -> None:
+        if optional:
+            self.conditional.append(value)
+        else:
+            self._added.setdefault(name, []).append(value)
 
     def calls(self, name: str) -> Iterator[ast.Call]:
         """The calls of a function of this name, also as an attribute, in the order of `ast.walk`."""
@@ -188,3 +193,17 @@ class Module:
                 for behind in (*self._names.get(inner.id, ()), *([function] if function else ())):
                     if behind is not node:
                         yield from self.strings_behind(behind, depth + 1)
+
+
+# What a condition names if it asks for the Python or the system; others ask for a feature.
+_PLATFORM = {"sys", "platform", "version_info", "python_version", "PY2", "PY3", "__name__"}
+
+
+def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run only where a feature is asked for: `if with_mpi():`, but not `if not on_rtd:`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, (ast.Call, ast.Name, ast.Attribute)):
+            names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+            if not names & _PLATFORM:
+                for statement in node.body:
+                    yield from ast.walk(statement)

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
+from reprokit.importing.requirement_facts import is_version
 from reprokit.importing.tree import CommitTree, FolderTree, Tree
 from reprokit.recipe.fields import GitUrl
 from reprokit.supply.guard import git_environment
@@ -30,7 +31,13 @@ def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
         raise UsageError(f"{source!r} is not an https:// address of a git repository", "--from") from None
     found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
     ensure([found], mirrors, notify)
-    return CommitTree(folder_of(found, mirrors.store), address, found.commit)
+    return CommitTree(folder_of(found, mirrors.store), address, found.commit, _release(commit))
+
+
+def _release(tag: str) -> str:
+    """The version that a tag such as `v1.2` names."""
+    number = tag.removeprefix("v")
+    return number if "." in number and is_version(number) else ""
 
 
 def _is_full(commit: str) -> bool:

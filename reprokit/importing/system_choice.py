@@ -44,13 +44,14 @@ def apt_of(
     found: dict[str, Choice] = {}
     for statement in statements:
         names: tuple[str, ...] = ()
-        if statement.subject == "apt" and statement.format in _TRUSTED:
+        if statement.subject == "apt" and statement.format in _TRUSTED and statement.scope == "run":
             names = (statement.value.partition("=")[0],)
         elif statement.subject == "conda":
             project = distributions.of_conda(split(statement.value)[0])
             names = (project.removeprefix("apt:"),) if project.startswith("apt:") else ()
         elif statement.subject == "library" and statement.scope == "run":
-            names = distributions.libraries.get(statement.value.split()[0], ())
+            library = statement.value.split()[0]
+            names = distributions.libraries.get(library) or (distributions.of_part(library),)
         for name in names:
             if _is_package(name) and not name.startswith(_VERSIONED):
                 found.setdefault(name, Choice(name, (statement.origin,)))
@@ -73,7 +74,9 @@ def env_of(statements: Sequence[Statement]) -> tuple[Choice, ...]:
     found = {}
     for statement in statements:
         name, _, value = statement.value.partition("=")
-        if statement.subject != "env" or statement.format not in _TRUSTED or name in _ENV_OF_IMAGES:
+        if (statement.subject, statement.scope) != ("env", "run") or statement.format not in _TRUSTED:
+            continue
+        if name in _ENV_OF_IMAGES:
             continue
         try:
             TypeAdapter(EnvName).validate_python(name)

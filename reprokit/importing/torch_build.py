@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from reprokit.compat.facts import Facts
-from reprokit.importing.decision import Decision
-from reprokit.importing.versions import Versions
+from reprokit.importing.decision import Decision, Versions
 
 _INDEX = "https://download.pytorch.org/whl/cu{digits}"
 

@@ -34,10 +34,14 @@ class Contents:
 
 
 class Tree(Protocol):
-    """`address` is https:// or empty, `commit` 40 digits or empty, `date` that of the commit."""
+    """`address` is https:// or empty, `commit` 40 digits or empty, `date` that of the commit.
+
+    `release` is the version that a tag names; empty if the commit was not chosen by one.
+    """
 
     address: str
     commit: str
+    release: str
     date: datetime | None
     contents: Contents
 
@@ -61,7 +65,7 @@ class FolderTree:
                 self.contents.sizes[name] = size
             else:
                 self.contents.passed_over[name] = "a link" if kind == "link" else "not a regular file"
-        self.address = self._address()
+        self.address, self.release = self._address(), ""
         self.commit = self._commit()
         self.date = self._date()
 
@@ -111,8 +115,9 @@ class FolderTree:
 class CommitTree:
     """A commit whose bare repository is at `folder`, in the store."""
 
-    def __init__(self, folder: Path, address: str, commit: str) -> None:
+    def __init__(self, folder: Path, address: str, commit: str, release: str = "") -> None:
         self.folder, self.address, self.commit, self.contents = folder, address, commit, Contents()
+        self.release = release
         self.date = commit_date(folder, commit)
         self._blobs: dict[str, str] = {}
         listing = git("ls-tree", "-r", "-z", "-l", "--full-tree", commit, folder=folder)

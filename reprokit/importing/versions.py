@@ -5,21 +5,29 @@ Where the day has no wheel for the Python that can be had, the nearest that has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from reprokit.display import Notify
 from reprokit.errors import SourceError
-from reprokit.importing.decision import Choice, Decision, Question
-from reprokit.importing.merge import marker_environment
-from reprokit.importing.model import SourceFile
-from reprokit.importing.readers import setup_py
+from reprokit.importing.decision import Choice, Decision, Question, Versions
+from reprokit.importing.optional_versions import add_optional, ahead
+from reprokit.importing.requirement_facts import (
+    ANY_TIME,
+    bare,
+    exact,
+    holds,
+    is_version,
+    just_after,
+    names_prerelease,
+    setup_requires,
+    with_extras,
+)
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
@@ -30,18 +38,9 @@ from reprokit.supply.kinds.wheels.resolve import resolve_versions
 from reprokit.supply.mirrors.places import Mirrors
 
 _ATTEMPTS = 25
+_AT_ONCE = 8
 _BUILD = ("setuptools", "wheel")
 _METADATA = ("pyproject.toml", "setup.py", "setup.cfg")
-
-
-@dataclass(frozen=True)
-class Versions:
-    """Exact versions by project, those of `sdists` apart. `questions` say where they are not those of the day."""
-
-    pins: Mapping[str, str]
-    sdists: tuple[Sdist, ...] = ()
-    questions: tuple[Question, ...] = ()
-    later: Mapping[str, str] = field(default_factory=dict)
 
 
 def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> Versions:
@@ -58,21 +57,31 @@ class _Resolution:
         self.decision, self.platform, self.mirrors, self.notify, self.time = decision, platform, mirrors, notify, time
         self.indexes = decision.indexes
         self.listing = Listing(mirrors)
-        self.requirements = {key: _parsed(choice) for key, choice in decision.requirements.items()}
-        self.preferred = {name: v for name, v in decision.preferred.items() if _is_version(v)}
+        every = {key: Requirement(choice.value) for key, choice in decision.requirements.items()}
+        self.requirements = {key: r for key, r in every.items() if key not in decision.optional}
+        self.optional = {key: r for key, r in every.items() if key in decision.optional}
+        self.preferred = {name: v for name, v in decision.preferred.items() if is_version(v)}
         self.sdists: dict[str, Sdist] = {}
         self.later: dict[str, str] = {}
-        self.questions: list[Question] = []
+        # By project: what replaces a version that was found earlier also replaces the question about it.
+        self.questions: dict[str, Question] = {}
+        self.excluded: list[str] = []
         self.mentioned: dict[str, SpecifierSet] = {}
         self.tried: set[tuple[str, str]] = set()
 
     def run(self) -> Versions:
+        pins = self._resolved()
+        left_out = self._with_optional(pins) if self.optional else ()
+        pins = {name: version for name, version in pins.items() if name not in self.sdists}
+        return Versions(
+            pins, tuple(self.sdists.values()), tuple(self.questions.values()), dict(self.later), frozenset(left_out)
+        )
+
+    def _resolved(self) -> dict[str, str]:
+        """The versions of what the repository requires. Raises SourceError where none are found."""
         for _ in range(_ATTEMPTS):
-            wanted = [str(_bare(r)) for key, r in self.requirements.items() if key not in self.sdists]
             try:
-                sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
-                request = WheelRequest(wanted, self.platform, sdists, self.indexes, as_of)
-                found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
+                pins = self._ask([str(bare(r)) for key, r in self.requirements.items() if key not in self.sdists])
             except uv.Unsatisfied as error:
                 if not self._repair(error):
                     raise
@@ -82,13 +91,58 @@ class _Resolution:
                 if not self.indexes:
                     raise
                 where = error.where or "an index of the repository"
-                self.questions.append(Question(f"{where} does not answer; versions are resolved without it"))
+                self.questions[where] = Question(f"{where} does not answer; versions are resolved without it")
                 self.indexes = ()
             else:
-                pins: dict[str, str] = {canonicalize_name(p.name): p.version for p in found}
-                pins = {name: version for name, version in pins.items() if name not in self.sdists}
-                return Versions(pins, tuple(self.sdists.values()), tuple(self.questions), dict(self.later))
+                if unfit := self._unfit(pins):
+                    self.excluded += unfit
+                elif not self._follow_companions(pins):
+                    return pins
         raise SourceError("no versions that fit together were found", self.decision.name)
+
+    def _ask(self, wanted: Sequence[str]) -> dict[str, str]:
+        sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
+        request = WheelRequest(wanted, self.platform, sdists, self.indexes, as_of, constraints=self.excluded)
+        found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
+        return {canonicalize_name(p.name): p.version for p in found}
+
+    def _unfit(self, pins: Mapping[str, str]) -> list[str]:
+        """Those whose wheels exclude this Python by an upper bound, which uv ignores and pip does not."""
+
+        def excluded(pin: tuple[str, str]) -> bool:
+            files = [f for f in self.listing.files(pin[0]) if f.is_wheel and f.version == Version(pin[1])]
+            return bool(files) and not any(f.fits(self.platform) for f in files)
+
+        pure = [pin for pin in pins.items() if pin[0] not in self.sdists and is_version(pin[1])]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            unfit = list(pool.map(excluded, pure))
+        return [f"{name}!={version}" for (name, version), bad in zip(pure, unfit, strict=True) if bad]
+
+    def _follow_companions(self, pins: Mapping[str, str]) -> bool:
+        """Take the release of a newer companion, such as a jaxlib that refuses an older jax. True if one changed."""
+        for project, version in ahead(pins):
+            self.sdists.pop(project, None)
+            self.later[project] = ANY_TIME
+            self.requirements[project] = Requirement(f"{project}=={version}")
+            text = f"no older wheel of what {project} loads can be had for Python {self.platform.python}"
+            self._question(project, f"{project} {version} is taken: {text}")
+        return bool(ahead(pins))
+
+    def _with_optional(self, pins: dict[str, str]) -> list[str]:
+        """Add what only an optional part needs to `pins`; what does not fit is returned, and is a question."""
+
+        def ask(fixed: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+            exact = [f"{name}=={version}" for name, version in fixed.items() if name not in self.sdists]
+            found = self._ask([*exact, *(str(bare(self.optional[key])) for key in keys)])
+            if self._unfit(found):
+                raise uv.Unsatisfied("a wheel excludes this Python")
+            return found
+
+        left_out = add_optional(pins, [key for key in self.optional if key not in pins], ask)
+        for key in left_out:
+            text = f"no wheel of {self._choice(key).value} fits the others"
+            self._question(key, f"{text}; only an optional part needs it, so it is left out")
+        return left_out
 
     def _repair(self, error: uv.Unsatisfied) -> bool:
         """Change one thing that the error names. False where nothing is left to change."""
@@ -120,7 +174,7 @@ class _Resolution:
         for key in loose:
             return self._forget(key, "it does not fit with the others")
         if self.preferred:
-            self.questions.append(Question("the versions of the lock file do not fit, and are not used"))
+            self.questions["lock"] = Question("the versions of the lock file do not fit, and are not used")
             self.preferred = {}
             return True
         return False
@@ -143,7 +197,7 @@ class _Resolution:
             (v, f) for f in self.listing.files(project) if f.is_wheel and (v := f.version) and f.fits(self.platform)
         ]
         return sorted(
-            ((v, f) for v, f in found if specifier.contains(v, prereleases=_names_prerelease(specifier))),
+            ((v, f) for v, f in found if specifier.contains(v, prereleases=names_prerelease(specifier))),
             key=lambda pair: pair[1].uploaded,
         )
 
@@ -154,8 +208,7 @@ class _Resolution:
         """Leave out what the index does not have at all, such as a name with a typing error."""
         if project not in self.requirements or self.listing.files(project) or not self.mirrors.pip.index:
             return False
-        origin = next(iter(self._choice(project).origins), None)
-        self.questions.append(Question(f"the index has no {project}, which is left out; is the name right?", origin))
+        self._question(project, f"the index has no {project}, which is left out; is the name right?")
         del self.requirements[project]
         return True
 
@@ -170,23 +223,30 @@ class _Resolution:
             (version, file)
             for file in files
             if not file.is_wheel and (version := file.version) and version not in with_wheels
-            and file.fits(self.platform) and specifier.contains(version, prereleases=_names_prerelease(specifier))
+            and file.fits(self.platform) and specifier.contains(version, prereleases=names_prerelease(specifier))
             and not (self.time and file.uploaded > self.time)
         ]  # fmt: skip
-        had_wheels = any(f.is_wheel and not (self.time and f.uploaded > self.time) for f in files)
-        if not chosen or (had_wheels and self._fitting(project) and not _exact(specifier) and not within):
+        if not chosen:
+            return False
+        # Where the newest release of the day has wheels, for other Pythons, the next one mostly has one for this.
+        newest = max(version for version, _ in chosen)
+        early = (f.version for f in files if f.is_wheel and f.version and not (self.time and f.uploaded > self.time))
+        better = any(v > newest and specifier.contains(v) for v in early)
+        if better and self._fitting(project) and not exact(specifier) and not within:
             return False
         version, file = max(chosen, key=lambda pair: pair[0])
-        if version.is_prerelease and not _names_prerelease(specifier):
+        if version.is_prerelease and not names_prerelease(specifier):
             return False
         requires = self.listing.requires(file)
         if requires is None:
-            self.questions.append(Question(f"{project} {version} is an sdist that does not state what it needs"))
-        needed = tuple(text for text in requires or () if _holds(text, self.decision))
+            self.questions[project] = Question(f"{project} {version} is an sdist that does not state what it needs")
+        else:
+            self.questions.pop(project, None)
+        needed = tuple(text for text in requires or () if holds(text, self.decision))
         self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
-        for text in (*self.listing.build_requires(file), *_setup_requires(self.listing.setup_py(file)), *_BUILD):
-            if (build := valid_requirement(text)) and not build.url and _holds(text, self.decision):
-                self.requirements.setdefault(canonicalize_name(build.name), _bare(build))
+        for text in (*self.listing.build_requires(file), *setup_requires(self.listing.setup_py(file)), *_BUILD):
+            if (build := valid_requirement(text)) and not build.url and holds(text, self.decision):
+                self.requirements.setdefault(canonicalize_name(build.name), bare(build))
         return True
 
     def _later(self, project: str) -> bool:
@@ -197,16 +257,15 @@ class _Resolution:
         version, file = next(((v, f) for v, f in fitting if not v.is_prerelease), fitting[0])
         if not file.uploaded:
             return False
-        self.later[project] = _just_after(file.uploaded)
-        origin = next(iter(self._choice(project).origins), None)
+        self.later[project] = just_after(file.uploaded)
         text = f"on {self.decision.day} no {project} had a wheel for Python {self.platform.python}; {version} of"
-        self.questions.append(Question(f"{text} {file.uploaded[:10]} is the first that has", origin))
+        self._question(project, f"{text} {file.uploaded[:10]} is the first that has")
         return True
 
     def _nearest(self, project: str) -> bool:
         """Replace an exact version without a usable wheel by the next release that has one, or else the one before."""
         specifier = self._specifier(project)
-        if project not in self.requirements or not (exact := _exact(specifier)) or self._fitting(project):
+        if project not in self.requirements or not (stated := exact(specifier)) or self._fitting(project):
             return False
         found = sorted(
             {v for f in self.listing.files(project) if f.is_wheel and (v := f.version) and f.fits(self.platform)}
@@ -214,82 +273,28 @@ class _Resolution:
         stable = [version for version in found if not version.is_prerelease] or found
         if not stable:
             return False
-        nearest = next((version for version in stable if version > exact), stable[-1])
+        nearest = next((version for version in stable if version > stated), stable[-1])
         uploads = [f.uploaded for f in self.listing.files(project) if f.version == nearest and f.fits(self.platform)]
         if self.time and min(uploads) > self.time:
-            self.later[project] = _just_after(max(uploads))
+            self.later[project] = just_after(max(uploads))
         old = self.requirements[project]
-        self.requirements[project] = Requirement(f"{_with_extras(old)}=={nearest}")
-        origin = next(iter(self._choice(project).origins), None)
+        self.requirements[project] = Requirement(f"{with_extras(old)}=={nearest}")
         text = f"{old} has no wheel for Python {self.platform.python}; {nearest} is the nearest that has"
-        self.questions.append(Question(text, origin))
+        self._question(project, text)
         return True
 
     def _forget(self, key: str, why: str) -> bool:
         old = self.requirements[key]
-        origin = next(iter(self._choice(key).origins), None)
-        self.questions.append(Question(f"{old} is resolved without its version: {why}", origin))
-        self.requirements[key] = Requirement(_with_extras(old))
+        self._question(key, f"{self._choice(key).value} is resolved without its version: {why}")
+        self.requirements[key] = Requirement(with_extras(old))
         self.preferred.pop(key, None)
         return True
+
+    def _question(self, project: str, text: str) -> None:
+        self.questions[project] = Question(text, next(iter(self._choice(project).origins), None))
 
     def _choice(self, project: str) -> Choice:
         return self.decision.requirements.get(project, Choice(project))
 
     def _is_metadata(self, key: str) -> bool:
         return any(origin.file.endswith(_METADATA) for origin in self._choice(key).origins)
-
-
-def _setup_requires(text: str) -> list[str]:
-    """What a setup.py asks setuptools to fetch while it runs, which no image can."""
-    try:
-        stated = list(setup_py.read(SourceFile("setup.py", text, "setup.py")))
-    except ValueError:  # not Python 3
-        return []
-    return [s.value for s in stated if s.subject == "package" and s.scope == "build"]
-
-
-def _parsed(choice: Choice) -> Requirement:
-    return Requirement(choice.value)
-
-
-def _bare(requirement: Requirement) -> Requirement:
-    """The requirement without its marker, which was evaluated."""
-    bare = Requirement(str(requirement))
-    bare.marker = None
-    return bare
-
-
-def _with_extras(requirement: Requirement) -> str:
-    return requirement.name + (f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else "")
-
-
-def _exact(specifier: SpecifierSet) -> Version | None:
-    """The version of `==1.2`, or the first of `==1.2.*`."""
-    for part in specifier:
-        if part.operator in ("==", "==="):
-            return Version(part.version.removesuffix(".*")) if _is_version(part.version.removesuffix(".*")) else None
-    return None
-
-
-def _names_prerelease(specifier: SpecifierSet) -> bool:
-    return any(_is_version(p.version) and Version(p.version).is_prerelease for p in specifier)
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
-
-
-def _holds(text: str, decision: Decision) -> bool:
-    requirement = Requirement(text)
-    return requirement.marker is None or requirement.marker.evaluate(marker_environment(decision.base))
-
-
-def _just_after(uploaded: str) -> str:
-    """Some hours after an upload, so that the other files of a release count too."""
-    moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + timedelta(hours=6)
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -12,15 +12,13 @@ from reprokit.compat.facts import Facts
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.permitted import RecipeChange, installed
+from reprokit.importing.requirement_facts import ANY_TIME
 from reprokit.importing.torch_build import torch_block
 from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_versions
 from reprokit.supply.mirrors.places import Mirrors
-
-# After every upload: a project without a release of the day may be younger.
-_ANY_TIME = "9999-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,8 @@ class WheelChanges:
         wanted = [str(requirement), *(other for other in have if other != name)]
         preferred = {other: version for other, version in have.items() if other != name}
         failure: SourceError | None = None
-        for later in (self.later, {**self.later, name: _ANY_TIME} if self.time else None):
+        # A project without a release of the day may be younger.
+        for later in (self.later, {**self.later, name: ANY_TIME} if self.time else None):
             if later is None:
                 continue
             request = WheelRequest(

@@ -110,6 +110,85 @@ def test_extras_are_left_out_unless_the_tests_or_the_code_need_them(decided):
     assert "sphinx" not in decided(files).requirements
 
 
+def test_what_only_an_optional_part_needs_is_marked(decided):
+    files = {
+        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require={"sim": ["mujoco_py<2"]}),
+        "README.md": "```\npip install mujoco_py\n```\n",
+        "tool/__init__.py": "import numpy\n",
+        "tool/sim.py": "import mujoco_py, pymc3\n",
+        "tests/test_a.py": "import hypothesis\n",
+    }
+    found = decided(files)
+    assert found.optional == {"mujoco-py", "pymc3", "hypothesis"} < set(found.requirements)
+    assert found.imports == {"mujoco_py": "mujoco-py", "numpy": "numpy", "pymc3": "pymc3"}
+    assert decided(files | {"setup.py": ""}).optional == frozenset()
+
+
+def test_one_distribution_of_a_module_is_enough(decided):
+    found = decided(
+        {
+            "requirements.txt": "opencv-python\npynvml\nsklearn==0.0\nchinesecalendar\nfaiss-gpu\n",
+            "run.py": "import cv2, pynvml, sklearn, chinese_calendar, faiss, jax\nfrom google.protobuf import text",
+        }
+    )
+    names = {"opencv-python", "pynvml", "scikit-learn", "chinesecalendar", "faiss-gpu", "jax", "jaxlib", "protobuf"}
+    assert set(found.requirements) == names and not found.questions
+    assert found.requirements["scikit-learn"].value == "scikit-learn"
+
+
+def test_modules_of_protoc_and_the_projects_own_are_no_distributions(decided):
+    code = "import tool_x, job_pb2, job_pb2_grpc, other_pb2\n"
+    found = decided({"setup.py": setup(name="tool-x"), "rpc/job.proto": "", "tests/test_a.py": code})
+    texts = [q.text for q in found.questions]
+    assert texts == [
+        "the module other_pb2 is imported: which distribution has it?",
+        "protoc makes modules that are imported from rpc/job.proto: with which command?",
+    ]
+
+
+def test_wheels_for_others_do_not_choose_the_numpy_of_the_code(decided):
+    build = '[build-system]\nrequires = ["numpy==1.19.3", "oldest-supported-numpy", "cython==0.29.24"]\n'
+    found = decided({"pyproject.toml": build, "setup.py": setup(name="tool", install_requires=["numpy>=1.16"])})
+    values = {key: choice.value for key, choice in found.requirements.items()}
+    assert (values["numpy"], values["cython"]) == ("numpy>=1.16", "cython==0.29.24")
+    assert "oldest-supported-numpy" not in values
+    assert decided({"pyproject.toml": build, "setup.py": setup(name="tool")}).requirements["numpy"].value == "numpy"
+
+
+def test_folders_that_only_documents_or_ci_use_do_not_decide(decided):
+    found = decided(
+        {
+            "setup.py": setup(name="tool", install_requires=["numpy"]),
+            "tool/__init__.py": "",
+            "util/readthedocs/requirements.txt": "docutils<0.18\n",
+            "docs/Dockerfile": "FROM debian\nENV A=b\nRUN apt-get install nodejs\n",
+            ".ci/release.py": "import requests\n",
+            "bench/plot.py": "import matplotlib\n",
+        }
+    )
+    assert set(found.requirements) == {"numpy", "setuptools", "wheel"} and not (found.apt or found.env or found.imports)
+
+
+def test_a_project_deep_within_is_not_the_one_that_is_built(decided):
+    deep = {"workloads/torch/model/setup.py": setup(name="model", install_requires=["torch==1.1"])}
+    found = decided({"requirements.txt": "torch>=1.4\n", **deep, "run.py": "import torch\n"})
+    assert found.project is None and found.python_paths == ("",)
+    assert found.requirements["torch"].value == "torch>=1.4"
+    assert decided({"python/tool/setup.py": setup(name="tool")}).project_folder == "python/tool"
+
+
+def test_libraries_that_extensions_link_are_packages_of_the_distribution(decided):
+    code = "import sys\nfrom setuptools import Extension, setup\n"
+    code += "setup(name='t', ext_modules=[Extension('k', ['k.c'], libraries=['fftw3', 'm'], extra=['-fopenmp'])])\n"
+    assert [choice.value for choice in decided({"setup.py": code}).apt] == ["libgomp1", "libfftw3-dev"]
+
+
+def test_a_module_is_imported_by_code_even_if_a_notebook_imports_it_too(decided):
+    notebook = '{"cells": [{"cell_type": "code", "source": "import pandas"}]}'
+    found = decided({"requirements.txt": "pandas\n", "a.ipynb": notebook, "run.py": "import pandas\n"})
+    assert found.imports == {"pandas": "pandas"}
+
+
 def test_markers_count_for_the_chosen_python(decided):
     found = decided(
         {"requirements.txt": "a; python_version<'3.8'\nb; sys_platform=='win32'\nc; python_version>='3.8'\n"}

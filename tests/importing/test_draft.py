@@ -8,9 +8,8 @@ from datetime import date
 import pytest
 
 from reprokit.compat.facts import bundled
-from reprokit.importing.decision import Choice, Decision, PythonBase
+from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.draft import draft
-from reprokit.importing.versions import Versions
 from reprokit.recipe.load import load_text
 
 DECISION = Decision("tool", date(2023, 7, 1), PythonBase("debian:12", "3.11"), Choice("debian:12"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 
-from reprokit.importing.decision import Choice, Decision, PythonBase, Question
+from reprokit.importing.decision import Choice, Decision, PythonBase, Question, Versions
 from reprokit.importing.model import Origin
 from reprokit.importing.page import page
 from reprokit.importing.recipe_of import ImportedRecipe
 from reprokit.importing.repair import Round
-from reprokit.importing.versions import Versions
 from tests.support.repairs import CURL, H5PY, failure
 
 BASE = Choice("debian:12 with Python 3.11", (Origin("setup.py", 3),), "debian:12 was stable")

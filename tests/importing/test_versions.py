@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from reprokit.config import Configuration
 from reprokit.errors import SourceError
@@ -22,7 +23,13 @@ from tests.support.upstream import Upstream
 
 @pytest.fixture
 def resolved(store, tmp_path, upstream: Upstream):
-    def run(index: Index, *requirements: str, preferred: dict[str, str] = {}, day: str = "2021-06-01"):  # noqa: B006
+    def run(
+        index: Index,
+        *requirements: str,
+        preferred: dict[str, str] = {},  # noqa: B006
+        optional: set[str] = set(),  # noqa: B006
+        day: str = "2021-06-01",
+    ):
         index.wheel("setuptools", "57.0", "2021-05-01")
         index.wheel("wheel", "0.36", "2021-01-01")
         settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
@@ -33,8 +40,9 @@ def resolved(store, tmp_path, upstream: Upstream):
             day=date.fromisoformat(day),
             base=PythonBase("debian:11", "3.9"),
             base_choice=Choice("debian:11"),
-            requirements={text.split("=")[0].split("<")[0]: Choice(text, (origin,)) for text in requirements},
+            requirements={Requirement(text).name: Choice(text, (origin,)) for text in requirements},
             preferred=preferred,
+            optional=frozenset(optional),
         )
         return versions_of(decision, Platform("3.9", "2.31"), mirrors, lambda line: None, f"{day}T23:59:59Z")
 
@@ -124,6 +132,54 @@ def test_what_no_index_has_is_left_out_and_asked(index: Index, resolved):
     index.wheel("plain", "1.0", "2021-01-01")
     found = resolved(index, "plain", "plian")
     assert found.pins == {"plain": "1.0"} and "the index has no plian" in found.questions[0].text
+
+
+def test_what_only_an_optional_part_needs_changes_nothing_else(index: Index, resolved):
+    index.wheel("common", "1.0", "2021-01-01")
+    index.wheel("common", "2.0", "2021-02-01")
+    index.wheel("fits", "1.0", "2021-01-01", requires=("inner",))
+    index.wheel("inner", "1.0", "2021-01-01")
+    index.wheel("strict", "1.0", "2021-01-01", requires=("common<2",))
+    index.sdist("built", "1.0", "2021-01-01", "")
+    found = resolved(index, "common", "fits", "strict", "built", optional={"fits", "strict", "built"})
+    assert {k: v for k, v in found.pins.items() if k not in ("setuptools", "wheel")} == {
+        "common": "2.0", "fits": "1.0", "inner": "1.0",
+    }  # fmt: skip
+    assert found.left_out == {"strict", "built"} and not found.sdists
+    assert [(q.text.partition(";")[0], str(q.origin)) for q in found.questions] == [
+        ("no wheel of strict fits the others", "setup.py:7"), ("no wheel of built fits the others", "setup.py:7"),
+    ]  # fmt: skip
+
+
+def test_a_wheel_that_excludes_a_newer_python_is_not_taken(index: Index, resolved):
+    index.wheel("backport", "0.6", "2020-01-01")
+    index.wheel("backport", "0.8", "2021-01-01", python=">=3.6, <3.7")
+    assert resolved(index, "backport").pins["backport"] == "0.6"
+
+
+def test_the_newest_release_of_the_day_is_built_if_it_is_only_an_sdist(index: Index, resolved):
+    index.wheel("tool", "0.1", "2019-01-01")
+    index.sdist("tool", "0.5", "2021-01-01", "")
+    index.wheel("tool", "0.9", "2024-01-01")
+    found = resolved(index, "tool>=0.4")
+    assert [s.package for s in found.sdists] == ["tool==0.5"] and not found.questions
+
+
+def test_jax_follows_a_jaxlib_that_is_newer_than_it(index: Index, resolved):
+    for version, day in (("0.4.13", "2021-05-01"), ("0.4.18", "2021-09-01")):
+        index.wheel("jax", version, day)
+    index.wheel("jaxlib", "0.4.18", "2021-09-01", "cp39-cp39-manylinux2014_x86_64")
+    found = resolved(index, "jax>=0.4", "jaxlib")
+    assert (found.pins["jax"], found.pins["jaxlib"]) == ("0.4.18", "0.4.18")
+    assert any(q.text.startswith("jax 0.4.18 is taken") for q in found.questions)
+
+
+def test_a_version_that_is_given_up_is_asked_about_once(index: Index, resolved):
+    index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
+    index.wheel("b", "1.0", "2021-01-01")
+    index.wheel("b", "2.1", "2021-01-01")
+    [question] = resolved(index, "a", "b==2.0").questions
+    assert question.text == "b==2.0 is resolved without its version: it does not fit with the others"
 
 
 def test_an_index_without_upload_times_is_named(upstream: Upstream, tmp_path: Path, resolved):

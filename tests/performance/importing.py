@@ -1,8 +1,9 @@
 """How often a repository becomes an image that runs: `new --from` alone, and with `--repair`, over a list of releases.
 
 The list has a line `NAME VERSION KIND` a release. Its sdist on the package index stands in for the repository, as a
-commit of the upload's date. Rows are JSON lines in the file `--rows`, so that an interrupted run goes on; `--table`
-prints them. Images are removed after each row; the folder `--work` keeps downloads, recipes and pages.
+commit of the upload's date. `OWNER/NAME COMMIT KIND` is a repository of GitHub, of which WORK/OWNER/NAME.git is asked
+first. Rows are JSON lines in the file `--rows`, so that an interrupted run goes on; `--table` prints them. Images are
+removed after each row; the folder `--work` keeps downloads, recipes and pages.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ def listed(path: Path) -> Iterator[tuple[str, str, str]]:
 
 def repository(root: Path, name: str, version: str) -> str:
     """The address of a bare repository with the files of the sdist. They go into git's objects; nothing is run."""
+    if "/" in name:
+        return f"https://github.com/{name}"
     listing = Listing(Mirrors(Store()))
     files = [f for f in listing.files(name) if not f.is_wheel and str(f.version) == version]
     if not files:
@@ -77,13 +80,13 @@ def fast_import(sdist: bytes, uploaded: str) -> Iterator[bytes]:
 
 def row(name: str, version: str, root: Path) -> dict[str, Any]:
     """Import, build, try and repair one release, in the current folder."""
-    own = f"{name}-{version}".lower().replace("_", "-")
+    own = label(name, version)
     source, path = repository(root, name, version), Path("recipes") / f"{own}.yaml"
     for old in (path, path.with_suffix(".md"), path.with_suffix(".lock.yaml")):
         old.unlink(missing_ok=True)
     path.parent.mkdir(exist_ok=True)
     began = time.monotonic()
-    found, versions = imported(own, source, "main", "")
+    found, versions = imported(own, source, version if "/" in name else "main", "")
     path.write_text(found.text)
     engine, attempts = Engine.connect(), []
 
@@ -116,6 +119,11 @@ def row(name: str, version: str, root: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def label(name: str, version: str) -> str:
+    """The name of a row's recipe and files."""
+    return f"{name.rpartition('/')[2]}-{version[:12]}".lower().replace("_", "-")
+
+
 def steps(failures: list[Failure]) -> list[str]:
     """`build` for anything before the smoke commands, `imports`, `collect`."""
     return [f.step if f.step in BUILD else "collect" if "pytest" in f.step else "imports" for f in failures]
@@ -132,14 +140,14 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield "| release | kind | day | base | no hand | `--repair` | imports | collects | changed, or why it fails |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for each in rows:
-        label = f"{each['name']} {each['version']}"
+        release = f"{each['name']} {each['version'][:12]}"
         if "refused" in each:
-            yield f"| {label} | {each['kind']} | | | no | no | | | {shown(each['refused'])} |"
+            yield f"| {release} | {each['kind']} | | | no | no | | | {shown(each['refused'])} |"
             continue
         what = each["cause"] or "; ".join(each["changes"])
         collected = ("no" if "collect" in each["last"] else "yes") if each["tests"] and built(each["last"]) else ""
         numbers = f"{each['resolved']} of {each['modules']}"
-        cells = [label, each["kind"], each["day"], each["base"], yes(built(each["first"])), yes(built(each["last"])),
+        cells = [release, each["kind"], each["day"], each["base"], yes(built(each["first"])), yes(built(each["last"])),
                  numbers, collected, shown(what)]  # fmt: skip
         yield f"| {' | '.join(cells)} |"
     known = [each for each in rows if "refused" not in each]
@@ -203,8 +211,9 @@ def tried(name: str, version: str, work: Path, environment: dict[str, str]) -> d
         done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         return {"refused": f"it took more than {LIMIT_S} s"}
-    (work / f"{name}-{version}.log").write_text(done.stdout + done.stderr)
-    image = f"reprokit/{name}-{version}".lower().replace("_", "-")
+    own = label(name, version)
+    (work / f"{own}.log").write_text(done.stdout + done.stderr)
+    image = f"reprokit/{own}"
     listed = subprocess.run(["docker", "images", "-q", image], capture_output=True, text=True).stdout.split()
     subprocess.run(["docker", "rmi", "--force", *listed], capture_output=True) if listed else None
     for line in done.stdout.splitlines():

@@ -20,19 +20,26 @@ class Index:
         self.upstream, self.folder, self.times = upstream, folder, times
         self.files: dict[str, list[dict[str, object]]] = {}
 
-    def add(self, path: Path, day: str) -> None:
+    def add(self, path: Path, day: str, python: str = "") -> None:
         self.upstream.answers[f"/files/{path.name}"] = (200, {}, path.read_bytes())
         name = path.name.split("-")[0]
         entry = {"filename": path.name, "url": f"/files/{path.name}", "hashes": {}, "size": path.stat().st_size}
         entry |= {"upload-time": f"{day}T12:00:00.000000Z"} if self.times else {}
+        entry |= {"requires-python": python} if python else {}
         self.files.setdefault(name, []).append(entry)
         page = {"meta": {"api-version": "1.1"}, "name": name, "files": self.files[name]}
         self.upstream.answers[f"/simple/{name}/"] = (200, {"Content-Type": JSON}, json.dumps(page).encode())
 
     def wheel(
-        self, name: str, version: str, day: str, tag: str = "py3-none-any", requires: tuple[str, ...] = ()
+        self,
+        name: str,
+        version: str,
+        day: str,
+        tag: str = "py3-none-any",
+        requires: tuple[str, ...] = (),
+        python: str = "",
     ) -> None:
-        self.add(make_wheel(self.folder, name, version, requires, tag), day)
+        self.add(make_wheel(self.folder, name, version, requires, tag), day, python)
 
     def sdist(self, name: str, version: str, day: str, requires: str, more: dict[str, str] = {}) -> None:  # noqa: B006
         path = self.folder / f"{name}-{version}.tar.gz"

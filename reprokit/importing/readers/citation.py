@@ -8,6 +8,20 @@ from reprokit.recipe import yaml
 
 MOST = 256 << 10
 _LICENCES = ("license", "licence", "copying")
+# What a licence's text has, the most telling first.
+_PHRASES = (
+    ("GNU AFFERO GENERAL PUBLIC LICENSE", "AGPL-3.0"),
+    ("GNU LESSER GENERAL PUBLIC LICENSE", "LGPL"),
+    ("GNU GENERAL PUBLIC LICENSE Version 3", "GPL-3.0"),
+    ("GNU GENERAL PUBLIC LICENSE Version 2", "GPL-2.0"),
+    ("Mozilla Public License", "MPL-2.0"),
+    ("Apache License Version 2.0", "Apache-2.0"),
+    ("Permission to use, copy, modify, and/or distribute this software", "ISC"),
+    ("Neither the name", "BSD-3-Clause"),
+    ("Redistribution and use in source and binary forms", "BSD-2-Clause"),
+    ("Permission is hereby granted, free of charge", "MIT"),
+    ("This is free and unencumbered software", "Unlicense"),
+)
 
 
 def reads(path: str, size: int) -> bool:
@@ -16,9 +30,8 @@ def reads(path: str, size: int) -> bool:
 
 def read(file: SourceFile) -> Statements:
     if file.path != "CITATION.cff":
-        first = next((line.strip() for line in file.text.splitlines() if line.strip()), "")
-        if first and len(first) < 80:
-            yield file.states("licence", first.strip("# "), file.line_of(first))
+        words = " ".join(file.text.split())
+        yield file.states("licence", next((name for phrase, name in _PHRASES if phrase.lower() in words.lower()), ""))
         return
     document = yaml.read(file.text, file.path)
     cited = table(document.data, "preferred-citation") or table(document.data)

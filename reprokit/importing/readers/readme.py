@@ -31,13 +31,17 @@ _NAMED: dict[str, Subject] = {
 
 
 _PROJECTS = {"pytorch": "torch"}
+# A README whose first heading comes later has its title as an image or as HTML.
+_TITLE_WITHIN = 20
 
 
 @cache
 def _versions():  # type: ignore[no-untyped-def]
     name = r"(?:^|[\s(*`\[])(python|cuda|cudnn|gcc|g\+\+|cmake|pytorch|torch|tensorflow|numpy|ubuntu)"
     between = r"(?:\s+toolkit)?(?:[*`(]|\s)*(==|>=|<=|~=|>|=|≥|v|version|-)?\s*v?"
-    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|or (?:later|newer|higher|above)))?(?:[\s,;)*`.|\]]|$)"
+    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|(?:or|and)\s+(?:later|newer|higher|above|up)))?"
+    # `Python 3.6, 3.7 and 3.8` and `3.6 to 3.9` name no single version.
+    version += r"(\s*(?:,|and|or|to|-|/|through)\s*v?[0-9]+\.[0-9.]*[0-9])?(?:[\s,;)*`.|\]]|$)"
     return patterns.compiled(f"(?i){name}{between}{version}")
 
 
@@ -66,6 +70,8 @@ def read(file: SourceFile) -> Statements:
         first = (token.map or [0])[0]
         if token.type == "inline" and not titled and token.content.strip() and lines[first].startswith("# "):
             titled = True
+            if first > _TITLE_WITHIN:
+                continue
             title = "".join(part.content for part in token.children or () if part.type == "text")
             yield file.states("title", title, first + 1)
         if token.type == "inline":
@@ -76,10 +82,17 @@ def read(file: SourceFile) -> Statements:
             yield from script_statements(file.part(_without_prompts(token.content), begins), runs=True)
 
 
+@cache
+def _news():  # type: ignore[no-untyped-def]
+    return patterns.compiled(r"(?i)\b(?:add|drop|remov)(?:s|ed|es|ped)?\b.*\bsupport\b")
+
+
 def _prose(file: SourceFile, line: str, number: int) -> Statements:
-    for name, operator, version, newer in _versions().findall(line[:2000]):
+    if _news().search(line[:2000]):
+        return
+    for name, operator, version, newer, several in _versions().findall(line[:2000]):
         subject = _NAMED[name.lower()]
-        if subject == "python" and version.startswith("2"):
+        if several or (subject == "python" and version.startswith("2")):
             continue
         if newer or operator in (">=", "≥", ">"):
             value = f">={version}"

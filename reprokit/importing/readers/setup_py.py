@@ -8,6 +8,7 @@ from dataclasses import replace
 from reprokit.importing.model import Scope, SourceFile, Statements
 from reprokit.importing.python_imports import import_statements
 from reprokit.importing.readers.pyproject import classifier
+from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.setup_values import Module
 
@@ -38,10 +39,19 @@ def read(file: SourceFile) -> Statements:
             yield file.states("project", "", call.lineno)
         for key, value in keywords:
             yield from _keyword(file, module, key, value)
+    for added in module.conditional:
+        for text, line in module.texts(added):
+            if valid_requirement(text):
+                yield file.states("package", text, line, "other")
+    if "-fopenmp" in file.text:
+        yield file.states("library", "OpenMP", file.line_of("-fopenmp"))
     for name, extension in _EXTENSIONS.items():
         # `kind = CUDAExtension if with_cuda else CppExtension` calls neither by its name.
         for found in module.uses(name) if name in _CHOSEN else module.calls(name):
             yield file.states("extension", extension, found.lineno)
+            for keyword in found.keywords if isinstance(found, ast.Call) else ():
+                for text, line in module.texts(keyword.value) if keyword.arg == "libraries" else ():
+                    yield file.states("library", text, line)
 
 
 def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Statements:

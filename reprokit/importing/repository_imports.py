@@ -1,0 +1,113 @@
+"""Which modules are the repository's own, and which distributions have those that it imports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from packaging.utils import canonicalize_name
+
+from reprokit.compat.distributions import Distributions, is_standard
+from reprokit.importing.decision import Question
+from reprokit.importing.merge import Stated
+from reprokit.importing.model import Statement
+
+
+class OwnModules:
+    """Names of the repository's own modules: `top` can be imported once it is installed, `all` by some script."""
+
+    def __init__(self, top: set[str], every: set[str]) -> None:
+        self.top, self.all = top, every
+
+
+# Folders that are packages by their `__init__.py` and are not installed; of setuptools' list for flat layouts.
+_NOT_INSTALLED = frozenset(
+    (
+        "benchmark",
+        "benchmarks",
+        "build",
+        "ci",
+        "doc",
+        "docs",
+        "example",
+        "examples",
+        "scripts",
+        "tasks",
+        "test",
+        "tests",
+        "tools",
+    )
+)
+
+
+_PACKAGE_FOLDERS = ("src/", "lib/", "python/")
+
+
+def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) -> OwnModules:
+    """`stated` are the modules that the project says it installs; without them its folders are looked at."""
+    prefix = f"{folder}/" if folder else ""
+    top: set[str] = set()
+    every: set[str] = set()
+    for path in paths:
+        if not path.endswith((".py", ".pyx", ".pyi")):
+            continue
+        parts = path.split("/")
+        every |= {*parts[:-1], parts[-1].partition(".")[0]}
+        inner = path.removeprefix(prefix)
+        inner = next((inner.removeprefix(f) for f in _PACKAGE_FOLDERS if inner.startswith(f)), inner)
+        if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
+            top.add(inner.partition("/")[0])
+    return OwnModules({name for name in stated if name.isidentifier()} or top - _NOT_INSTALLED, every)
+
+
+class ImportedDistributions:
+    """Distributions that the code needs, each with its first import; `modules` that must import, with theirs."""
+
+    def __init__(self) -> None:
+        self.distributions: dict[str, Statement] = {}
+        self.modules: dict[str, str] = {}
+        self.questions: list[Question] = []
+
+
+def imports_of(
+    statements: Sequence[Statement],
+    stated: Mapping[str, Sequence[Stated]],
+    own: OwnModules,
+    project: str,
+    paths: Collection[str],
+    distributions: Distributions,
+) -> ImportedDistributions:
+    """What the code imports. `stated` are the requirements by project, `project` is the name of the code's own."""
+    found = ImportedDistributions()
+    order = {"run": 0, "build": 1, "test": 2, "example": 3, "other": 4}
+    imports = [s for s in statements if s.subject == "import" and s.format in ("python", "notebook", "setup.py")]
+    protocols = {path.rpartition("/")[2].removesuffix(".proto"): path for path in paths if path.endswith(".proto")}
+    bare = {_bare(key): key for key in stated}
+    generated: dict[str, Statement] = {}
+    asked: set[str] = set()
+    for statement in sorted(imports, key=lambda s: order[s.scope]):
+        module = statement.value
+        if is_standard(module) or module in own.top or _bare(module) == _bare(project):
+            continue
+        known = distributions.of_module(module)
+        others = (canonicalize_name(module), *distributions.alternatives.get(module, ()), bare.get(_bare(module), ""))
+        declared = next((name for name in (canonicalize_name(known or module), *others) if name in stated), "")
+        if declared or (module not in own.all and known):
+            distribution = declared or canonicalize_name(known or module)
+            found.distributions.setdefault(distribution, statement)
+            if statement.scope == "run" and statement.format == "python":
+                found.modules[module] = distribution
+        elif (stem := module.removesuffix("_grpc").removesuffix("_pb2")) != module and stem in protocols:
+            generated.setdefault(protocols[stem], statement)
+        elif module not in own.all and module not in asked and statement.scope in ("run", "test"):
+            asked.add(module)
+            rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
+            found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
+    if generated:
+        text = f"protoc makes modules that are imported from {', '.join(generated)}: with which command?"
+        found.questions.append(Question(text, next(iter(generated.values())).origin))
+    return found
+
+
+def _bare(name: str) -> str:
+    """A name without what modules and distributions write differently."""
+    return name.lower().replace("-", "").replace("_", "").replace(".", "")
