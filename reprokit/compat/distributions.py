@@ -50,7 +50,8 @@ class Distributions(BaseModel):
         """The package of Debian with a header, a library, a program or a package of pkg-config; empty if unknown."""
         if part in self.libraries:
             return next(iter(self.libraries[part]), "")
-        return self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/", "")
+        name = part.removeprefix("lib").removesuffix(".so") if part.endswith(".so") else ""
+        return self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name, "")
 
     def of_conda(self, name: str) -> str:
         """The distribution of PyPI, `apt:NAME`, or an empty text for a part of the system."""

@@ -25,6 +25,7 @@ _TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
 _DEEPEST = 2
+_BINDER = ("binder/", ".binder/")
 
 
 def decide(
@@ -42,6 +43,8 @@ def decide(
     folder = project_folder(statements)
     ours = [s for s in statements if s.format not in _METADATA or s.origin.file.rpartition("/")[0] == folder]
     project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
+    if project:  # whose metadata says what it needs; these are for its examples
+        ours = [s for s in ours if not s.origin.file.startswith(_BINDER)]
     own = own_modules(paths, folder, {s.value for s in ours if s.subject == "module"})
     tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
@@ -101,7 +104,7 @@ def decide(
         requirements=dict(sorted(requirements.items())),
         optional=frozenset(optional),
         preferred=_preferred(ours),
-        indexes=tuple(dict.fromkeys(s.value for s in ours if s.subject == "index")),
+        indexes=tuple(dict.fromkeys(s.value for s in ours if s.subject == "index" and s.scope in scopes - {"test"})),
         apt=apt_of(ours, requirements, distributions),
         env=env_of(ours),
         pins=pins,
@@ -185,6 +188,8 @@ def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
     }
     found = [Question(texts[s.subject].format(s.value), s.origin) for s in statements if s.subject in texts]
     for statement in statements:
+        if statement.scope != "run":
+            continue
         if statement.subject == "source" and statement.format in (*_DECLARING, "dockerfile", "script"):
             found.append(Question(f"{statement.value} is installed from git: add it to `sources`", statement.origin))
     return found

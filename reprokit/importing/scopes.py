@@ -6,8 +6,8 @@ from reprokit.importing.model import Scope
 
 _TEST = ("test", "tests", "testing", "unittest", "pytest", "dev", "develop", "development", "ci", "all_dev")
 _OTHER = ("doc", "docs", "documentation", "readthedocs", "rtd", "website", "lint", "linting", "style", "format",
-          "typing", "mypy", "release", "quality", "pre-commit", "precommit", "build", "publish", "optional", "extra",
-          "extras")  # fmt: skip
+          "typing", "mypy", "release", "quality", "pre-commit", "precommit", "build", "publish", "optional", "external",
+          "extra", "extras")  # fmt: skip
 _EXAMPLE = ("example", "examples", "demo", "demos", "tutorial", "tutorials", "notebooks", "bench", "benchmark",
             "benchmarks", "perf")  # fmt: skip
 # Folders of tests and of what runs them.

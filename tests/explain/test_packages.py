@@ -17,6 +17,7 @@ from tests.support import logs
         ({"module": "requests"}, {"distribution": "requests"}),
         ({"header": "openssl/ssl.h"}, {"apt": "libssl-dev"}),
         ({"library": "openblas"}, {"apt": "libopenblas-dev"}),
+        ({"library": "libhdf5.so"}, {"apt": "libhdf5-dev"}),
         ({"package": "OpenCV"}, {"apt": "libopencv-dev"}),
         ({"package": "Threads"}, {}),  # a part of the system
         ({"module": "apex"}, {}),  # another project has its name on PyPI
@@ -38,6 +39,7 @@ def test_what_is_missing_has_a_package(values, found):
         ),
         ("src/curl.c:4:10: fatal error: curl/curl.h: No such file or directory", "apt", "libcurl4-openssl-dev"),
         ("/usr/bin/ld: cannot find -lxml2: No such file or directory", "apt", "libxml2-dev"),
+        ("error: pkg-config probably not installed: FileNotFoundError(2, 'No such file')", "apt", "pkg-config"),
         ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "apt", "libgl1"),
         ("/bin/sh: 1: swig: not found", "apt", "swig"),
         ("reprokit: out of memory during the build: the kernel killed cc1plus; MAX_JOBS=3 fits", "build_args", "3"),

@@ -140,15 +140,26 @@ def test_what_only_an_optional_part_needs_changes_nothing_else(index: Index, res
     index.wheel("fits", "1.0", "2021-01-01", requires=("inner",))
     index.wheel("inner", "1.0", "2021-01-01")
     index.wheel("strict", "1.0", "2021-01-01", requires=("common<2",))
-    index.sdist("built", "1.0", "2021-01-01", "")
-    found = resolved(index, "common", "fits", "strict", "built", optional={"fits", "strict", "built"})
+    index.sdist("built", "1.0", "2021-01-01", "", {"k.c": ""})
+    index.sdist("pure", "1.0", "2021-01-01", "")
+    names = ("fits", "strict", "built", "pure")
+    found = resolved(index, "common", *names, optional=set(names))
     assert {k: v for k, v in found.pins.items() if k not in ("setuptools", "wheel")} == {
         "common": "2.0", "fits": "1.0", "inner": "1.0",
     }  # fmt: skip
-    assert found.left_out == {"strict", "built"} and not found.sdists
+    assert found.left_out == {"strict", "built"} and [s.package for s in found.sdists] == ["pure==1.0"]
     assert [(q.text.partition(";")[0], str(q.origin)) for q in found.questions] == [
         ("no wheel of strict fits the others", "setup.py:7"), ("no wheel of built fits the others", "setup.py:7"),
     ]  # fmt: skip
+
+
+def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, resolved):
+    """The error about a release names what others need too."""
+    index.wheel("user", "2.0", "2021-01-01", requires=("new",))
+    index.wheel("user", "1.0", "2020-01-01", requires=("old",))
+    index.sdist("new", "1.0", "2021-01-01", "")
+    index.sdist("old", "1.0", "2020-01-01", "")
+    assert [s.package for s in resolved(index, "user").sdists] == ["new==1.0"]
 
 
 def test_a_wheel_that_excludes_a_newer_python_is_not_taken(index: Index, resolved):

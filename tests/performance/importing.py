@@ -72,7 +72,7 @@ def fast_import(sdist: bytes, uploaded: str) -> Iterator[bytes]:
     with tarfile.open(fileobj=io.BytesIO(sdist), mode="r:gz") as tar:
         for member in tar:
             opened, path = tar.extractfile(member) if member.isfile() else None, member.name.partition("/")[2]
-            if opened is None or not path or ".." in path.split("/") or '"' in path or "\n" in path:
+            if opened is None or not path or {"..", ".git"} & set(path.split("/")) or '"' in path or "\n" in path:
                 continue
             data, mode = opened.read(), "100755" if member.mode & 0o100 else "100644"
             yield f"M {mode} inline {path}\ndata {len(data)}\n".encode() + data + b"\n"

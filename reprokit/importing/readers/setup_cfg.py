@@ -39,7 +39,8 @@ def _requirements(file: SourceFile, key: str, value: str, scope: Scope | None, e
         for name in value.strip().removeprefix("file:").split(","):
             yield file.states("include", f"-r {name.strip()}", file.line_of(key), scope, extra)
         return
-    for text in lines(value):
+    # `%(other)s` is another option of the section, which is read by itself.
+    for text in (text for text in lines(value) if not text.startswith("%(")):
         yield file.states("package", text, file.line_of(key, text), scope, extra)
 
 

@@ -300,7 +300,7 @@ RUN set -eu; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
     for module in cloudpickle nltk pandas scipy sklearn xgboost tvm.relay tvm.auto_scheduler tvm.contrib.graph_executor; do \
-        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | tail -n 1)"; \
+        expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module" | sed -n '$s/^importable$/&/p')"; \
     done
 
 # pitfall readme-prints-nothing: with dash, os.system("cmd &> log") empties the log and runs cmd in the background.

@@ -37,6 +37,7 @@ from reprokit.untrusted.tar import Stream, members
 _PAGE = Limit("INDEX_PAGE", 64 << 20)
 _SDIST = Limit("SDIST", 64 << 20)
 _METADATA = 1 << 20
+_COMPILED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".pyx", ".f", ".f90", ".rs", "/CMakeLists.txt", "/meson.build")
 _METADATA_FILES = ("/PKG-INFO", ".egg-info/requires.txt", "/pyproject.toml", "/setup.py")
 
 
@@ -121,6 +122,15 @@ class Listing:
     def setup_py(self, file: ListedFile) -> str:
         """The setup.py of an sdist; empty without one. Raises SourceError where it cannot be read."""
         return _top_file(self.content(file), file.filename, "setup.py")
+
+    def is_pure(self, file: ListedFile) -> bool:
+        """Whether an sdist has nothing to compile. Raises SourceError where it cannot be read."""
+        content = self.content(file)
+        try:
+            stream = Stream(_unpacked(content, file.filename))
+            return not any(member.name.endswith(_COMPILED) for member in members(stream, file.filename))
+        except (tarfile.TarError, zlib.error, EOFError) as error:
+            raise SourceError(f"the sdist is damaged: {error}", file.filename) from None
 
     def content(self, file: ListedFile) -> bytes:
         """The bytes of an sdist. Raises SourceError where it cannot be downloaded."""

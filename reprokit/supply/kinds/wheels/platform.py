@@ -68,7 +68,7 @@ class WheelRequest:
     """`sdists` need no wheel. `indexes` are the recipe's, used only if the user's own lack a version.
 
     `checksums` are the allowed sha256 by project, `refs` known commits of git requirements by address and tag.
-    `constraints` hold for projects that something requires.
+    `constraints` hold for projects that something requires; with `sdists_if_needed`, `sdists` too.
     """
 
     requirements: Sequence[str]
@@ -79,6 +79,7 @@ class WheelRequest:
     checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     constraints: Sequence[str] = ()
+    sdists_if_needed: bool = False
 
     @property
     def builds(self) -> bool:

@@ -82,8 +82,9 @@ def resolve(
     platform, sdists = request.platform, {sdist.package: sdist.requires for sdist in request.sdists}
     with TemporaryDirectory(prefix="reprokit-uv-") as folder:
         required, config, output = (Path(folder) / name for name in ("requirements.in", "uv.toml", "pylock.toml"))
-        required.write_text("".join(f"{line}\n" for line in [*sorted(set(request.requirements)), *sdists]))
-        limits = f"constraint-dependencies = {json.dumps(list(request.constraints))}\n"
+        always, limited = ([], [*sdists]) if request.sdists_if_needed else ([*sdists], [])
+        required.write_text("".join(f"{line}\n" for line in [*sorted(set(request.requirements)), *always]))
+        limits = f"constraint-dependencies = {json.dumps([*request.constraints, *limited])}\n"
         config.write_text(limits + "".join(_static_metadata(*entry) for entry in sdists.items()))
         if preferred:
             output.write_text(_as_pylock(preferred))
