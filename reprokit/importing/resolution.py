@@ -27,7 +27,7 @@ _BUILD = ("setuptools", "wheel")
 _METADATA = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
-class Resolution:
+class DayResolution:
     """The requirements of a decision as far as they are resolved. Sdists are read, and only taken if needed."""
 
     def __init__(self, decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> None:

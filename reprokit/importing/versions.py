@@ -22,7 +22,7 @@ from reprokit.importing.requirement_facts import (
     with_extras,
 )
 from reprokit.importing.requirement_lines import valid_requirement
-from reprokit.importing.resolution import Resolution
+from reprokit.importing.resolution import DayResolution
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.mirrors.places import Mirrors
@@ -47,7 +47,7 @@ def named(error: uv.Unsatisfied) -> list[str]:
     return list(dict.fromkeys(str(canonicalize_name(one.name)) for one in found if one))
 
 
-class _Search(Resolution):
+class _Search(DayResolution):
     """Changes what does not resolve, one thing at a time."""
 
     def run(self) -> Versions:
