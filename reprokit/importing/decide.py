@@ -63,7 +63,8 @@ def decide(
         if declared or (used and used.scope in scopes) or not has_declared:
             others = [o for o in each if o not in declared and (o.statement.scope in scopes or not declared)]
             requirements[key] = merged(_constrained(key, _to_run(key, [*declared, *others]), ours, base))
-            if project and has_declared and not declared:
+            runs = any(one.statement.scope in ("run", "build") for one in declared)
+            if project and has_declared and not runs and key != "pytest":
                 optional.add(key)
     for key, first in imported.distributions.items():
         if (

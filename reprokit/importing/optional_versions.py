@@ -17,19 +17,29 @@ def add_optional(
 ) -> list[str]:
     """Add `projects` to `pins`, and return those that do not fit.
 
-    Those of `pins` never change for them. `ask` resolves some beside pins, or raises SourceError. All are tried at
-    once, and only where that fails one by one.
+    Those of `pins` never change for them. `ask` resolves some beside pins, or raises SourceError. Where a group does
+    not fit, its halves are tried.
     """
-    left_out: list[str] = []
-    for group in [projects, *([one] for one in projects if len(projects) > 1)]:
-        try:
-            pins |= ask(pins, group) if group else {}
-        except SourceError:
-            left_out += group if len(group) == 1 else []
-            continue
-        if len(group) == len(projects):
-            break
-    return left_out
+    if not projects:
+        return []
+    try:
+        pins |= ask(pins, projects)
+    except SourceError:
+        if len(projects) == 1:
+            return list(projects)
+        half = len(projects) // 2
+        return add_optional(pins, projects[:half], ask) + add_optional(pins, projects[half:], ask)
+    return []
+
+
+def present(project: str, pins: Mapping[str, str]) -> bool:
+    """Whether pins have the project, or another one with the same module."""
+    known = bundled_distributions()
+    same = {project}
+    for module, others in known.alternatives.items():
+        every = {known.of_module(module) or module, *others}
+        same |= every if project in every else set()
+    return not same.isdisjoint(pins)
 
 
 def ahead(pins: Mapping[str, str]) -> list[tuple[str, str]]:

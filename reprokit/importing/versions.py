@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Decision, Question, Versions
-from reprokit.importing.optional_versions import add_optional, ahead
+from reprokit.importing.optional_versions import add_optional, ahead, present
 from reprokit.importing.requirement_facts import (
     ANY_TIME,
     bare,
@@ -37,7 +37,7 @@ def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, notify
 
     Raises SourceError where no set of versions fits, or the index does not answer.
     """
-    search = _Search(decision, platform, mirrors, notify, time)
+    search = _VersionSearch(decision, platform, mirrors, notify, time)
     return search.run()
 
 
@@ -47,7 +47,7 @@ def named(error: uv.Unsatisfied) -> list[str]:
     return list(dict.fromkeys(str(canonicalize_name(one.name)) for one in found if one))
 
 
-class _Search(DayResolution):
+class _VersionSearch(DayResolution):
     """Changes what does not resolve, one thing at a time."""
 
     def run(self) -> Versions:
@@ -95,7 +95,7 @@ class _Search(DayResolution):
 
         def ask(fixed: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
             exact = [f"{name}=={version}" for name, version in fixed.items()]
-            for _ in range(_SDISTS if len(keys) == 1 else 1):
+            for _ in range(_SDISTS):
                 try:
                     found = self.ask([*exact, *self.wanted(fixed), *(str(bare(self.optional[key])) for key in keys)])
                 except uv.Unsatisfied as error:
@@ -106,10 +106,10 @@ class _Search(DayResolution):
                         return found
             raise uv.Unsatisfied("no wheel fits")
 
-        left_out = add_optional(pins, [key for key in self.optional if key not in pins], ask)
+        left_out = add_optional(pins, [key for key in self.optional if not present(key, pins)], ask)
         for key in left_out:
             text = f"no wheel of {self.choice(key).value} fits the others"
-            self.question(key, f"{text}; only an optional part needs it, so it is left out")
+            self.question(key, f"{text}; only tests or an optional part need it, so it is left out")
         return left_out
 
     def _repair(self, error: uv.Unsatisfied) -> bool:
@@ -123,7 +123,7 @@ class _Search(DayResolution):
             self.mentioned = {canonicalize_name(where.name): where.specifier}
         self.check_times(projects)
         repaired = False
-        for project in projects:
+        for project in (project for project in projects if project not in self.sdists):
             for step in (self._missing, self.take_sdist, self._later, self._nearest):
                 if (project, step.__name__) not in self.tried and step(project):
                     self.tried.add((project, step.__name__))

@@ -112,14 +112,14 @@ def test_extras_are_left_out_unless_the_tests_or_the_code_need_them(decided):
 
 def test_what_only_an_optional_part_needs_is_marked(decided):
     files = {
-        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require={"sim": ["mujoco_py<2"]}),
+        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require={"sim": ["mujoco_py<2"], "test": ["mock"]}),
         "README.md": "```\npip install mujoco_py\n```\n",
         "tool/__init__.py": "import numpy\n",
         "tool/sim.py": "import mujoco_py, pymc3\n",
         "tests/test_a.py": "import hypothesis\n",
     }
     found = decided(files)
-    assert found.optional == {"mujoco-py", "pymc3", "hypothesis"} < set(found.requirements)
+    assert found.optional == {"mujoco-py", "pymc3", "hypothesis", "mock"} < set(found.requirements)
     assert found.imports == {"mujoco_py": "mujoco-py", "numpy": "numpy", "pymc3": "pymc3"}
     assert decided(files | {"setup.py": ""}).optional == frozenset()
 

@@ -153,6 +153,14 @@ def test_what_only_an_optional_part_needs_changes_nothing_else(index: Index, res
     ]  # fmt: skip
 
 
+def test_of_two_distributions_of_a_module_the_one_that_is_there_stays(index: Index, resolved):
+    index.wheel("sampler", "1.0", "2021-01-01", requires=("theano-pymc",))
+    index.wheel("theano_pymc", "1.1", "2021-01-01")
+    index.wheel("theano", "1.0", "2021-01-01")
+    found = resolved(index, "sampler", "theano", optional={"theano"})
+    assert "theano-pymc" in found.pins and "theano" not in found.pins and not found.questions
+
+
 def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, resolved):
     """The error about a release names what others need too."""
     index.wheel("user", "2.0", "2021-01-01", requires=("new",))

@@ -22,7 +22,7 @@ class Index:
 
     def add(self, path: Path, day: str, python: str = "") -> None:
         self.upstream.answers[f"/files/{path.name}"] = (200, {}, path.read_bytes())
-        name = path.name.split("-")[0]
+        name = path.name.split("-")[0].replace("_", "-")
         entry = {"filename": path.name, "url": f"/files/{path.name}", "hashes": {}, "size": path.stat().st_size}
         entry |= {"upload-time": f"{day}T12:00:00.000000Z"} if self.times else {}
         entry |= {"requires-python": python} if python else {}
