@@ -12,10 +12,11 @@ from reprokit.compat.facts import Facts
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.permitted import RecipeChange, installed
-from reprokit.importing.requirement_facts import ANY_TIME
+from reprokit.importing.requirement_facts import ANY_TIME, just_after
 from reprokit.importing.torch_build import torch_block
 from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.wheels import uv
+from reprokit.supply.kinds.wheels.listing import Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_versions
 from reprokit.supply.mirrors.places import Mirrors
@@ -40,10 +41,9 @@ class WheelChanges:
         wanted = [str(requirement), *(other for other in have if other != name)]
         preferred = {other: version for other, version in have.items() if other != name}
         failure: SourceError | None = None
-        # A project without a release of the day may be younger.
-        for later in (self.later, {**self.later, name: ANY_TIME} if self.time else None):
-            if later is None:
-                continue
+        # A project without a release of the day may be younger: the first, or else any.
+        times = [self._first(name, platform), ANY_TIME] if self.time else []
+        for later in (self.later, *({**self.later, name: time} for time in times if time)):
             request = WheelRequest(
                 wanted, platform, variant.sdists, variant.wheel_indexes, AsOf(self.time, later)
             )  # fmt: skip
@@ -56,6 +56,15 @@ class WheelChanges:
                 return f"{requirement}: {error.message}"
             return _changes(variant, have, {canonicalize_name(p.name): p.version for p in found}, self.facts)
         return f"{requirement}: {failure.message}" if failure else f"{requirement}: no version fits"
+
+    def _first(self, name: str, platform: Platform) -> str:
+        """Just after the first wheel younger than the day; empty without one."""
+        try:
+            files = [f for f in Listing(self.mirrors).files(name) if f.is_wheel and f.fits(platform)]
+        except SourceError:
+            return ""
+        first = min((f.uploaded for f in files if f.uploaded > self.time), default="")
+        return just_after(first) if first else ""
 
 
 def _changes(variant: Variant, have: Mapping[str, str], found: Mapping[str, str], facts: Facts) -> list[RecipeChange]:

@@ -111,8 +111,9 @@ def test_extras_are_left_out_unless_the_tests_or_the_code_need_them(decided):
 
 
 def test_what_only_an_optional_part_needs_is_marked(decided):
+    extras = {"sim": ["mujoco_py<2"], "test": ["mock"]}
     files = {
-        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require={"sim": ["mujoco_py<2"], "test": ["mock"]}),
+        "setup.py": setup(name="tool", install_requires=["numpy"], extras_require=extras),
         "README.md": "```\npip install mujoco_py\n```\n",
         "tool/__init__.py": "import numpy\n",
         "tool/sim.py": "import mujoco_py, pymc3\n",

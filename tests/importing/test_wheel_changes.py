@@ -35,6 +35,7 @@ def changes(store, tmp_path: Path, upstream: Upstream):
         index.wheel("inner", version, day)
     index.wheel("user", "1.0", "2020-01-01", requires=("numpy<2",))
     index.wheel("young", "1.0", "2022-01-01")
+    index.wheel("young", "2.0", "2025-01-01")
     settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
     mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
     found = WheelChanges("2021-06-01T23:59:59Z", {}, mirrors, bundled(), lambda line: None)
@@ -58,7 +59,7 @@ def test_another_version_replaces_its_entry_and_its_pin(changes):
     assert changes("numpy==1.1") == [("replace", "wheels/0", "numpy==1.1"), ("replace", "pins/numpy", "1.1")]
 
 
-def test_a_project_that_is_younger_than_the_day_is_taken_all_the_same(changes):
+def test_of_a_project_that_is_younger_than_the_day_the_first_release_is_taken(changes):
     assert changes("young") == [("add", "wheels/-", "young==1.0")]
 
 
