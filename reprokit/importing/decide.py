@@ -93,8 +93,9 @@ def decide(
         origin = next(choice.origins[0] for choice in compiled if choice.value == "torch-cuda")
         chosen = f"for CUDA {pins['cuda'].value}" if "cuda" in pins else f"for the CPU: {base.distro} has no CUDA"
         questions.append(Question(f"the extension is compiled for CUDA or for the CPU; here {chosen}", origin))
-    for path in submodules:
-        if not any(s.subject == "submodule" and s.value.startswith(f"{path} ") for s in ours):
+    named = {path: url for s in ours if s.subject == "submodule" for path, _, url in [s.value.partition(" ")]}
+    for path in sorted({*submodules, *named}):
+        if not named.get(path):
             questions.append(Question(f"the submodule {path} has no address in .gitmodules"))
 
     return Decision(

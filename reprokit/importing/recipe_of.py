@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 from reprokit.compat.distributions import bundled_distributions
 from reprokit.compat.facts import Facts
 from reprokit.display import Notify
-from reprokit.errors import SourceError
+from reprokit.errors import SourceError, UsageError
 from reprokit.importing.asof import Moment
 from reprokit.importing.collect import collect
 from reprokit.importing.decide import decide
@@ -42,9 +42,12 @@ class ImportedRecipe:
 def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> ImportedRecipe:
     """Write the recipe of a repository. Its files are read, never run.
 
-    Raises UsageError where no Python fits, SourceError where no set of versions does.
+    Raises UsageError where no Python fits or nothing is there, SourceError where no set of versions does.
     """
     statements = collect(tree)
+    if not statements:
+        what = f"none of its {len(tree.contents.sizes)} files says what the code needs"
+        raise UsageError(what, tree.address or "--from", f"reprokit new {name} writes a start to fill in")
     notify(f"read {len(tree.contents.sizes)} files: {len(statements)} statements")
     paths, submodules = tree.contents.sizes.keys(), tree.contents.submodules
     failures: list[tuple[str, Unsatisfied]] = []

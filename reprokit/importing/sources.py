@@ -24,6 +24,9 @@ def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
         if commit:
             hint = "give the address of its repository as --from, or check the commit out"
             raise UsageError("a folder is read as it is; --commit is for git addresses", source, hint)
+        host, colon, path = source.rpartition("@")[2].partition(":")
+        if "@" in source and colon and not Path(source).exists():
+            raise UsageError(f"{source!r} is an address for ssh", "--from", f"write it as https://{host}/{path}")
         return FolderTree(Path(source))
     try:
         address = TypeAdapter(GitUrl).validate_python(source)

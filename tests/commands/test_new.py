@@ -110,7 +110,9 @@ def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--from", "git@github.com:a/b"], "cannot read the folder"),
+        (["--from", "git@github.com:a/b"], "'git@github.com:a/b' is an address for ssh"),
+        (["--from", "missing"], "cannot read the folder: No such file or directory"),
+        (["--from", "empty"], "none of its 0 files says what the code needs"),
         (["--from", "file:///etc"], "not an https:// address"),
         (["--from", ".", "--commit", "v1"], "--commit is for git addresses"),
         (["--from", ".", "--as-of", "yesterday"], "'yesterday' is no date"),
@@ -121,6 +123,7 @@ def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_p
     ],
 )
 def test_a_source_that_is_none_is_named(call, tmp_path, options, message):
+    (tmp_path / "empty").mkdir()
     result = call("new", "tool", *options)
     assert isinstance(result.exception, UsageError) and message in str(result.exception.message)
     assert not (tmp_path / "recipes").exists()

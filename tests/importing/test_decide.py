@@ -233,3 +233,8 @@ def test_modules_that_must_import_are_those_that_setup_py_names(decided, package
     keywords = {"name": "tool"} | ({"packages": packages} if packages else {})
     files = {f"{name}/__init__.py": "" for name in ("src/curl", "winbuild", "tools", "tests")}
     assert decided({"setup.py": setup(**keywords), **files}).modules == modules
+
+
+def test_a_submodule_without_an_address_is_asked_about(decided):
+    found = decided({".gitmodules": '[submodule "x"]\n\tpath = lib/x\n[submodule "y"]\n\tpath = y\n\turl = ../y\n'})
+    assert [q.text for q in found.questions] == ["the submodule lib/x has no address in .gitmodules"]
