@@ -86,11 +86,8 @@ def _explained(
     day: date,
 ) -> Choice:
     met = [s for s in (*bounds, *wishes) if _meets(base.python, s.value)]
-    lost = [
-        Overruled(f"Python {s.value}", s.origin, _why_not(s, base, facts))
-        for s in wishes
-        if not _meets(base.python, s.value)
-    ]
+    first = {s.value: s for s in reversed(wishes) if not _meets(base.python, s.value)}
+    lost = [Overruled(f"Python {s.value}", s.origin, _why_not(s, base, facts)) for s in reversed(first.values())]
     if tested and base.python not in {s.value for s in tested}:
         newest = max(tested, key=lambda s: int(s.value.split(".")[1]))
         lost.append(Overruled(f"Python {newest.value}", newest.origin, _why_not(newest, base, facts)))

@@ -68,7 +68,8 @@ def test_the_python_is_the_nearest_that_can_be_had(decided, day, requires, class
 
 
 def test_a_python_that_no_distribution_has_is_named(decided):
-    found = decided({"requirements.txt": "numpy\n", "environment.yml": "dependencies: [python=3.7]\n"}, "2020-12-01")
+    files = {"environment.yml": "dependencies: [python=3.7, numpy]\n", "README.md": "It needs Python 3.7.\n"}
+    found = decided(files, "2020-12-01")
     [lost] = found.base_choice.lost
     assert (lost.value, str(lost.origin)) == ("Python ==3.7.*", "environment.yml:1")
     assert lost.why == "no distribution here has it; 3.9 is the nearest"
