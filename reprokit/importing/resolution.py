@@ -126,10 +126,12 @@ class DayResolution:
         if version.is_prerelease and not names_prerelease(specifier):
             return False
         requires = self.listing.requires(file)
+        self.questions.pop(project, None)
         if requires is None:
             self.questions[project] = Question(f"{project} {version} is an sdist that does not state what it needs")
-        else:
-            self.questions.pop(project, None)
+        elif project in self.requirements and (extras := self.requirements[project].extras):
+            names = ", ".join(sorted(extras))
+            self.question(project, f"{project} {version} is built from an sdist, without its extras {names}")
         needed = tuple(text for text in requires or () if holds(text, self.decision))
         self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
         for text in (*self.listing.build_requires(file), *setup_requires(self.listing.setup_py(file)), *_BUILD):

@@ -182,6 +182,8 @@ def test_the_newest_release_of_the_day_is_built_if_it_is_only_an_sdist(index: In
     index.wheel("tool", "0.9", "2024-01-01")
     found = resolved(index, "tool>=0.4")
     assert [s.package for s in found.sdists] == ["tool==0.5"] and not found.questions
+    [question] = resolved(index, "tool[fast]>=0.4").questions
+    assert question.text == "tool 0.5 is built from an sdist, without its extras fast"
 
 
 def test_jax_follows_a_jaxlib_that_is_newer_than_it(index: Index, resolved):

@@ -235,7 +235,8 @@ def _unsatisfied(words: str, hints: str, platform: Platform) -> Unsatisfied:
         return Unsatisfied(f"no wheel of {missing[1]} for {here}", missing[1])
     if unknown := re.search(r"Because (\S+) was not found in the ", words):
         return Unsatisfied(f"no index has a wheel of {unknown[1]} for {here}", unknown[1], "is the name right?")
-    if unusable := re.search(r"Because (?:only )?(\S+?)(?: is available and \S+)? has no (?:usable )?wheels", words):
+    none = r"Because (?:only |all versions of )?(\S+?)(?: is available and \S+)? ha(?:s|ve) no (?:usable )?wheels"
+    if unusable := re.search(none, words):
         if "building from source is disabled" in hints or not hints:
             hints = "list a release without a wheel under `sdists`: it is built inside the image"
         return Unsatisfied(f"no wheel of {unusable[1]} for {here}", unusable[1], hints)

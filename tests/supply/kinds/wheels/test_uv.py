@@ -65,6 +65,8 @@ def test_one_error(stderr: str, kind: type, words: str, where: str):
 def test_a_release_without_wheels_is_told_of_sdists():
     error = explain(f"{NONE}gast==0.2.2 has no usable wheels and you require gast==0.2.2, {END}", HERE)
     assert "`sdists`" in error.hint
+    error = explain(f"{NONE}all versions of annoy have no usable wheels and you require annoy, {END}", HERE)
+    assert error.message.startswith("no wheel of annoy for Python") and error.where == "annoy"
 
 
 def test_wheels_of_other_pythons_are_uvs_own_hint():
