@@ -56,15 +56,17 @@ def decide(
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
     requirements: dict[str, Choice] = {}
     optional: set[str] = set()
-    has_declared = any(one.statement.format in _DECLARING for each in stated.values() for one in each)
+    declaring = [one for each in stated.values() for one in each if one.statement.format in _DECLARING]
+    # Of a project that states what it needs, the rest is optional.
+    complete = project is not None and any(one.statement.scope == "run" for one in declaring)
     for key, each in stated.items():
         declared = [o for o in each if o.statement.format in _DECLARING and o.statement.scope in scopes]
         used = imported.distributions.get(key)
-        if declared or (used and used.scope in scopes) or not has_declared:
+        if declared or (used and used.scope in scopes) or not declaring:
             others = [o for o in each if o not in declared and (o.statement.scope in scopes or not declared)]
             requirements[key] = merged(_constrained(key, _to_run(key, [*declared, *others]), ours, base))
             runs = any(one.statement.scope in ("run", "build") for one in declared)
-            if project and has_declared and not runs and key != "pytest":
+            if complete and not runs and key != "pytest":
                 optional.add(key)
     for key, first in imported.distributions.items():
         if (
@@ -73,7 +75,7 @@ def decide(
             and (not project or key != canonicalize_name(project.value))
         ):
             requirements[key] = Choice(key, (first.origin,), f"imported as {first.value}")
-            if project and has_declared and first.scope != "build" and key != "pytest":
+            if complete and first.scope != "build" and key != "pytest":
                 optional.add(key)
     for key in [key for key in requirements if key not in optional]:
         for needed in distributions.companions.get(key, ()):
@@ -89,6 +91,9 @@ def decide(
     questions += imported.questions
     questions += _reported(ours, folder)
     pins = pins_of(ours, facts, base, day)
+    if rust := next((o for o in _choices(ours, "extension") if o.value == "rust"), requirements.get("maturin")):
+        text = "it is built with Rust: no block has cargo, and crates are not downloaded"
+        questions.append(Question(text, next(iter(rust.origins), None)))
     if {"torch", "torch-cuda"} <= {choice.value for choice in compiled}:
         origin = next(choice.origins[0] for choice in compiled if choice.value == "torch-cuda")
         chosen = f"for CUDA {pins['cuda'].value}" if "cuda" in pins else f"for the CPU: {base.distro} has no CUDA"

@@ -79,12 +79,13 @@ class DayResolution:
         """Raises SourceError where the index has files of a project and says of none when it was uploaded."""
         for project in projects if self.time else ():
             files = self.listing.files(project)
-            if files and not any(file.uploaded for file in files):
-                raise SourceError(
-                    f"the index gives no upload times: its {project} of {self.decision.day} is not known",
-                    redact(self.mirrors.pip.index),
-                    "--as-of now takes the newest; an index with upload times (PEP 700) knows the others",
-                )
+            if not files or any(file.uploaded for file in (*files, *self.listing.files("pip"))):
+                continue  # an index with times may lack those of single files
+            raise SourceError(
+                f"the index gives no upload times: its {project} of {self.decision.day} is not known",
+                redact(self.mirrors.pip.index),
+                "--as-of now takes the newest; an index with upload times (PEP 700) knows the others",
+            )
 
     def fitting(self, project: str) -> list[tuple[Version, ListedFile]]:
         """The wheels that the platform can use and that the requirement takes, oldest upload first."""

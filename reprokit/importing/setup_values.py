@@ -156,7 +156,10 @@ class Module:
         """Every text of the module that is a requirement with a version, by its project."""
         if self._versioned is None:
             self._versioned = {}
+            asked = set(_asked_for(self._tree))
             for node in ast.walk(self._tree):
+                if node in asked:
+                    continue
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
                     found = valid_requirement(node.value)
                     if found and (found.specifier or found.name not in self._versioned):
@@ -207,3 +210,12 @@ def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
             if not names & _PLATFORM:
                 for statement in node.body:
                     yield from ast.walk(statement)
+
+
+def _asked_for(tree: ast.AST) -> Iterator[ast.AST]:
+    """Keys and arguments, which name a requirement and state none: `needed["numpy"]`, `pick("numpy")`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript):
+            yield node.slice
+        elif isinstance(node, ast.Call):
+            yield from node.args

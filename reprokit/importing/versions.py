@@ -159,11 +159,13 @@ class _VersionSearch(DayResolution):
     def _later(self, project: str) -> bool:
         """Take the first wheel after the day where the day has none for this Python."""
         fitting = self.fitting(project)
+        if self.time and fitting and project not in self.later and not any(f.uploaded for _, f in fitting):
+            self.later[project] = "false"  # uv: whatever its time
+            self.question(project, f"the index does not say since when it has {project}; its newest is taken")
+            return True
         if not self.time or not fitting or project in self.later or any(f.uploaded <= self.time for _, f in fitting):
             return False
         version, file = next(((v, f) for v, f in fitting if not v.is_prerelease), fitting[0])
-        if not file.uploaded:
-            return False
         self.later[project] = just_after(file.uploaded)
         text = f"on {self.decision.day} no {project} had a wheel for Python {self.platform.python}; {version} of"
         self.question(project, f"{text} {file.uploaded[:10]} is the first that has")

@@ -239,3 +239,9 @@ def test_modules_that_must_import_are_those_that_setup_py_names(decided, package
 def test_a_submodule_without_an_address_is_asked_about(decided):
     found = decided({".gitmodules": '[submodule "x"]\n\tpath = lib/x\n[submodule "y"]\n\tpath = y\n\turl = ../y\n'})
     assert [q.text for q in found.questions] == ["the submodule lib/x has no address in .gitmodules"]
+
+
+def test_code_of_rust_is_asked_about(decided):
+    build = '[build-system]\nrequires = ["maturin>=1"]\n[project]\nname = "t"\n'
+    [question] = decided({"pyproject.toml": build}).questions
+    assert "built with Rust" in question.text and question.origin.line == 2

@@ -380,3 +380,9 @@ def test_a_licence_is_known_by_its_words(stated, text, licence):
 
 def test_paths_of_wheels_are_not_read_as_requirements(stated):
     assert not [s for s in stated({"setup.sh": "pip install dist/*.whl\n"}) if s.subject in ("package", "unread")]
+
+
+def test_a_key_that_picks_requirements_is_none_itself(stated):
+    code = "import needs\nDEPS = ['Pillow', 'numpy>=1.2']\ndeps = {re.split('>', d)[0]: d for d in DEPS}\n"
+    code += "setup(name='t', install_requires=[deps['numpy'], deps['Pillow'], needs.of['install']])\n"
+    assert [s.value for s in stated({"setup.py": code}) if s.subject == "package"] == ["numpy>=1.2", "Pillow"]

@@ -208,3 +208,13 @@ def test_an_index_without_upload_times_is_named(upstream: Upstream, tmp_path: Pa
     index.wheel("plain", "1.0", "2021-01-01")
     with pytest.raises(SourceError, match="no upload times"):
         resolved(index, "plain")
+
+
+def test_of_an_index_with_times_a_single_file_may_lack_its_own(upstream: Upstream, tmp_path: Path, resolved):
+    index = Index(upstream, tmp_path / "wheels")
+    index.wheel("pip", "20.0", "2020-01-01")
+    index.times = False
+    index.wheel("plain", "1.0", "2021-01-01")
+    index.times = True
+    found = resolved(index, "plain")
+    assert found.pins["plain"] == "1.0" and "does not say since when" in found.questions[0].text
