@@ -46,6 +46,10 @@ class Distributions(BaseModel):
             return self.modules[module]
         return canonicalize_name(module) if module.lower() in self.same else None
 
+    def knows(self, project: str) -> bool:
+        """Whether the table has a distribution of PyPI: a stranger's name may be another project there."""
+        return project in {canonicalize_name(name) for name in (*self.modules.values(), *self.same) if name}
+
     def of_part(self, part: str) -> str:
         """The package of Debian with a header, a library, a program or a package of pkg-config; empty if unknown."""
         if part in self.libraries:

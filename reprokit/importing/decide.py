@@ -16,6 +16,7 @@ from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase,
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
 from reprokit.importing.repository_imports import imports_of, own_modules
+from reprokit.importing.requirement_facts import with_extras
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
 
@@ -50,7 +51,9 @@ def decide(
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]
-    stated, questions = read(_renamed([*packages, *_of_conda(ours, distributions)], distributions), base)
+    known, asked = _known([*packages, *_of_conda(ours, distributions)], distributions)
+    stated, questions = read(known, base)
+    questions += asked
     if project:
         stated.pop(canonicalize_name(project.value), None)
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
@@ -159,14 +162,19 @@ def _of_conda(statements: Sequence[Statement], distributions: Distributions) -> 
     return found
 
 
-def _renamed(statements: Sequence[Statement], distributions: Distributions) -> list[Statement]:
-    """The requirements, with the distribution itself where one stands in for it."""
-    found = []
+def _known(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
+    """The requirements, without addresses of known projects, and with the one that a name stands in for."""
+    found, questions = [], []
     for statement in statements:
-        name = valid_requirement(statement.value)
-        behind = distributions.stand_ins.get(canonicalize_name(name.name)) if name else None
-        found.append(replace(statement, value=behind) if behind else statement)
-    return found
+        one = valid_requirement(statement.value)
+        name = canonicalize_name(one.name) if one else ""
+        value = distributions.stand_ins.get(name, statement.value)
+        if one and one.url and distributions.knows(name):
+            value = with_extras(one) + (f"; {one.marker}" if one.marker else "")
+            text = f"{one.name} is installed from {one.url}; a release of the index is taken"
+            questions.append(Question(text, statement.origin))
+        found.append(replace(statement, value=value))
+    return found, questions
 
 
 def _to_run(key: str, stated: list[Stated]) -> list[Stated]:

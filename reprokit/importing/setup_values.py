@@ -156,10 +156,7 @@ class Module:
         """Every text of the module that is a requirement with a version, by its project."""
         if self._versioned is None:
             self._versioned = {}
-            asked = set(_asked_for(self._tree))
-            for node in ast.walk(self._tree):
-                if node in asked:
-                    continue
+            for node in _stated(self._tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
                     found = valid_requirement(node.value)
                     if found and (found.specifier or found.name not in self._versioned):
@@ -212,10 +209,12 @@ def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
                     yield from ast.walk(statement)
 
 
-def _asked_for(tree: ast.AST) -> Iterator[ast.AST]:
-    """Keys and arguments, which name a requirement and state none: `needed["numpy"]`, `pick("numpy")`."""
+def _stated(tree: ast.AST) -> Iterator[ast.AST]:
+    """Members of lists and dicts, and values of names. Keys and arguments state nothing: `needed["numpy"]`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Subscript):
-            yield node.slice
-        elif isinstance(node, ast.Call):
-            yield from node.args
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            yield from node.elts
+        elif isinstance(node, ast.Dict):
+            yield from (value for value in (*node.keys, *node.values) if value)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            yield node.value

@@ -245,3 +245,13 @@ def test_code_of_rust_is_asked_about(decided):
     build = '[build-system]\nrequires = ["maturin>=1"]\n[project]\nname = "t"\n'
     [question] = decided({"pyproject.toml": build}).questions
     assert "built with Rust" in question.text and question.origin.line == 2
+
+
+def test_the_address_of_a_known_project_becomes_its_release(decided):
+    build = '[build-system]\nrequires = ["scikit-build@git+https://forge.test/a/b.git", "clip @ git+https://forge.test/c"]\n'
+    found = decided({"pyproject.toml": build + '[project]\nname = "t"\n'})
+    assert found.requirements["scikit-build"].value == "scikit-build" and "clip" not in found.requirements
+    assert [q.text for q in found.questions] == [
+        "clip is installed from git+https://forge.test/c",
+        "scikit-build is installed from git+https://forge.test/a/b.git; a release of the index is taken",
+    ]

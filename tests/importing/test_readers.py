@@ -351,6 +351,7 @@ def test_what_setup_py_adds_for_a_feature_is_optional(stated):
     ("line", "expected"),
     [
         ("Needs Python 3.6 and later.", [">=3.6"]),
+        ("* Python 3.6 or greater", [">=3.6"]),
         ("Python 3.6, 3.7 and 3.8 are supported.", []),
         ("- Added support for Python 3.6.", []),
         ("Tested with Python 3.8, 64 bit.", ["==3.8.*"]),
@@ -385,4 +386,5 @@ def test_paths_of_wheels_are_not_read_as_requirements(stated):
 def test_a_key_that_picks_requirements_is_none_itself(stated):
     code = "import needs\nDEPS = ['Pillow', 'numpy>=1.2']\ndeps = {re.split('>', d)[0]: d for d in DEPS}\n"
     code += "setup(name='t', install_requires=[deps['numpy'], deps['Pillow'], needs.of['install']])\n"
+    code += "extras = {k: v for k, v in needs.of.items() if k != 'install'}\n"
     assert [s.value for s in stated({"setup.py": code}) if s.subject == "package"] == ["numpy>=1.2", "Pillow"]

@@ -39,7 +39,7 @@ _TITLE_WITHIN = 20
 def _versions():  # type: ignore[no-untyped-def]
     name = r"(?:^|[\s(*`\[])(python|cuda|cudnn|gcc|g\+\+|cmake|pytorch|torch|tensorflow|numpy|ubuntu)"
     between = r"(?:\s+toolkit)?(?:[*`(]|\s)*(==|>=|<=|~=|>|=|≥|v|version|-)?\s*v?"
-    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|(?:or|and)\s+(?:later|newer|higher|above|up)))?"
+    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|(?:or|and)\s+(?:later|newer|higher|greater|above|up)))?"
     # `Python 3.6, 3.7 and 3.8` and `3.6 to 3.9` name no single version.
     version += r"(\s*(?:,|and|or|to|-|/|through)\s*v?[0-9]+\.[0-9.]*[0-9])?(?:[\s,;)*`.|\]]|$)"
     return patterns.compiled(f"(?i){name}{between}{version}")
