@@ -72,6 +72,12 @@ class Module:
             ):
                 yield node
 
+    def constants(self) -> Iterator[tuple[str, int]]:
+        """Every text of the module with its line."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value, node.lineno
+
     def value(self, node: ast.expr, depth: int = 0) -> object:
         """The text, list or other literal of an expression; an object of no type for anything computed."""
         self._steps += 1

@@ -181,8 +181,11 @@ def test_a_project_deep_within_is_not_the_one_that_is_built(decided):
 
 def test_libraries_that_extensions_link_are_packages_of_the_distribution(decided):
     code = "import sys\nfrom setuptools import Extension, setup\n"
+    code += "ask(os.environ.get('CONFIG', 'curl-config')), has_header(['lmdb.h', 'own.h'])\n"
     code += "setup(name='t', ext_modules=[Extension('k', ['k.c'], libraries=['fftw3', 'm'], extra=['-fopenmp'])])\n"
-    assert [choice.value for choice in decided({"setup.py": code}).apt] == ["libgomp1", "libfftw3-dev"]
+    found = decided({"setup.py": code}).apt
+    assert {c.value for c in found} == {"libcurl4-openssl-dev", "liblmdb-dev", "libgomp1", "libfftw3-dev"}
+    assert {str(c.origins[0]) for c in found} == {"setup.py:3", "setup.py:4"}
 
 
 def test_a_module_is_imported_by_code_even_if_a_notebook_imports_it_too(decided):

@@ -43,8 +43,12 @@ def read(file: SourceFile) -> Statements:
         for text, line in module.texts(added):
             if valid_requirement(text):
                 yield file.states("package", text, line, "other")
-    if "-fopenmp" in file.text:
-        yield file.states("library", "OpenMP", file.line_of("-fopenmp"))
+    for text, line in module.constants():
+        # What it looks for before it compiles: a header, or the program that knows a library's flags.
+        if text.endswith((".h", "-config", "_config")) and " " not in text:
+            yield file.states("library", text, line)
+        elif "-fopenmp" in text:
+            yield file.states("library", "OpenMP", line)
     for name, extension in _EXTENSIONS.items():
         # `kind = CUDAExtension if with_cuda else CppExtension` calls neither by its name.
         for found in module.uses(name) if name in _CHOSEN else module.calls(name):
