@@ -9,18 +9,32 @@ from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.packages import packages
 from reprokit.explain.pins import pins
-from reprokit.explain.scan import Hit, Scan, scan
+from reprokit.explain.scan import NEAR, Hit, Scan, scan
 
 _MOST = 5
+# Characters of the log that stand in a cause.
+_QUOTED = 160
 _ORDER = ("exact", "likely", "general", "wording", "unexplained", "symptom")
-# An error that a tool may survive is live where the log ends, or says that it failed, this many lines later.
-_NEAR_END = 60
+# Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
+_CLAIMS = ("exact", "likely", "general", "symptom", "wording")
 # An error of an unknown kind without another sign of failure counts this near to the end.
 _AT_END = 30
 # A cause that is followed by this many lines and by no other sign of failure was survived.
 _LONG_AFTER = 5000
-_UNEXPLAINED = "this is the first line that looks like an error; no rule knows it"
+_UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
+_MEANING = {
+    "KeyError": "a dictionary, table or configuration has no such entry",
+    "IndexError": "an index outside of a list or array",
+    "TypeError": "a value of another type, or other arguments, than expected",
+    "ValueError": "a value that the code does not take",
+    "AttributeError": "an object lacks what the code uses",
+    "ImportError": "something cannot be imported",
+    "AssertionError": "a check of the program does not hold",
+    "FileNotFoundError": "a file is missing",
+    "KeyboardInterrupt": "somebody or the batch system stopped it",
+}
+_LOOK_UP = "read that line and what calls it; compare the installed versions with those that the project names"
 
 
 def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = None) -> Explanation:
@@ -49,15 +63,19 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
 
 
 def _causes(found: Scan, rules: Matcher) -> list[Cause]:
-    known = [(rules.rules[name], hit) for name, hit in found.rules.items()]
+    known = [(rule, found.rules[name]) for name, rule in rules.rules.items() if name in found.rules]
     ranked = [(_rank(rule, hit, known, found), hit.line, rule, hit) for rule, hit in known]
-    ranked.sort(key=lambda entry: (entry[0], _ORDER.index(entry[2].kind), -entry[3].length))
+    ranked.sort(key=lambda entry: (_CLAIMS.index(entry[2].kind), entry[0], -entry[3].length))
     best: dict[int, tuple[int, int, LogRule, Hit]] = {}
     for entry in ranked:
         best.setdefault(entry[1], entry)  # of several rules that know a line: the most exact kind, the longest match
     ordered = [(rank, line, _cause(rule, hit, rank)) for rank, line, rule, hit in best.values()]
-    if error := next((hit for hit in found.errors if hit.line not in best), None):
-        ordered.append((_ORDER.index("unexplained"), error.line, _unexplained(error)))
+    unknown = [hit for hit in found.errors if hit.line not in best]
+    unknown.sort(key=lambda hit: hit.excused == hit.last)
+    if raised := [hit for hit in unknown if "class" in hit.values]:
+        ordered.append((_ORDER.index("wording"), raised[0].line, _raised(*raised[:2])))
+    if unknown and unknown[0] not in raised[:1]:
+        ordered.append((_ORDER.index("unexplained"), unknown[0].line, _unexplained(unknown[0])))
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
 
@@ -71,7 +89,9 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
         if other.line > hit.last and not other_rule.survivable and other_rule.kind not in ("wording", "symptom")
     ]
     overtaken = bool(later) if rule.survivable else hit.excused == hit.last and bool({"exact", "likely"} & {*later})
-    long_ago = (rule.survivable or hit.excused == hit.last) and end - hit.last > _NEAR_END
+    long_ago = (
+        rule.survivable or hit.excused == hit.last
+    ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed
     survived = overtaken or long_ago
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
@@ -91,7 +111,7 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
         rule.id,
         hit.line,
         hit.text,
-        filled(rule.cause, values),
+        _sentence(rule, values, hit),
         filled(rule.remedy, values),
         change,
         confidence,
@@ -99,5 +119,32 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
     )
 
 
+def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
+    """The rule's cause; where it holds nothing that was captured, with the log's own words."""
+    cause = filled(rule.cause, values)
+    if ("{" in rule.cause and "..." not in cause) or cause == hit.text:
+        return cause
+    return f'{cause} ("{hit.text[:_QUOTED]}")'
+
+
+def _raised(hit: Hit, chained: Hit | None = None) -> Cause:
+    """The exception that ended a Python program, in its own words."""
+    value = hit.values
+    said = [_exception(value)]
+    if "file" in value:
+        said.append(f"({value['file']}, line {value['row']}" + (f": {value['code']})" if "code" in value else ")"))
+    if chained is not None and chained.text != hit.text:
+        said.append("and then " + _exception(chained.values))
+    cause = "Python raised " + " ".join(said)
+    return Cause("python-exception", hit.line, hit.text, cause, _LOOK_UP, [], CONFIDENCE["wording"], hit.context)
+
+
+def _exception(values: dict[str, str]) -> str:
+    meaning = _MEANING.get(values["class"])
+    said = values["class"] + (f", {meaning}" if meaning else "")
+    return f"{said}: {values['what']}" if "what" in values else said
+
+
 def _unexplained(hit: Hit) -> Cause:
-    return Cause("unexplained", hit.line, hit.text, _UNEXPLAINED, _LOOK, [], CONFIDENCE["unexplained"], hit.context)
+    cause = f"{_UNEXPLAINED}: {hit.text}"
+    return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 SHORTEST = 3
 _QUANTIFIERS = "?*{+"
+_FLAGS = re.compile(r"^\?(?::|P<\w+>)")
 
 
 class FixedText(NamedTuple):
@@ -18,16 +21,43 @@ class FixedText(NamedTuple):
 def literals(pattern: str) -> list[FixedText]:
     """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
 
-    Texts inside groups do not count, so a group of alternatives needs fixed text beside it.
+    Texts inside groups count where an alternative has none outside, and one of its groups has one in each branch.
     """
     fold = pattern.startswith("(?i)")
     found = []
     for alternative in _alternatives(pattern.removeprefix("(?i)")):
-        text = max(_runs(alternative), key=len, default="")
-        if len(text) < SHORTEST:
-            raise ValueError(f"no fixed text of {SHORTEST} characters outside groups in {alternative!r}")
-        found.append(FixedText(text, fold))
+        texts = _texts(alternative)
+        if not texts:
+            raise ValueError(f"no fixed text of {SHORTEST} characters in {alternative!r}")
+        found += [FixedText(text, fold) for text in texts]
     return found
+
+
+def _texts(alternative: str) -> list[str]:
+    """Texts of which every match contains one; none where one would be too short."""
+    text = max(_runs(alternative), key=len, default="")
+    if len(text) >= SHORTEST:
+        return [text]
+    for group in _groups(alternative):
+        branches = [max(_runs(branch), key=len, default="") for branch in _alternatives(group)]
+        if min(map(len, branches)) >= SHORTEST:
+            return branches
+    return []
+
+
+def _groups(pattern: str) -> Iterator[str]:
+    """The insides of the groups that a match cannot do without."""
+    depth, start, at = 0, 0, 0
+    while at < len(pattern):
+        step = _step(pattern, at)
+        if step == 1 and pattern[at] == "(":
+            depth += 1
+            start = at + 1 if depth == 1 else start
+        elif step == 1 and pattern[at] == ")":
+            depth -= 1
+            if depth == 0 and pattern[at + 1 : at + 2] not in {"?", "*", "{"}:
+                yield _FLAGS.sub("", pattern[start:at])
+        at += step
 
 
 def _alternatives(pattern: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import IO, Any
 from reprokit.explain.blocks import LogBlock, blocks
 from reprokit.explain.load import Matcher
 from reprokit.explain.model import LogRule
+from reprokit.explain.tracebacks import exception, raised
 from reprokit.untrusted.patterns import compiled_bytes
 from reprokit.untrusted.text import escaped
 
@@ -23,6 +24,9 @@ MOST = 100_000
 # Lines that are held against a rule's `near` and `without`; the rest are taken for more of the same.
 _MOST_A_RULE = 500
 _MOST_ERRORS = 50
+# Errors further apart than this have nothing to do with one another.
+NEAR = 60
+_ENDS_NOTHING = re.compile(rb"Exception ignored in|--- Logging error ---|Error in atexit")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
 # What builders, CI services, loggers and launchers of several processes put before a line.
@@ -162,23 +166,53 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
         owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
     if "harmless" in owners:
         return
+    if "traceback" in owners:
+        if _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start):
+            return
+        found.signs["failure"] = place.line
+        _raise(found, place)
     known = False
     for owner, own in owners.items():
         if owner in matcher.rules:
             known |= _match(found, matcher, matcher.rules[owner], min(own), place)
         elif owner == "survived":
             _excuse(found, place.line)
-        elif owner != "error":
+        elif owner not in ("error", "traceback"):
             found.signs[owner] = place.line
     if "error" in owners:
         found.signs["error"] = place.line
-        if not known and len(found.errors) < _MOST_ERRORS:
-            found.errors.append(_hit(place, {}))
+        if not known:
+            _add(found, _hit(place, _shown_values(exception(place.text))))
+
+
+def _add(found: Scan, error: Hit) -> None:
+    """An error of an unknown kind. What came long before it, or before a success, was survived."""
+    last = found.errors[-1].line if found.errors else error.line
+    if error.line - last > NEAR or last < found.signs.get("success", 0) < error.line:
+        found.errors.clear()
+    if (error.line != last and len(found.errors) < _MOST_ERRORS) or not found.errors:
+        found.errors.append(error)
+
+
+def _raise(found: Scan, place: Place) -> None:
+    """The exception at the end of a traceback, whatever its class."""
+    block = place.block
+    found.tried["traceback"] = found.tried.get("traceback", 0) + 1
+    if found.tried["traceback"] > _MOST_A_RULE and not block.last:
+        return
+    end = raised(block.text, place.start)
+    if end is not None:
+        line = place.line + block.text.count(b"\n", place.start, end.start)
+        _add(found, _hit(Place(block, end.start, end.end, line), _shown_values(end.values)))
+
+
+def _shown_values(values: dict[str, bytes]) -> dict[str, str]:
+    return {name: readable(value)[:_VALUE] for name, value in values.items() if value}
 
 
 def _excuse(found: Scan, line: int) -> None:
     """The tool went on: what failed just before did not end it."""
-    for hit in found.rules.values():
+    for hit in (*found.rules.values(), *found.errors):
         if 0 < line - hit.last <= _EXCUSED:
             hit.excused = hit.last
     if line - found.signs.get("error", line) <= _EXCUSED:
@@ -198,7 +232,9 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     near = _compiled(rule.near).search(around) if rule.near else None
     if rule.near and near is None:
         return False
-    if hit is not None:
+    # The words of unknown programs count where the log ends, not where something was survived.
+    fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
+    if hit is not None and not fresh:
         hit.last = place.line
         return True
     pattern = _compiled(matcher.patterns[number])

@@ -36,13 +36,43 @@ def test_every_form_of_a_log_gives_the_same_cause_and_line(form: str):
 
 def test_the_first_of_chained_exceptions_is_the_cause():
     text = (
-        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nKeyError: 7\n\n'
+        'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    d[7]\nKeyError: 7\n\n'
         "During handling of the above exception, another exception occurred:\n\n"
-        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\nRuntimeError: cannot go on\n'
+        'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\nOddFlux: cannot go on\n'
     )
     (cause,) = explained(text).causes
-    assert (cause.rule, cause.line) == ("unexplained", 3)
+    assert (cause.rule, cause.line) == ("python-exception", 4)
+    assert "KeyError, a dictionary" in cause.cause
+    assert "(a.py, line 1: d[7]) and then OddFlux: cannot go on" in cause.cause
     assert cause.confidence < 0.5
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_an_exception_of_any_class_is_found_below_its_traceback(form: str):
+    text = (
+        'Traceback (most recent call last):\n  File "a.py", line 3, in go\n    raise OddFlux(3)\n'
+        "flux.errors.OddFlux: three is odd\nlast words\n"
+    )
+    cause = explain(logs.stream(logs.FORMS[form](text))).causes[0]
+    assert (cause.rule, cause.line) == ("python-exception", 4)
+    assert "flux.errors.OddFlux: three is odd (a.py, line 3: raise OddFlux(3))" in cause.cause
+
+
+def test_an_ignored_exception_ends_nothing():
+    text = 'Exception ignored in: <function A.__del__>\nTraceback (most recent call last):\n  File "a.py", line 1\n'
+    assert explained(text + "OddFlux: three is odd\n").success
+
+
+def test_of_two_tracebacks_far_apart_the_last_ended_the_program():
+    first = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n{}: odd\n'
+    found = explained(first.format("EarlyFlux") + "step\n" * 100 + first.format("LateFlux"))
+    assert [cause.line for cause in found.causes] == [106]
+
+
+def test_what_no_rule_knows_is_quoted():
+    (cause,) = explained("Failed to align the flux of x\n").causes
+    assert cause.rule == "unexplained"
+    assert cause.cause.endswith("says: Failed to align the flux of x")
 
 
 def test_what_was_survived_ranks_below_what_came_after():

@@ -22,6 +22,7 @@ from reprokit.explain.literals import FixedText, literals
         (r"x{3}long enough", ["long enough"]),
         (r"[^]|]abcd", ["abcd"]),
         (r"ab+cd\.efg", ["cd.efg"]),
+        (r"^(?:\S+ )?(?:[\w.]*Error: |FATAL:? )(?P<what>.+)", ["Error: ", "FATAL"]),
     ],
 )
 def test_the_longest_fixed_text_of_each_alternative(pattern: str, texts: list[str]):
@@ -32,7 +33,7 @@ def test_case_may_be_folded():
     assert literals("(?i)Out Of Memory") == [FixedText("Out Of Memory", True)]
 
 
-@pytest.mark.parametrize("pattern", ["", "a.", r"\d+", "(?:error|failure)", "long enough|ab"])
+@pytest.mark.parametrize("pattern", ["", "a.", r"\d+", "(?:er|failure)", "(?:error|failure)?", "long enough|ab"])
 def test_a_pattern_without_fixed_text_is_refused(pattern: str):
     with pytest.raises(ValueError, match="no fixed text"):
         literals(pattern)
