@@ -197,9 +197,6 @@ def _add(found: Scan, error: Hit) -> None:
 def _raise(found: Scan, place: Place) -> None:
     """The exception at the end of a traceback, whatever its class."""
     block = place.block
-    found.tried["traceback"] = found.tried.get("traceback", 0) + 1
-    if found.tried["traceback"] > _MOST_A_RULE and not block.last:
-        return
     end = raised(block.text, place.start)
     if end is not None:
         line = place.line + block.text.count(b"\n", place.start, end.start)

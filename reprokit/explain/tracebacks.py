@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from itertools import islice
 from typing import NamedTuple
 
 # Bytes after the word Traceback that are searched for the exception.
@@ -22,6 +23,7 @@ _END = re.compile(
     rb"(?:\(\w+\))?(?::(?: +(?P<what>.*))?)?\s*$"
 )
 _MODULE = re.compile(rb"[a-z_][\w.]*\.")
+_BEGINS = b"Traceback (most recent call last)"
 _NO_CLASS = (b"Killed", b"Aborted", b"Terminated", b"File", b"Note")
 _CHAINED = (b"During handling of the above", b"The above exception was the direct cause")
 
@@ -41,6 +43,8 @@ def raised(text: bytes, start: int) -> Raised | None:
         if indent is None:
             indent = _indent(line[0])
             continue
+        if _BEGINS in line[0]:
+            return None
         bare = _bare(line[0])
         if found := _FRAME.search(bare):
             frame = {**found.groupdict(), "code": _code(_following(text, line.end()), _indent(line[0]))}
@@ -57,7 +61,8 @@ def raised(text: bytes, start: int) -> Raised | None:
 
 
 def _following(text: bytes, start: int) -> list[bytes]:
-    return [line[0] for line in _LINE.finditer(text, start, min(len(text), start + 1000))][:8]
+    lines = _LINE.finditer(text, start, min(len(text), start + 1000))
+    return [line[0] for line in islice(lines, 8)]
 
 
 def exception(line: bytes) -> dict[str, bytes]:
