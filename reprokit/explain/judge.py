@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import IO
 
 from reprokit.explain.demangle import demangled
@@ -21,6 +22,8 @@ _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
 _AT_END = 30
 # A cause that is followed by this many lines and by no other sign of failure was survived.
 _LONG_AFTER = 5000
+# A line that calls itself a warning ended nothing where an error follows.
+_WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
 _MEANING = {
@@ -51,7 +54,11 @@ def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = 
 
 def _succeeded(found: Scan, rules: Matcher) -> bool:
     hits = [(rules.rules[name], hit) for name, hit in found.rules.items() if hit.excused != hit.last]
-    fatal = [hit.last for rule, hit in hits if not rule.survivable and found.lines - hit.last < _LONG_AFTER]
+    fatal = [
+        hit.last
+        for rule, hit in hits
+        if not rule.survivable and not _WARNING.search(hit.text) and found.lines - hit.last < _LONG_AFTER
+    ]
     failure = max([found.signs.get("failure", 0), *fatal])
     success = found.signs.get("success", 0)
     if not failure:
@@ -92,7 +99,9 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     long_ago = (
         rule.survivable or hit.excused == hit.last
     ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed
-    survived = overtaken or long_ago
+    after = bool(later) or any(error.line > hit.last for error in found.errors)
+    warned = rule.kind != "exact" and after and _WARNING.search(hit.text) is not None
+    survived = overtaken or long_ago or warned
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
 

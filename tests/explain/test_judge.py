@@ -105,6 +105,7 @@ def test_a_success_is_not_accused(text: str):
     "text",
     [
         "FAIL : libnvinfer.so.8: cannot open shared object file\nFalling back to ['CPUExecutionProvider']\nRunning.\n",
+        "libfoo.so.1: cannot open shared object file: No such file or directory\nEpoch 2/2 - 3s - loss: 0.11\n",
         "error: dial tcp 127.0.0.1:1: connect: connection refused\n--- PASS: TestDialError (0.00s)\n",
         "terminate called after throwing an instance of 'E'\n  what():  meant\n[       OK ] Error.Throws (3 ms)\n",
         "rm: cannot remove 'lib/a.o': No such file or directory\nmake: [Makefile:12: clean] Error 1 (ignored)\n",
@@ -121,6 +122,11 @@ def test_a_fallback_ranks_below_the_failure_after_it():
         + "RuntimeError: No CUDA GPUs are available\n"
     )
     assert [cause.rule for cause in explained(text).causes] == ["gpu-no-devices", "shared-library-missing"]
+
+
+def test_a_warning_ranks_below_the_error_after_it():
+    text = "WARNING: cannot open shared library: libfoo.so: cannot open shared object file\nFailed to align the flux\n"
+    assert [cause.rule for cause in explained(text).causes] == ["unexplained", "shared-library-missing"]
 
 
 def test_a_retried_error_is_the_cause_where_nothing_else_failed():
