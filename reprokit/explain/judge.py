@@ -24,6 +24,7 @@ _AT_END = 30
 _LONG_AFTER = 5000
 # A line that calls itself a warning ended nothing where an error follows.
 _WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
+_PYTHON_WARNING = re.compile(r"\w+Warning: ")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
 _MEANING = {
@@ -100,7 +101,8 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
         rule.survivable or hit.excused == hit.last
     ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed
     after = bool(later) or any(error.line > hit.last for error in found.errors)
-    warned = rule.kind != "exact" and after and _WARNING.search(hit.text) is not None
+    kinds = _WARNING if rule.kind != "exact" else _PYTHON_WARNING
+    warned = after and kinds.search(hit.text) is not None
     survived = overtaken or long_ago or warned
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
