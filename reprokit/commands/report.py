@@ -64,17 +64,25 @@ def write(names: Sequence[str], folder: Path, records: Path | None = None, steps
     """Write the report of recipes. Raises UsageError, and EngineError where the folder cannot be written."""
     from reprokit.results.report import as_html, as_summary
     from reprokit.results.report import report as page_of
+    from reprokit.untrusted.files import Folder
 
-    page = page_of([_recipe(name, folder, records, steps) for name in names])
+    plots: dict[str, bytes] = {}
+    page = page_of([_recipe(name, plots, records, steps) for name in names])
+    texts = {"index.html": as_html(page), "summary.md": as_summary(page)}
+    encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for file, text in (("index.html", as_html(page)), ("summary.md", as_summary(page))):
-            (folder / file).write_text(text, encoding="utf-8", errors="backslashreplace")
+        # The folder may be a stranger's checkout, with links in it.
+        with Folder(folder) as opened:
+            for path, content in {**{f"plots/{name}": svg for name, svg in plots.items()}, **encoded}.items():
+                with opened.replacing(path) as file:
+                    file.write(content)
     except OSError as error:
         raise EngineError(f"the report cannot be written: {error.strerror}", str(folder)) from None
 
 
-def _recipe(name: str, folder: Path, file: Path | None, steps: ReportTable | None) -> RecipeReport:
+def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: ReportTable | None) -> RecipeReport:
+    """A recipe's part; its files are added to `plots`."""
     from reprokit.commands.results import records_of, results_file
     from reprokit.compat.facts import bundled
     from reprokit.recipe.find import load_recipe
@@ -85,7 +93,9 @@ def _recipe(name: str, folder: Path, file: Path | None, steps: ReportTable | Non
     recipe = load_recipe(name)
     found = records_of(name, file) if file or results_file(name).exists() else []
     judged = judge(recipe, groups(found), bundled())
-    pictures = _attention(found, folder)
+    attention = _attention(found)
+    plots |= attention
+    pictures = [(Path(name).stem.replace("-", " "), svg) for name, svg in attention.items() if name.endswith(".svg")]
     return recipe_report(recipe, found, judged, _variants(name, recipe, found), pictures, steps)
 
 
@@ -124,11 +134,10 @@ def _sizes(image: str) -> Mapping[str, int]:
         return {}
 
 
-def _attention(records: Sequence[Record], folder: Path) -> list[tuple[str, bytes]]:
-    """The plots of the attention benchmark, in the report's folder, with captions."""
+def _attention(records: Sequence[Record]) -> dict[str, bytes]:
+    """The plots of the attention benchmark, by file name."""
     from reprokit.results.attention import measured
     from reprokit.results.attention_plots import draw
 
     found = measured(records)
-    files = draw(found, folder / "plots") if found.cells else []
-    return [(file.stem.replace("-", " "), file.read_bytes()) for file in files if file.suffix == ".svg"]
+    return draw(found) if found.cells else {}

@@ -5,13 +5,32 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, ValidationError
 
 from reprokit.results.record import Record
+from reprokit.untrusted.text import escaped
 
 TIME = "fused_attention.forward"
 _OURS = "ours"
+_LONGEST_ABOUT = 300
+# Beyond these, an axis could not be drawn.
+_LEAST, _MOST = 1e-50, 1e50
 _KEY = ("device", "threads", "batch", "heads", "kv_heads", "seq", "dim", "dtype", "mask")
+
+
+_Size = Annotated[int, Field(ge=1, le=1 << 30)]
+
+
+class _Params(BaseModel, frozen=True, strict=True):
+    """What is drawn of a record's parameters, which may hold anything. Sizes also become names of files."""
+
+    batch: _Size = 1
+    seq: _Size = 1
+    dtype: Literal["float32", "bfloat16", "float16", ""] = ""
+    mask: str = ""
+    impl: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,28 +76,34 @@ class Measured:
 
 def measured(records: Sequence[Record]) -> Measured:
     """The cells that have times of ours and of another method; a later time replaces an earlier one."""
-    params: dict[tuple, Mapping[str, Any]] = {}
-    times: dict[tuple, dict[str, float]] = {}
-    work: dict[tuple, float] = {}
-    traffic: dict[tuple, float] = {}
+    params: dict[str, _Params] = {}
+    times: dict[str, dict[str, float]] = {}
+    work: dict[str, float] = {}
+    traffic: dict[str, float] = {}
     peaks: dict[str, float] = {}
     bandwidths: dict[str, float] = {}
     for record in records:
         median = statistics.median(record.samples)
-        key = tuple(record.params.get(name) for name in _KEY)
-        if record.metric == TIME and "impl" in record.params:
-            params[key] = record.params
-            times.setdefault(key, {})[record.params["impl"]] = median
+        try:
+            case = _Params.model_validate(dict(record.params))
+        except ValidationError:
+            continue
+        if not _LEAST <= median <= _MOST:
+            continue
+        key = repr([record.params.get(name) for name in _KEY])
+        if record.metric == TIME and case.impl and case.dtype:
+            params[key] = case
+            times.setdefault(key, {})[case.impl] = median
         elif record.metric == "fused_attention.work":
             work[key] = median
         elif record.metric == "fused_attention.traffic":
             traffic[key] = median
         elif record.metric == "machine.peak":
-            peaks[record.params["dtype"]] = median
+            peaks[case.dtype] = median
         elif record.metric == "machine.bandwidth":
-            bandwidths[record.params["kind"]] = median
+            bandwidths[str(record.params.get("kind"))] = median
     cells = [
-        Cell(p["batch"], p["seq"], p["dtype"], p["mask"], work[key], traffic[key], times[key])
+        Cell(p.batch, p.seq, p.dtype, p.mask, work[key], traffic[key], times[key])
         for key, p in params.items()
         if _OURS in times[key]
         and key in work
@@ -96,14 +121,15 @@ def _about(records: Sequence[Record]) -> str:
     last = timed[-1]
     threads = last.params.get("threads", last.threads)
     clock = {"thread": "CPU time of the thread", "wall": "wall clock", "events": "CUDA events"}
-    return ", ".join(
+    about = ", ".join(
         part
         for part in (
             last.gpu or last.cpu,
             f"{threads} thread{'' if threads == 1 else 's'}" if not last.gpu else "",
             f"torch {last.environment['torch']}" if "torch" in last.environment else "",
-            f"medians of {clock.get(last.params.get('clock', ''), 'time')}",
+            f"medians of {clock.get(str(last.params.get('clock', '')), 'time')}",
             last.time[:10],
         )
         if part
     )
+    return escaped(about)[:_LONGEST_ABOUT]

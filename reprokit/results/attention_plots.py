@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprokit.errors import UsageError
@@ -15,23 +14,26 @@ from reprokit.results.plot_layout import (
     MUTED,
     SETTINGS,
     STYLES,
+    drawn,
     frame,
     label_ends,
     legend_of,
     length,
     panels_of,
     plain_ticks,
-    save,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw(measured: Measured, folder: Path) -> list[Path]:
-    """Draw speedup-batch-N, and roofline if the peaks were measured. Returns the files written.
+_MOST_BATCHES = 12
 
-    Raises UsageError if there is nothing to draw or matplotlib is missing, EngineError if `folder` cannot be written.
+
+def draw(measured: Measured) -> dict[str, bytes]:
+    """Draw speedup-batch-N for at most 12 batches, and roofline if the peaks were measured. Returns files by name.
+
+    Raises UsageError if there is nothing to draw or matplotlib is missing.
     """
     if not measured.cells:
         raise UsageError(
@@ -43,14 +45,14 @@ def draw(measured: Measured, folder: Path) -> list[Path]:
     except ImportError:
         raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[results]"') from None
     matplotlib.use("agg")
-    written = []
+    files: dict[str, bytes] = {}
     with matplotlib.rc_context(SETTINGS):
-        for batch in sorted({cell.batch for cell in measured.cells}):
+        for batch in sorted({cell.batch for cell in measured.cells})[:_MOST_BATCHES]:
             cells = [cell for cell in measured.cells if cell.batch == batch]
-            written += save(speedup(cells, batch, measured.about), folder / f"speedup-batch-{batch}")
-        if measured.peaks and measured.bandwidth:
-            written += save(roofline(measured), folder / "roofline")
-    return written
+            files |= drawn(speedup(cells, batch, measured.about), f"speedup-batch-{batch}")
+        if measured.bandwidth and any(cell.dtype in measured.peaks for cell in measured.cells):
+            files |= drawn(roofline(measured), "roofline")
+    return files
 
 
 def speedup(cells: Sequence[Cell], batch: int, about: str) -> Figure:

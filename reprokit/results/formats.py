@@ -15,6 +15,8 @@ _LATEX = {
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 _NUMBER = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
+# Spreadsheets also read full-width signs, and in many countries split cells at semicolons; some split at tabs.
+_FORMULA = re.compile(r"(^|[;\t])([\s\x22]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def as_csv(tables: Sequence[ReportTable]) -> str:
@@ -64,7 +66,7 @@ def latex(text: str) -> str:
 def _cell(text: str) -> str:
     """A spreadsheet runs what begins like a formula."""
     text = escaped(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and not _NUMBER.fullmatch(text) else text
+    return text if _NUMBER.fullmatch(text) else _FORMULA.sub(r"\1\2'", text)
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprokit.errors import EngineError
 from reprokit.results.attention import Cell
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     # Reproducible output.
     "svg.hashsalt": "reprokit",
+    # A name with dollar signs is no formula.
+    "text.parse_math": False,
 }
 
 
@@ -151,17 +152,16 @@ def frame(figure: Figure, finding: str, what: str, about: str, legend: bool = Fa
     figure.tight_layout(rect=(0.005, 0.15 if legend else 0.04, right, 0.885), w_pad=between)
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
+def drawn(figure: Figure, stem: str) -> dict[str, bytes]:
+    """The figure as PNG and SVG, by file name."""
     import matplotlib.pyplot as plt
 
-    files = [stem.with_suffix(suffix) for suffix in (".png", ".svg")]
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            # Without a date, a file changes only with its figure.
-            figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
-    except OSError as error:
-        raise EngineError(f"the plot could not be written: {error.strerror or error}", str(stem.parent)) from None
-    finally:
-        plt.close(figure)
+    files = {}
+    for suffix in (".png", ".svg"):
+        stream = io.BytesIO()
+        # Without a date, a file changes only with its figure.
+        metadata = {"Date": None} if suffix == ".svg" else {"Software": None}
+        figure.savefig(stream, format=suffix[1:], metadata=metadata)
+        files[f"{stem}{suffix}"] = stream.getvalue()
+    plt.close(figure)
     return files

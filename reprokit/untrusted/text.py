@@ -42,7 +42,8 @@ def markdown(text: str) -> str:
     """`text` as Markdown shows it, without markup, links or HTML."""
     import html
 
-    return re.sub(r"([\\`*_{}\[\]#|~@:])", r"\\\1", html.escape(escaped(text), quote=False))
+    # GitHub makes links of `www.` and formulas of `$`.
+    return re.sub(r"(?i)([\\`*_{}\[\]#|~@:$]|(?<=www)\.)", r"\\\1", html.escape(escaped(text), quote=False))
 
 
 def _is_harmless(character: str) -> bool:
