@@ -50,8 +50,9 @@ def left_services(engine: Engine) -> dict[str, str]:
     found = {}
     for network in engine.networks(services.OF):
         name, owner = network["Labels"][services.OF], network["Labels"].get(names.OWNER)
-        running = ((engine.container(name) or {}).get("State") or {}).get("Running")
-        if owner == str(os.getuid()) and network["Name"] == services.network_of(name) and not running:
+        if owner != str(os.getuid()) or network["Name"] != services.network_of(name):
+            continue
+        if not ((engine.container(name) or {}).get("State") or {}).get("Running"):
             found[name] = network["Id"]
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare, services
 from reprokit.container.launch import IDLE, Start, built_image, launch
-from reprokit.container.recreate import VERSION, drop_snapshots, recover, recreate, require_idle
+from reprokit.container.recreate import VERSION, drop_snapshots, is_ours, recover, recreate, require_idle
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import Notify
 from reprokit.engine import Engine
@@ -37,7 +37,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name, notify):
-        recover(engine, name)
+        recover(engine, name, (name, *_earlier_names(engine, target, name)))
         found = engine.container(name) or _of_earlier_version(engine, target, origin, name, notify)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
@@ -183,9 +183,9 @@ def _of_earlier_version(
 ) -> dict[str, Any] | None:
     """The container of an earlier version with this workspace, renamed to `name`; others are named to the user."""
     for earlier in _earlier_names(engine, target, name):
-        recover(engine, earlier)
+        recover(engine, earlier, [earlier])
         found = engine.container(earlier)
-        if found is None or not _is_ours(engine, found, [earlier]):
+        if found is None or not is_ours(engine, found, [earlier]):
             continue
         settings = names.settings_of(found["Config"]["Labels"])
         if settings.recipe_file or target.label != _label(found):
@@ -203,12 +203,6 @@ def _of_earlier_version(
     return None
 
 
-def _is_ours(engine: Engine, found: dict[str, Any], own_names: Collection[str]) -> bool:
-    """Whether reprokit made it for the caller, under one of these names: an image may have any labels."""
-    labels = found["Config"].get("Labels") or {}
-    return labels.get(names.NAME) in own_names and labels.get(names.OWNER) == str(engine.host.caller().uid)
-
-
 def _label(found: dict[str, Any]) -> str:
     labels = found["Config"].get("Labels") or {}
     return f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
@@ -217,7 +211,7 @@ def _label(found: dict[str, Any]) -> str:
 def _check_ours(
     engine: Engine, name: str, found: dict[str, Any], target: Target, origin: names.ContainerOrigin
 ) -> None:
-    if not _is_ours(engine, found, [name, *_earlier_names(engine, target, name)]):
+    if not is_ours(engine, found, [name, *_earlier_names(engine, target, name)]):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
     settings = names.settings_of(found["Config"]["Labels"])
     if _label(found) != target.label or not origin.made(settings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,15 +95,15 @@ def earlier_name(recipe: str, variant: str) -> str:
 def known_containers(engine: Engine) -> list[RecipeContainer]:
     """All containers that reprokit made, sorted by name.
 
-    Containers inherit labels of images, so only one whose label repeats its own name counts.
+    Containers inherit labels of images, so only one whose label repeats its own name and that has an owner counts.
     """
     found = []
     for listed in engine.containers([NAME]):
         name, labels = listed["Names"][0].lstrip("/"), listed["Labels"]
-        if labels[NAME] == name:
+        if labels[NAME] == name and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
             recipe, variant, image = labels.get(RECIPE, "?"), labels.get(VARIANT, "?"), labels.get(IMAGE, "")
             state, created = listed.get("State", "unknown"), int(listed.get("Created", 0))
-            owner, settings = int(labels.get(OWNER, "-1")), settings_of(labels)
+            owner, settings = int(labels[OWNER]), settings_of(labels)
             found.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
     return sorted(found, key=lambda container: container.name)
 

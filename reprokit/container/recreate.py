@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any
 
 from reprokit.container import names
@@ -59,7 +60,7 @@ def recreate(
         )
         launch(engine, start, required, False, notify)
     except BaseException:
-        recover(engine, name)
+        recover(engine, name, (name, labels[names.NAME]))
         _drop(engine, _next(name))
         if was_running:
             with contextlib.suppress(ReprokitError):
@@ -90,10 +91,16 @@ def _next(name: str) -> str:
     return f"{name}.next"
 
 
-def recover(engine: Engine, name: str) -> None:
-    """Restore a container's name after an interrupted recreation."""
+def is_ours(engine: Engine, found: dict[str, Any], own_names: Collection[str]) -> bool:
+    """Whether reprokit made it for the caller, under one of these names: an image may have any labels."""
+    labels = found["Config"].get("Labels") or {}
+    return labels.get(names.NAME) in own_names and labels.get(names.OWNER) == str(engine.host.caller().uid)
+
+
+def recover(engine: Engine, name: str, own_names: Collection[str]) -> None:
+    """Restore the name of the caller's container after an interrupted recreation."""
     aside = engine.container(_aside(name))
-    if aside is None:
+    if aside is None or not is_ours(engine, aside, own_names):
         return
     if engine.container(name) is None:
         engine.rename(aside["Id"], name)

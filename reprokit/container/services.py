@@ -98,14 +98,16 @@ def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify)
 
 
 def remove(engine: Engine, container: str) -> None:
-    """Remove a container's services with all that they stored, and their network."""
+    """Remove the services of the caller's container with all that they stored, and their network."""
+    network, owner = network_of(container), str(engine.host.caller().uid)
     for listed in of_container(engine, container).values():
-        engine.remove(listed["Id"], force=True)
-    network = network_of(container)
+        if listed["Labels"].get(names.OWNER) == owner:
+            engine.remove(listed["Id"], force=True)
     with suppress(EngineError):  # it is not in the network, or gone
         engine.leave(network, container)
     for found in engine.networks(f"{OF}={container}"):
-        engine.remove_network(found["Id"])
+        if found["Name"] == network and found["Labels"].get(names.OWNER) == owner:
+            engine.remove_network(found["Id"])
 
 
 def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from pydantic import TypeAdapter
+
 from reprokit.container.gpu import parse_gpus
 from reprokit.host.mounts import BindMount
 from reprokit.untrusted.documents import parsed
@@ -104,6 +106,7 @@ def from_label(text: str) -> ContainerSettings:
         data = parsed(text)
         mounts = tuple(BindMount(**m) for m in data.pop("mounts"))
         ports = tuple(Port(**p) for p in data.pop("ports"))
-        return ContainerSettings(mounts=mounts, ports=ports, **data)
+        settings = ContainerSettings(mounts=mounts, ports=ports, **data)
+        return TypeAdapter(ContainerSettings).validate_python(asdict(settings))
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"not a container's settings: {error}") from None

@@ -59,7 +59,14 @@ def test_the_label_holds_everything(settings):
     assert from_label(to_label(settings)) == settings
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"mounts": [], "ports": [], "unknown": 1}', '{"mounts": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", "[]", "null", '{"mounts": [], "ports": [], "unknown": 1}', '{"mounts": 1}',
+        '{"mounts": [], "ports": [], "workspace": 5}', '{"mounts": [], "ports": [["a", "b"]]}',
+        '{"mounts": [{"source": 1, "target": "/x"}], "ports": []}',
+    ],
+)  # fmt: skip
 def test_a_foreign_label_is_an_error(text):
     with pytest.raises(ValueError):
         from_label(text)
