@@ -133,7 +133,7 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     """The rule's cause; where it holds nothing that was captured, with the log's own words."""
     cause = filled(rule.cause, values)
-    if ("{" in rule.cause and "..." not in cause) or cause == hit.text:
+    if rule.kind == "symptom" or ("{" in rule.cause and "..." not in cause):
         return cause
     return f'{cause} ("{hit.text[:_QUOTED]}")'
 

@@ -69,6 +69,21 @@ def test_of_two_tracebacks_far_apart_the_last_ended_the_program():
     assert [cause.line for cause in found.causes] == [106]
 
 
+def test_a_cause_without_captured_values_quotes_the_line():
+    (cause, *_) = explained("OSError: [Errno 98] Address already in use\n").causes
+    assert cause.cause == 'another program listens on that port ("OSError: [Errno 98] Address already in use")'
+
+
+def test_usual_words_count_where_the_log_ends():
+    text = "Error: the old model does not exist\n" + "step\n" * 100 + "Error: the new model does not exist\n"
+    assert explained(text).causes[0].line == 102
+
+
+def test_a_line_that_a_symptom_knows_is_no_cause_by_its_words():
+    text = "srun: error: node1: task 0: Exited with exit code 1\nFailed to align the flux\n"
+    assert [cause.rule for cause in explained(text).causes] == ["unexplained", "slurm-step-exit"]
+
+
 def test_what_no_rule_knows_is_quoted():
     (cause,) = explained("Failed to align the flux of x\n").causes
     assert cause.rule == "unexplained"
