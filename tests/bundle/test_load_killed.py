@@ -38,7 +38,8 @@ def test_an_interrupted_load_leaves_no_name(killing):
     time.sleep(killing.usual / 2)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=200)[1]
-    assert process.returncode in (0, 130) and "Traceback" not in said
+    # Ended by the signal where its modules were not imported yet, as on a busy machine.
+    assert process.returncode in (0, 130, -signal.SIGINT) and "Traceback" not in said
     if process.returncode == 130:
         assert said.endswith("interrupted\n") and killing.engine.connect().image(NAME) is None
     killing.check_and_repeat()
