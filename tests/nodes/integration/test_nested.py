@@ -127,7 +127,7 @@ def test_here(engine: Engine, name: str, tmp_path: Path):
             return execute(engine, container, argv, env=env, logged=False)
 
         done = inside("/login/home", "run", name, "--network", "none", "--", "touch", "/workspace/made")
-        assert done.exit_code == 0, done
+        assert done.exit_code == 0, done.stderr
         assert [*(tmp_path / "home" / "workspaces").glob(f"{name}-*/made")]
         refused = inside("/elsewhere", "run", name, "--name", f"{name}-2", "--", "true")
         assert refused.exit_code == 3, refused
