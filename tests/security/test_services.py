@@ -85,7 +85,8 @@ def test_it_runs_as_the_caller_without_mounts_and_with_no_new_rights(engine, use
 
 def test_labels_of_an_image_make_no_service_of_another_container(engine: Engine, user, service):
     """A container that is called otherwise is no service, so stopping the other does not remove it."""
-    victim = user.by_hand(Cmd=["true"], Labels={services.OF: "other"})
+    labels = {services.OF: "other", names.OWNER: str(engine.host.caller().uid)}
+    victim = user.by_hand(Cmd=["true"], Labels=labels)
     services.remove(engine, "other")
     assert engine.container(victim)
     # The control: with a service's name it is one.
