@@ -51,6 +51,8 @@ RUN {% include "expect.j2" %}
 
 - `{% block final %}` is written into the image. `{% block build %}` is a stage of its own, if the comment has
   `build_from`; copy from it with `COPY --from=NAME`.
+- An image has the same layers wherever it is built if a block copies whole trees to `/`, such as
+  `COPY --from=NAME /product/ /`: engines give a folder that COPY writes into the time of the build.
 - A template knows `pins`, `major` (the first part of each pin), `options`, `sources`, `files`, `before` (the blocks
   before it) and `block`. Every value needs a quoting filter: `|sh` in a command, `|word` in COPY and WORKDIR, `|env` in
   ENV.

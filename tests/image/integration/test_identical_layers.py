@@ -51,6 +51,7 @@ variants:
       - cmake: {{source: project, products: [build/tool, build/libone.a]}}
       - extension_package: {{source: package, package: fast}}
       - imports: {{modules: [fast, six]}}
+      - run: {{source: package, in_image: true, commands: ["test -e setup.py"], products: [setup.py]}}
 """
 CMAKE = """\
 cmake_minimum_required(VERSION 3.10)

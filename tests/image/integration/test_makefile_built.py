@@ -40,11 +40,12 @@ options:
 #}
 {% block build %}
 RUN {% include "expect.j2" %}
-    mkdir -p /tables; {% for name in options.copies %}/opt/solver/bin/solver > /tables/{{ name|sh }}; {% endfor %} \\
-    expect table 'rows 42' "$(cat /tables/{{ options.copies[0]|sh }})"
+    mkdir -p /product/opt/tables; cd /product/opt/tables; \\
+    {% for name in options.copies %}/opt/solver/bin/solver > {{ name|sh }}; {% endfor %} \\
+    expect table 'rows 42' "$(cat {{ options.copies[0]|sh }})"
 {% endblock %}
 {% block final %}
-COPY --from=table /tables /opt/tables
+COPY --from=table /product/ /
 {% endblock %}
 """
 
