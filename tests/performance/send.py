@@ -32,13 +32,14 @@ from tests.support.waiting import wait_for
 
 LAST = 5_000_000
 MB = 1e6
-REBUILT = "reprokit-performance-send:rebuilt"
+REBUILT = "performance-send:rebuilt"
 _REGISTRY = 'version: 0.1\nstorage: {{filesystem: {{rootdirectory: "{0}/data"}}}}\nhttp: {{addr: "0.0.0.0:{1}"}}\n'
 
 
 def reprokit(image: str, nodes: Sequence[Machine], environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "reprokit", "send", image, *(node.login for node in nodes)]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    command = [sys.executable, "-m", "reprokit", "send", "--replace", image, *(node.login for node in nodes)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def pipe(image: str, nodes: Sequence[Machine], environment: dict[str, str]) -> None:
