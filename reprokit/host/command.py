@@ -9,10 +9,10 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
@@ -24,6 +24,11 @@ _OWN = (
     "import sys; sys.path[:] = [*filter(None, sys.path), sys.argv.pop(1)]; import runpy; "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
+
+# The threads of `doctor` outlive its main thread. At its end their programs are killed, and none is started after that.
+_starting = threading.Lock()
+_groups: set[int] = set()
+_ended = False
 
 
 class Flood(Exception):
@@ -51,22 +56,40 @@ def run(
     program cannot be started. It is killed then with all its children, and not waited for: a process that hangs in a
     driver is out of reach of signals. It is also killed where this process ends earlier, with the caller in a thread.
     """
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-        start_new_session=True,
-    )  # fmt: skip
-    kill = partial(_kill, process.pid)
-    atexit.register(kill)
+    process = _start(command, environment)
     try:
         out, err = exchanged(process, b"", limit_s, most)
     except BaseException:
-        kill()
+        _kill(process.pid)
         raise
     finally:
-        atexit.unregister(kill)
+        _groups.discard(process.pid)
         for stream in (process.stdout, process.stderr):
             cast(IO[bytes], stream).close()
     return ProgramOutput(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    with _starting:
+        if _ended:
+            raise ProcessLookupError("the process that would start it has ended")
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        _groups.add(process.pid)
+        return process
+
+
+@atexit.register
+def _kill_all() -> None:
+    global _ended
+    with contextlib.ExitStack() as stack:
+        if _starting.acquire(timeout=1):  # a program on a disk that hangs may never start
+            stack.callback(_starting.release)
+        _ended = True
+        for group in _groups.copy():
+            _kill(group)
 
 
 def _kill(group: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from reprokit.errors import UsageError
 from reprokit.host.disk import is_full
 from tests.support.disk import Disk
 from tests.support.privileges import as_root
+from tests.support.processes import naming
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -86,16 +86,7 @@ def test_engine_and_programs_that_hang(listening: Path, tmp_path: Path) -> None:
     assert {"disk", "kernel", "locale"} <= silent
     assert "rules only" in done.stderr and "engine.hangs" in (tmp_path / "r").read_text()
     # The command line of a stand-in, or of the shell that started it, names it; `timeout` kills its own a second later.
-    wait_for(lambda: not running(str(tmp_path)))
-
-
-def running(text: str) -> list[bytes]:
-    """The command lines of all processes that contain a text."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(file.read_bytes())
-    return [line for line in found if text.encode() in line]
+    wait_for(lambda: not naming(tmp_path))
 
 
 @pytest.mark.usefixtures("offline")

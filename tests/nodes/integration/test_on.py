@@ -23,6 +23,7 @@ from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
+from tests.support.processes import naming
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -205,13 +206,6 @@ def started(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             running.kill()
 
 
-def command_lines() -> Iterator[str]:
-    """Of every process of every node."""
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            yield file.read_text(errors="replace")
-
-
 def test_ports_are_the_nodes_own(nodes: Cluster, name: str, call: Call):
     node = nodes["node1"]
     enter = ["nsenter", "--net", f"--target={node.init}", "--"]
@@ -231,11 +225,11 @@ def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
     node, mark = nodes["node1"], f"9{secrets.randbelow(10**6):06}.5"
     words = command(*on(node, name, "--network", "none", "--", "sh", "-c", f"echo up; sleep {mark}"))
     with started(words) as running:
-        assert any(mark in line for line in command_lines())
+        assert naming(mark)
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=200)
     assert running.returncode == 130 and b"interrupted" in errors, errors
-    wait_for(lambda: not any(mark in line for line in command_lines()))
+    wait_for(lambda: not naming(mark))
 
 
 def test_a_terminal_is_the_commands(nodes: Cluster, name: str):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +18,7 @@ from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.git_server import GitServer
+from tests.support.processes import naming
 from tests.support.repositories import TOOL, Repositories, allow_filters, big_files, mirror, show
 from tests.support.waiting import wait_for
 
@@ -64,15 +63,6 @@ def test_the_password_of_a_mirror_stays_out_of_the_store(
     assert "secret" not in f"{said} {error.value.message} {error.value.where}"
 
 
-def at_work(store: Store) -> bool:
-    """Whether a process is using the store."""
-    for command in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if str(store.root).encode() in command.read_bytes():
-                return True
-    return False
-
-
 def test_a_killed_fetch_goes_on_from_what_it_had(
     repositories: Repositories,
     server: GitServer,
@@ -101,7 +91,7 @@ def test_a_killed_fetch_goes_on_from_what_it_had(
                 break
         os.killpg(process.pid, signal.SIGKILL)
     # git runs for a moment after its parent has ended.
-    wait_for(lambda: not at_work(store))
+    wait_for(lambda: not naming(store.root))
     assert not folder_of(top, store).exists()
     # The first server may still be answering the killed process.
     second = next_server()
