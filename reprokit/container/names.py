@@ -140,27 +140,29 @@ def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
 def chosen(engine: Engine, texts: Iterable[str]) -> list[RecipeContainer]:
     """The caller's containers of these names; all are looked up first. Raises UsageError, as `find`."""
     known, uid = known_containers(engine), engine.host.caller().uid
-    return [find(known, recipes.plain(text), uid, here(engine, text)) for text in texts]
+    return [find(known, recipes.plain(text), uid, *here(engine, text)) for text in texts]
 
 
-def here(engine: Engine, text: str) -> ContainerOrigin | None:
-    """What a recipe's name or path means in the current folder; None where it has no such recipe."""
+def here(engine: Engine, text: str) -> tuple[ContainerOrigin | None, str]:
+    """What a recipe's name or path means in the current folder, and its default variant; None without a recipe."""
     if not recipes.is_recipe(text):
-        return None
+        return None, ""
     name, _ = recipes.split(text)
     try:
-        return ContainerOrigin.of(engine, recipes.targets(name)[0])
+        target = recipes.target(name)
+        return ContainerOrigin.of(engine, target), target.variant_name
     except UsageError:  # the recipe is broken, or its workspace behind a link
-        return ContainerOrigin("", str(recipes.recipe_file(name)))
+        return ContainerOrigin("", str(recipes.recipe_file(name))), ""
 
 
 def find(
-    containers: Iterable[RecipeContainer], text: str, uid: int, origin: ContainerOrigin | None = None
+    containers: Iterable[RecipeContainer], text: str, uid: int, origin: ContainerOrigin | None = None, default: str = ""
 ) -> RecipeContainer:
     """The caller's container named `text`, or that of the recipe or `recipe:variant` of this name.
 
     `origin` is what the recipe's name means here: containers of another checkout are then chosen by their own names
-    only. Raises UsageError where there is none or more than one; it says where the only match belongs to another user.
+    only. Of several variants it is the only one that runs, or else `default`. Raises UsageError where there is none or
+    no such choice; it says where the only match belongs to another user.
     """
     everyone = list(containers)
     own = [c for c in everyone if c.owner == uid]
@@ -177,12 +179,13 @@ def find(
                 hint=f"to use another checkout's, give its name: {elsewhere[0].name}",
             )
     usual = [c for c in named if c.usual]
-    choice = usual if len(usual) == 1 else named
-    if len(choice) == 1:
-        return choice[0]
-    if choice:
+    running, of_default = [c for c in usual if c.running], [c for c in usual if c.variant == default]
+    for choice in (usual, running, of_default, named):
+        if len(choice) == 1:
+            return choice[0]
+    if named:
         raise UsageError(
-            f"{text!r} has {len(choice)} containers", hint=f"give one of {', '.join(c.name for c in choice)}"
+            f"{text!r} has {len(named)} containers", hint=f"give one of {', '.join(c.name for c in named)}"
         )
     if any(text in (c.name, c.recipe, c.label) for c in everyone):
         raise UsageError(

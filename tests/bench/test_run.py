@@ -80,6 +80,16 @@ def test_a_record_holds_what_was_measured_on_what(bench, tmp_path):
     assert socket.gethostname() not in record.to_json().split('"') and str(Path.home()) not in record.to_json()
 
 
+def test_a_slow_down_during_a_run_is_a_warning_of_its_record(bench, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 300, 91, 0x0000000000000040\n")
+    (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
+    (record,) = bench.measure(
+        "m", benchmark("echo 3 ms", values=[{"pattern": "(?P<value>\\d) ms", "metric": "m"}]), "."
+    )
+    assert "GPU 0 was slowed down: heat" in record.warnings
+
+
 def test_inputs_are_made_and_named(bench, tmp_path):
     spec = {
         "command": "echo t=$(cat n)",

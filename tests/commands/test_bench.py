@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -82,6 +84,16 @@ def tidied(debian_12):
         engine.remove_image(image["Id"], force=True)
 
 
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Other programs keep more processors busy than a benchmark passes over."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range((os.cpu_count() or 1) // 8 + 1)]
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.wait()
+
+
 @pytest.mark.engine
 def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied, tmp_path):
     first = reprokit("bench", NAME)
@@ -144,14 +156,16 @@ def test_a_benchmark_that_fails_records_nothing_and_shows_its_last_lines(reproki
 
 
 @pytest.mark.engine
-def test_what_was_measured_is_shown_though_a_later_benchmark_cannot_run(reprokit, tidied, tmp_path):
+def test_what_was_measured_is_shown_though_a_later_benchmark_cannot_run(reprokit, tidied, busy, tmp_path):
     done = reprokit("bench", f"{NAME}:cuda", "fine", "unlocked", "--repeat", "3", "--warm-up", "1", "--timeout", "60")
     assert done.returncode == 2
+    assert "warning: fine: other programs kept " in done.stderr
     assert "fine [ms]" in done.stdout and "3..3" in done.stdout
     assert "error: the data g.zip is not locked" in done.stderr
     (record,) = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert (record.samples, record.repeats, record.warm_up) == ((3.0,) * 3, (1, 1, 1), 1)
     assert record.machine.memory and record.before.load is not None
+    assert record.warnings and all("processors busy" in warning for warning in record.warnings)
 
 
 @pytest.mark.engine

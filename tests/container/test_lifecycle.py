@@ -157,11 +157,18 @@ def test_a_stale_image_is_named_in_one_line_with_the_remedy(engine, recipe, base
     assert (current.returncode, current.stderr.count("stale")) == (0, 0)
     recipe('    env: {NEW: "1"}\n')
     notice = f"the image of {made.label} is stale: recipe or lock have changed since it was built"
-    for verb in ("run", "exec"):
-        done = call(verb, made.recipe.name, "--", "true")
+    for verb, *command in (("run", "--", "true"), ("exec", "--", "true"), ("shell",)):
+        done = call(verb, made.recipe.name, *command)
         assert done.returncode == 0
         assert [line for line in done.stderr.splitlines() if "stale" in line] == [
             f"{notice}; `reprokit build {made.label}` renews it"
         ]
     (row,) = [r for r in json.loads(call("ps", "--json").stdout) if r["recipe"] == made.recipe.name]
     assert row["stale"] is True
+
+
+def test_a_machine_that_is_too_small_is_an_error(recipe, call):
+    name = recipe("    requires: {memory: 900TiB}\n").recipe.name
+    for command, hint in ((["run", name, "--", "true"], "`reprokit shell` opens"), (["build", name], "with --force")):
+        done = call(*command)
+        assert done.returncode == 3 and "host.memory=" in done.stderr and hint in done.stderr

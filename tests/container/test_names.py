@@ -38,10 +38,17 @@ def test_what_users_call_it(text, expected):
     assert find(ALL, text, 1000) == expected
 
 
+def test_a_short_name_means_the_variant_that_runs_or_else_the_default():
+    stopped = replace(FAITH, state="exited")
+    assert find([stopped, CPU, MINE], "faith", 1000, None, "cuda") == CPU
+    assert find([FAITH, CPU, MINE], "faith", 1000, None, "cuda") == FAITH
+    assert find([stopped, replace(CPU, state="exited"), MINE], "faith", 1000, None, "cpu").variant == "cpu"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("faith", "2 containers|3 containers"),
+        ("faith", "has 3 containers"),
         ("feetgraph", "did you mean featgraph"),
         ("thgnn", "another user"),
         ("reprokit-thgnn-cuda", "another user"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -77,8 +78,11 @@ def test_only_the_last_layer_of_a_rebuilt_image_is_sent(nodes, user, images, lar
     assert user.send(large, node.login).returncode == 0
     rebuilt = images.on(images.names[images.names.index(large) - 1], "rebuilt", [{"b": incompressible(3, 5)}])
     before = node.sent_to()
-    assert user.send(rebuilt, node.login).returncode == 0
+    sent = user.send(rebuilt, node.login, "--json")
+    assert sent.returncode == 0
     assert 3 * MB < node.sent_to() - before < 3 * MB + MB
+    (row,) = json.loads(sent.stdout)["nodes"]
+    assert (row["node"], row["present"], row["error"]) == (node.login, False, None) and row["bytes"] > 3 * MB
     assert same(images, rebuilt, node)
     assert same(images, large, node)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 
 import docker
 import pytest
@@ -62,6 +63,7 @@ def test_load_moves_a_name_only_with_replace(engine, user, recipe, tmp_path):
     assert engine.image(name)["Id"] != mine
     # What is there already needs no agreement, nor does a new name.
     assert "is present already" in user("load", path)
+    assert json.loads(user("load", path, "--json")) == {"loaded": [], "present": [name]}
     assert "loaded" in user("load", bundle(tmp_path, f"reprokit/{recipe}:cuda"))
 
 

@@ -46,6 +46,7 @@ class Forge:
         for path, text in {**files, **({".gitmodules": "".join(entries)} if entries else {})}.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text)
+            (folder / path).chmod(0o755 if text.startswith("#!") else 0o644)
             self.git(name, "add", path)
         self.git(name, "commit", "-q", "-m", "all of it")
         return self.git(name, "rev-parse", "HEAD")

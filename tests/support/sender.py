@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.support.cluster import Cluster
 from tests.support.images import Images
 from tests.support.machine import Machine
+from tests.support.verbs import run_verb
 
 MB = 1_000_000
 
@@ -35,12 +36,7 @@ class Sender:
         )
 
     def send(self, *words: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words)
-        try:
-            out, err = process.communicate(timeout=200)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        return run_verb("send", *words, env=self.environment, timeout=200)
 
 
 def arrived(machine: Machine) -> int:

@@ -49,6 +49,8 @@ def desk(engine: Engine, debian_12, served, tmp_path_factory) -> Iterator[Desk]:
 def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
     first = desk.lock.read_bytes()
     assert "unchanged" in desk.run("lock", desk.recipe)
+    (row,) = json.JSONDecoder().raw_decode(desk.run("lock", desk.recipe, "--json"))[0]["locks"]
+    assert (row["recipe"], row["lock"], row["changed"]) == (f"{desk.recipe}:v", str(desk.lock), False)
     desk.run("lock", desk.recipe, "--update", "all")
     assert desk.lock.read_bytes() == first
     text = first.decode()
@@ -84,7 +86,8 @@ def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_
 
 def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, engine: Engine):
     desk.run("fetch", desk.recipe)
-    desk.run("build", desk.recipe)
+    built, _ = json.JSONDecoder().raw_decode(desk.run("build", desk.recipe, "--json"))
+    assert (built["name"], built["image"]) == (desk.image, engine.image(desk.image)["Id"])
     records = sorted((desk.root / "home" / "state" / "builds").iterdir())
     record = json.loads(records[-1].read_text())
     assert record["hosts_asked"] == {} and record["asked_in_vain"] == {}

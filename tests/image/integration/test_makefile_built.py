@@ -1,4 +1,4 @@
-"""A Makefile, a patch, build arguments and an own block: from the recipe to a smoke-tested image."""
+"""A Makefile, a configure script, a patch and an own block: from the recipe to a smoke-tested image."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
 
 MAKEFILE = "all: bin/solver\nbin/solver: solver.c\n\tmkdir -p bin\n\t$(CC) -DROWS=$(ROWS) -o $@ $<\n"
 SOLVER = '#include <stdio.h>\nint main() {\n    printf("rows %d\\n", ROWS + 0);\n}\n'
+CONFIGURE = """\
+#!/bin/sh
+echo "made for $1" > tool
+printf 'all:\\ninstall:\\n\\tinstall -D tool $(DESTDIR)/usr/local/share/tool\\n' > Makefile
+"""
 PATCH = """\
 --- a/solver.c
 +++ b/solver.c
@@ -54,7 +59,8 @@ COPY --from=table /product/ /
 def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The recipe's name, and the folder that has `recipes/`."""
     name = unique("makefile")
-    commit = Forge(tmp_path / "forge").publish("paper/solver", {"Makefile": MAKEFILE, "solver.c": SOLVER})
+    files = {"Makefile": MAKEFILE, "solver.c": SOLVER, "configure": CONFIGURE}
+    commit = Forge(tmp_path / "forge").publish("paper/solver", files)
     recipe = {
         "name": name,
         "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "MIT"},
@@ -76,6 +82,8 @@ def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[tuple[str, Path]
                 "blocks": [
                     "git",
                     {"make": {"source": "solver", "products": ["bin/solver"]}},
+                    {"autotools": {"source": "solver", "products": ["/usr/local/share/tool"]}},
+                    {"run": {"source": "solver", "commands": ["echo seven > seven"], "products": ["seven"]}},
                     {"table": {"copies": ["a", "b c"]}},
                     {
                         "run": {
@@ -87,7 +95,13 @@ def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[tuple[str, Path]
                 ],
             }
         },
-        "smoke": [{"command": "/opt/solver/bin/solver; wc -l < /opt/both", "expect": "rows 42\n2\n"}],
+        "smoke": [
+            {"command": "/opt/solver/bin/solver; wc -l < /opt/both", "expect": "rows 42\n2\n"},
+            {
+                "command": "cat /usr/local/share/tool /opt/solver/seven",
+                "expect": "made for --prefix=/usr/local\nseven\n",
+            },
+        ],
     }
     for file, text in (
         (f"{name}.yaml", yaml.safe_dump(recipe)),
