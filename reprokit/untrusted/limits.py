@@ -21,6 +21,8 @@ COMMAND_ANSWER = 1 << 20
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
+# Of a request of git, which names the commits that the client has: 50 bytes each, and a build has few.
+GIT_REQUEST = 16 << 20
 # Of the workspaces that a load unpacks unasked: sources of a paper and small data sets, some seconds of work.
 WORKSPACE_ENTRIES = 50_000
 WORKSPACE_BYTES = 2 << 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import zlib
 from collections.abc import Iterator, Sequence
@@ -14,12 +15,15 @@ from reprokit.supply.kinds.git.command import environment
 from reprokit.supply.kinds.git.store import serving_repository
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store
+from reprokit.untrusted.limits import GIT_REQUEST
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
 
 _SERVICE = "git-upload-pack"
 _BLOCK = 1 << 16
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+_LONGEST_LINE = 10
 
 
 class Repositories:
@@ -120,10 +124,18 @@ def _send(handler: Handler, stdout: IO[bytes]) -> None:
 
 
 def _body(handler: Handler) -> Iterator[bytes]:
+    """The request's body, unpacked. One that is malformed or too long ends early, and its connection with it."""
     blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else handler.body()
-    if handler.headers.get("Content-Encoding") not in ("gzip", "x-gzip"):
-        yield from blocks
-        return
+    left = GIT_REQUEST  # git keeps the commits that a request names in memory
+    for block in _unpacked(blocks) if handler.headers.get("Content-Encoding") in ("gzip", "x-gzip") else blocks:
+        left -= len(block)
+        if left < 0:
+            handler.close_connection = True
+            return
+        yield block
+
+
+def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
     unzip = zlib.decompressobj(wbits=31)
     for block in blocks:
         while block:
@@ -133,14 +145,18 @@ def _body(handler: Handler) -> Iterator[bytes]:
 
 
 def _chunks(handler: Handler) -> Iterator[bytes]:
-    while size := int(handler.rfile.readline(100).split(b";")[0].strip() or b"0", 16):
-        while size:
-            block = handler.rfile.read(min(size, _BLOCK))
+    """Chunks as git sends them: without extensions and trailers."""
+    while size := _CHUNK.fullmatch(handler.rfile.readline(_LONGEST_LINE)):
+        left = int(size[1], 16)
+        last = not left
+        while left:
+            block = handler.rfile.read(min(left, _BLOCK))
             if not block:
-                handler.close_connection = True
-                return
-            size -= len(block)
+                break
+            left -= len(block)
             yield block
-        handler.rfile.readline(10)
-    while handler.rfile.readline(8192).strip():
-        pass
+        if left or handler.rfile.readline(2) != b"\r\n":
+            break
+        if last:
+            return
+    handler.close_connection = True
