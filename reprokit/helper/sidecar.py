@@ -61,6 +61,13 @@ def closed_network(engine: Engine) -> Iterator[Network]:
             yield Network(f"container:{container}", listening, ADDRESS)
 
 
+def joined(engine: Engine, network: str) -> list[str]:
+    """The IDs of the containers in a closed network, without its sidecar; none for other networks."""
+    if not network.startswith("container:"):
+        return []
+    return [each["Id"] for each in engine.containers([]) if each["HostConfig"].get("NetworkMode") == network]
+
+
 def _listen(folder: Path) -> socket.socket:
     """A socket in this new folder, whose parent keeps other users of this host out.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.helper.sidecar import joined
 from reprokit.image.render import Rendered
 from reprokit.recipe.fields import SECRET_NAME
 from reprokit.recipe.find import Target
@@ -95,8 +96,8 @@ def allowed_now(engine: Engine, network: str, rendered: Rendered) -> Callable[[]
         steps.setdefault(instruction.removeprefix("RUN "), set()).update(names)
 
     def allowed() -> Collection[str]:
-        found = [each["Id"] for each in engine.containers([]) if each["HostConfig"].get("NetworkMode") == network]
-        running = [each for each in map(engine.container, found) if each and each["State"]["Running"]]
+        found = map(engine.container, joined(engine, network))
+        running = [each for each in found if each and each["State"]["Running"]]
         if len(running) != 1:
             return ()
         command = running[0]["Config"].get("Cmd") or [""]

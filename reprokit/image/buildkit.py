@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Generator, Iterator
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image.context import write_context
 from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, OutputLine
+from reprokit.image.lines import HALF, lines_of
 from reprokit.image.render import Rendered, instructions
 from reprokit.image.shell import without_step
 
@@ -54,8 +56,8 @@ class BuildKit:
             reader = ProgressReader(Instructions(plan.rendered))
             try:
                 assert process.stdout is not None
-                for line in process.stdout:
-                    yield from reader.read(line.rstrip("\n"))
+                for line in lines_of(iter(partial(process.stdout.readline, HALF), "")):
+                    yield from reader.read(line)
                 process.wait()
             finally:
                 _stop(process)

@@ -10,10 +10,13 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
+from reprokit.helper.sidecar import joined
 from reprokit.host.machine import fitting_jobs
 from reprokit.image import made, trust
+from reprokit.image.entries import full_id
 from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, Note, OutputLine
 from reprokit.image.labels import DOCKERFILE, FAILED, INPUTS, failed_name
+from reprokit.image.lines import Lines
 from reprokit.image.quoting import env, word
 from reprokit.image.shell import without_step
 from reprokit.recipe.find import Target
@@ -21,7 +24,7 @@ from reprokit.tarfiles import tar_of
 
 _STEP = re.compile(r"Step (\d+)/(\d+) : (.*)")
 _STATE = re.compile(r" ---> ([0-9a-f]{12,64})$")
-_RUNNING = re.compile(r" ---> Running in ([0-9a-f]{12,64})$")
+_RUNNING = re.compile(r" ---> Running in [0-9a-f]{12,64}$")
 _KILL_TIMEOUT_S = 30
 _MOST_STATES = 10_000  # a step's output can name more
 
@@ -31,7 +34,6 @@ class Classic:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.running = ""
         self.states: set[str] = set()
 
     def run(self, plan: BuildPlan) -> Generator[Event, None, None]:
@@ -63,7 +65,7 @@ class Classic:
             yield from self._events(stream, plan)
         finally:
             stream.close()
-            self._tidy()
+            self._tidy(plan.network)
 
     def _events(self, stream: Iterator[dict], plan: BuildPlan) -> Iterator[Event]:
         step, last_good, image_id = BuildStep(0, 0, plan.rendered.spans[0][2], ""), "", ""
@@ -82,24 +84,26 @@ class Classic:
                     yield step
             elif line == " ---> Using cache":
                 yield Cached()
-            elif match := _RUNNING.fullmatch(line):
-                self.running = match[1]
             elif match := _STATE.fullmatch(line):
-                last_good, self.running = match[1], ""
+                last_good = match[1]
                 if len(self.states) < _MOST_STATES:
                     self.states.add(match[1])
-            elif not line.startswith(("Removing intermediate container ", "Successfully ")):
+            elif not (_RUNNING.fullmatch(line) or line.startswith(("Removing intermediate ", "Successfully "))):
                 yield OutputLine(line)
         if not image_id:
             raise EngineError("the engine ended the build without a result", plan.name, "see the engine's own log")
         yield Built(image_id)
 
-    def _tidy(self) -> None:
-        """Wait until the step's container is gone: the engine kills it some time after its client has left."""
+    def _tidy(self, network: str) -> None:
+        """Wait until the step's container is gone: the engine kills it some time after its client has left.
+
+        The engine says which one it is: a step's own output can imitate the builder's.
+        """
         deadline = time.monotonic() + _KILL_TIMEOUT_S
-        while self.running and self.engine.container(self.running) is not None:
+        while running := joined(self.engine, network):
             if time.monotonic() > deadline:
-                self.engine.remove(self.running, force=True)
+                for container in running:
+                    self.engine.remove(container, force=True)
                 return
             time.sleep(0.1)
 
@@ -121,21 +125,21 @@ def label_line(labels: Mapping[str, str]) -> str:
 
 def stream_lines(stream: Iterator[dict]) -> Iterator[str | dict]:
     """The stream's text as lines, and its error and result as they are. A chunk may end inside a line."""
-    rest = ""
+    text = Lines()
     for event in stream:
         if "stream" in event:
-            *lines, rest = (rest + event["stream"]).split("\n")
-            for line in lines:
-                line = line.rstrip("\r").rsplit("\r", 1)[-1]  # the last state of a progress bar
-                if line.strip():
-                    yield line
+            yield from _shown(text.add(event["stream"]))
         elif "error" in event or "ID" in event.get("aux", {}):
-            if rest.strip():
-                yield rest
-            rest = ""
+            yield from _shown(text.end())
             yield event
-    if rest.strip():
-        yield rest
+    yield from _shown(text.end())
+
+
+def _shown(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        line = line.rstrip("\r").rsplit("\r", 1)[-1]  # the last state of a progress bar
+        if line.strip():
+            yield line
 
 
 def build_context(dockerfile: str, files: Iterable[tuple[str, bytes]] = ()) -> io.BytesIO:
@@ -143,13 +147,19 @@ def build_context(dockerfile: str, files: Iterable[tuple[str, bytes]] = ()) -> i
     return io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **dict(files)}))
 
 
-def keep_last_good(engine: Engine, target: Target, failed: Failed, labels: Mapping[str, str]) -> str:
-    """Tag the state before the failed step as `reprokit/NAME:VARIANT--failed`; return a sentence about it."""
+def keep_last_good(engine: Engine, target: Target, failed: Failed, base_id: str, labels: Mapping[str, str]) -> str:
+    """Tag the state before the failed step as `reprokit/NAME:VARIANT--failed`; return a sentence about it.
+
+    A step's output can name another image, so the state must be the base or a recorded step.
+    """
     if not failed.last_good:
         return "no step succeeded, so there is no state to keep"
     name = failed_name(target.label)
+    state = full_id((engine.image(failed.last_good) or {}).get("Id", ""))
+    if state != full_id(base_id) and state not in made.entries(engine):
+        return f"{failed.last_good}, the state before the failed step, is not kept: it is no step of this build"
     marked = {key: value for key, value in labels.items() if key not in (INPUTS, DOCKERFILE)} | {FAILED: failed.block}
-    context = build_context(f"FROM {failed.last_good}\n")
+    context = build_context(f"FROM {state}\n")
     for _ in engine.build(context, tag=name, labels=marked, rm=True, forcerm=True):
         pass
     if image := engine.image(name):

@@ -12,15 +12,30 @@ from reprokit import __version__, paths
 from reprokit.image.inputs import Inputs
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
+from reprokit.untrusted.limits import BUILD_LOG
 
 
 class Log:
-    """The log of one build, flushed after each line so that it is complete after a crash."""
+    """The log of one build, flushed after each line so that it is complete after a crash.
+
+    The output of its steps is limited; `cut` says whether it exceeded the limit.
+    """
 
     def __init__(self, target: Target) -> None:
         self.started = datetime.now().astimezone()
         self.stem = f"{target.recipe.name}-{target.variant_name}-{self.started:%Y%m%dT%H%M%S}"
         self.file, self.path = _new_file(paths.private(paths.state() / "logs"), self.stem)
+        self.left = BUILD_LOG.most
+        self.cut = False
+
+    def output(self, text: str) -> None:
+        """A line of a step's output."""
+        self.left -= len(text) + 1
+        if self.left >= 0:
+            self.line(text)
+        elif not self.cut:
+            self.cut = True
+            self.line(f"# the output exceeds {BUILD_LOG.most} characters, the rest is left out ({BUILD_LOG.variable})")
 
     def line(self, text: str) -> None:
         self.file.write(f"{text}\n")

@@ -106,6 +106,7 @@ class BuilderRun:
         self.log = Log(self.target)
         self.outputs: dict[int, OutputRecording] = {}
         self.step = 0
+        self.started = time.time()
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
         self.builder = BUILDERS[self.options.builder](self.engine)
@@ -115,7 +116,7 @@ class BuilderRun:
         self.progress(Note(f"log {self.log.path}"))
         self.log.line(f"# {self.target.label}, inputs {self.inputs.hash}, base {self.inputs.base.described}")
         result: dict[str, Any] = {"builder": self.options.builder, "result": "interrupted"}
-        started, image_id = time.time(), ""
+        image_id = ""
         try:
             with self.kernel:
                 end = self._last_event()
@@ -131,10 +132,13 @@ class BuilderRun:
             self.log.line(f"# {result['result']}")
             self.log.close()
             record = write_record(self.target, self.inputs, self.gateway, self.log, result)
-            steps = BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, started)
-            with suppress(ReprokitError):  # the build's own error is the one to report
-                steps.record(self.engine, image_id)
+            self._record_steps(image_id)
         return image_id, record
+
+    def _record_steps(self, image_id: str = "") -> None:
+        steps = BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, self.started)
+        with suppress(ReprokitError):  # the build's own error is the one to report
+            steps.record(self.engine, image_id)
 
     def _last_event(self) -> Built | Failed:
         name = self.options.name or image_name(self.target)
@@ -163,7 +167,7 @@ class BuilderRun:
         if isinstance(event, OutputLine):
             event = OutputLine(self.gateway.hide(event.line))
             self._output.write(f"{event.line}\n".encode("utf-8", "replace"))
-            self.log.line(event.line)
+            self.log.output(event.line)
         elif isinstance(event, BuildStep):
             self.step = event.number
             if self.options.builder == "classic":  # one step after the other: the output of earlier ones is not needed
@@ -178,12 +182,16 @@ class BuilderRun:
 
     def _failure(self, end: Failed) -> ReprokitError:
         message = self.gateway.hide(end.message)
+        if self.log.cut:
+            self.log.line("# beginning and end of the failed step's output:")
+            self.log.line(self._output.content().decode("utf-8", "replace"))
         self.log.line(message)
         causes = causes_of(self._output, self._facts(message))
         error = build_error(self.target, end, message, causes, self.gateway)
-        hints = [error.hint, f"complete log: {self.log.path}"]
+        hints = [error.hint, f"{'log, without all output' if self.log.cut else 'complete log'}: {self.log.path}"]
         if self.options.keep_failed:
-            hints.append(keep_last_good(self.engine, self.target, end, self.labels))
+            self._record_steps()
+            hints.append(keep_last_good(self.engine, self.target, end, self.inputs.base.image_id, self.labels))
         error.hint = "\n      ".join(hint for hint in hints if hint)
         error.explanation, error.causes = shown(causes), tuple(causes)
         return error

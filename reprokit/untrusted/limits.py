@@ -90,6 +90,8 @@ PACKAGE = Limit("PACKAGE", 64 << 20)
 # The files of a base: Debian's and Ubuntu's minimal systems have 100 to 200 MB in 4000 to 9000 entries.
 BASE = Limit("BASE", 1 << 30)
 BASE_ENTRIES = Limit("BASE_ENTRIES", 100_000)
+# The output of a build's steps in its log. LLVM and TVM write up to 100 MB.
+BUILD_LOG = Limit("BUILD_LOG", 1 << 30)
 # Unpacked bytes beyond `UNPACKED_RATIO` times the packed size. Layers and debs shrink to a third, text to a tenth.
 UNPACKED = Limit("UNPACKED", 1 << 30)
 UNPACKED_RATIO = 200
