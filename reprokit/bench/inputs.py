@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
 from reprokit.bench.hardware import Execute
+from reprokit.container.execute import Completed
 from reprokit.container.mounts import WORKSPACE
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.host import workspace
@@ -33,12 +35,15 @@ rm -f -- {mark}
 """
 # A folder's checksum covers the checksums of all its files.
 _SUM = """
+set -o pipefail
 if [ -d {path} ]; then
   cd {path} && find . -type f -print0 | LC_ALL=C sort -z | xargs -0r sha256sum | sha256sum
 else
   sha256sum < {path}
 fi
 """
+_CHECKSUM = re.compile(r"([0-9a-f]{64})(?: |$)")
+_LONGEST_REASON = 400
 
 
 def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Callable[[Input], None]) -> dict[str, str]:
@@ -54,7 +59,13 @@ def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Call
         else:
             _make(execute, file, path, workdir)
         total = execute(["bash", "-c", _SUM.format(path=path)], workdir=workdir, logged=False)
-        found[file.path] = total.stdout.split()[0]
+        match = _CHECKSUM.match(total.stdout)
+        if total.exit_code or match is None:
+            raise WorkFailed(
+                f"no checksum of the input {file.path} (exit code {total.exit_code}): {_reason(total)}",
+                hint="the image needs a working `sha256sum`, and the file must be readable",
+            )
+        found[file.path] = match[1]
     return found
 
 
@@ -62,11 +73,14 @@ def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
     script = _MAKE.format(path=path, mark=shlex.quote(f"./{file.path}.making"), make=file.make, name=file.path)
     done = execute(["bash", "-c", script], workdir=workdir)
     if done.exit_code:
-        reason = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
         raise WorkFailed(
-            f"the input {file.path} could not be created (exit code {done.exit_code}): {reason}",
+            f"the input {file.path} could not be created (exit code {done.exit_code}): {_reason(done)}",
             hint="its command is `inputs.make` of the benchmark",
         )
+
+
+def _reason(done: Completed) -> str:
+    return (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1][:_LONGEST_REASON]
 
 
 def place(target: Target, file: Input, fetch: Fetch) -> None:

@@ -68,3 +68,25 @@ def test_a_folder_counts_as_all_that_is_in_it(here, tmp_path):
 def test_braces_and_quotes_of_a_command_are_its_own(here, tmp_path):
     prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".", no_data)
     assert (tmp_path / "x").read_text() == "{1: 'a'}"
+
+
+@pytest.mark.parametrize(
+    "tool", ["exit 127", "true", "echo", "echo $(seq 64)", "printf %064d 1; exit 1", "printf %063d 1", "printf %064s g"]
+)
+def test_a_checksum_is_that_of_a_working_sha256sum(here, tmp_path, tool: str):
+    (tmp_path / "graph").write_text("abc")
+    replaced = tmp_path / "bin" / "sha256sum"
+    replaced.parent.mkdir()
+    replaced.write_text(f"#!/bin/sh\n{tool}\n")
+    replaced.chmod(0o755)
+    with pytest.raises(WorkFailed, match="no checksum of the input graph"):
+        prepare(here, made("graph", "true"), ".", no_data)
+    replaced.unlink()
+    assert prepare(here, made("graph", "true"), ".", no_data) == {"graph": hashlib.sha256(b"abc").hexdigest()}
+
+
+def test_a_file_that_cannot_be_read_has_no_checksum(here, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "gone").symlink_to("gone")
+    with pytest.raises(WorkFailed, match="no checksum of the input data/gone"):
+        prepare(here, [Input(path="data/gone", data="x")], ".", lambda file: None)
