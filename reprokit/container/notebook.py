@@ -5,17 +5,19 @@ An image that has none gets it from wheels that the host fetched, unpacked besid
 
 from __future__ import annotations
 
+import http.client
 import secrets
 import tarfile
 import tempfile
 import threading
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from reprokit.container import names
 from reprokit.container.attach import Command, attach
@@ -28,7 +30,7 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.tarfiles import add, tar_of
-from reprokit.untrusted.documents import parsed, understood
+from reprokit.untrusted.documents import understood, validated
 
 INSIDE = 8888
 _FOLDER = "/opt/reprokit-jupyter"
@@ -113,26 +115,31 @@ def _put_token(engine: Engine, container: str, token: str) -> str:
 
 
 def _call_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) -> None:
-    # Loopback needs no proxy, whatever the environment names.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    address = urlsplit(base)
     while not ended.wait(0.2):
+        # Uses no proxy and follows no redirect: the server is the container's, and this process is not in it.
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=5)
         try:
-            opener.open(f"{base}/api", timeout=5).close()
-        except (OSError, urllib.error.URLError):
+            connection.request("GET", "/api")
+            if connection.getresponse().status != http.HTTPStatus.OK:
+                continue
+        except (OSError, http.client.HTTPException):
             continue
+        finally:
+            connection.close()
         ready()
         return
 
 
-@dataclass(frozen=True)
-class Python:
+class Python(BaseModel):
     """A container's `python3`: the Jupyter module it can import (or ""), version, glibc, machine, last site folder."""
 
-    application: str
-    python: str
-    libc: str
-    machine: str
-    site: str
+    model_config = ConfigDict(strict=True, frozen=True)
+    application: Literal["", "jupyterlab", "notebook", "jupyter_server"]
+    python: str = Field(max_length=20)
+    libc: str = Field(max_length=20)
+    machine: str = Field(pattern=r"^\w{1,20}$")
+    site: str = Field(pattern=r"^/[^\x00-\x1f]{1,1000}$")
 
 
 def probe(engine: Engine, container: str) -> Python:
@@ -141,7 +148,7 @@ def probe(engine: Engine, container: str) -> Python:
     if answer.exit_code:
         raise WorkFailed("Jupyter needs python3 in the image", container, "add the block `python` to the recipe")
     with understood("what the container's python3 prints", container):
-        return Python(**parsed(answer.stdout.splitlines()[-1]))
+        return validated(Python, answer.stdout.splitlines()[-1], container)
 
 
 def install(engine: Engine, container: str, python: Python, notify: Notify) -> None:
