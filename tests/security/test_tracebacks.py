@@ -1,4 +1,4 @@
-"""Nonsense in what strangers write ends in an error that names it, never in "a fault of reprokit"."""
+"""Nonsense in what strangers write ends in an error that names it, never in "a bug in reprokit"."""
 
 from __future__ import annotations
 

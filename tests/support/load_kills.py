@@ -59,7 +59,7 @@ class Killing:
         self.engine.process.wait()
         said = process.communicate(timeout=200)[1]
         self.seen["engine killed" if process.returncode else "too late"] += 1
-        assert process.returncode in (0, 3) and "Traceback" not in said and "fault of reprokit" not in said, said
+        assert process.returncode in (0, 3) and "Traceback" not in said and "a bug in reprokit" not in said, said
         self.engine = self._started()
         self.check_and_repeat()
 

@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Run:
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         text = out.read_text()
-        assert "Traceback" not in text and "fault of reprokit" not in text, text
+        assert "Traceback" not in text and "a bug in reprokit" not in text, text
         assert process.returncode == code, text
         memory = int((tmp_path / "memory").read_text())
         assert 1 << 10 < memory < MEMORY_KB

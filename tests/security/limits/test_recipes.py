@@ -18,6 +18,21 @@ def a_recipe(folder: Path, text: str) -> None:
     (folder / "recipes" / "x.yaml").write_text(text)
 
 
+# A verb with an error that nobody expected.
+BUG = """
+from reprokit import cli
+from reprokit.recipe import schema
+schema.schema = lambda: 1 / 0
+sys.argv = ["reprokit", "schema"]
+cli.main()
+"""
+
+
+def test_a_bug_is_seen(run: Run) -> None:
+    with pytest.raises(AssertionError, match=r"ZeroDivisionError: .*\(a bug in reprokit\)"):
+        run(python=BUG, code=1)
+
+
 def test_numbers_whose_time_grows_with_their_square(run: Run, tmp_path: Path) -> None:
     """YAML 1.1 has integers in base 60."""
     for number in ("1" + ":1" * 400_000, "1" + ":1" * 400_000 + ".5", "0x" + "f" * 900_000, "9" * 900_000):
