@@ -1,6 +1,7 @@
 """Run one command in a container with its input and output attached; an interrupt here ends the command too.
 
-The Engine API can start commands, but not end them: a script in the container sends the signals.
+The Engine API can start commands, but not end them: a script in the container sends the signals. Where the image's
+shell does not run it, the container is stopped.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ done
 # A program may save its state after Ctrl-C; its background processes get less time.
 _INTERRUPT_SECONDS = 10.0
 _STEPS = (("TERM", 30), ("KILL", 20))
+# For the script's start, on a busy machine. The shell is the image's, and could run for ever.
+_SHELL_SECONDS = 10.0
 
 Sink = Callable[[bool, bytes], None]
 
@@ -133,7 +136,7 @@ def _run(engine: Engine, container: str, command: Command, sink: Sink, started: 
                 raise reader.error
         except BaseException:
             # The reader keeps running, as a program that cleans up may write much.
-            end(engine, container, mark, user, reader.join)
+            _end(engine, container, exec_id, _Signals(engine, container, mark, user), reader.join)
             reader.join(1)
             raise
     return _exit_code(engine, exec_id)
@@ -200,36 +203,66 @@ def _feed(stream: CommandStream, stdin: int | None, reader: _Reader, timeout: fl
 
 
 def _exit_code(engine: Engine, exec_id: str) -> int:
+    code = _code_of_ended(engine, exec_id)
+    if code is None:
+        raise EngineError("the engine does not report the command's exit code", hint="see the engine's own log")
+    return code
+
+
+def _code_of_ended(engine: Engine, exec_id: str) -> int | None:
     for _ in range(_EXIT_CODE_TRIES):
         code = engine.exec_exit_code(exec_id)
         if code is not None:
             return code
-        select.select([], [], [], 0.05)
-    raise EngineError("the engine does not report the command's exit code", hint="see the engine's own log")
+        time.sleep(0.05)
+    return None
 
 
-def end(engine: Engine, container: str, mark: str, user: str, wait: Callable[[float], None]) -> None:
-    """End every process marked `mark`: as by Ctrl-C, then by SIGTERM, then by SIGKILL.
+def _end(engine: Engine, container: str, exec_id: str, signals: _Signals, wait: Callable[[float], None]) -> None:
+    """End a command and what it started. If it still runs after its signals, stop the container.
 
-    `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
     Does nothing where the engine no longer answers.
     """
+    with contextlib.suppress(EngineError, TimedOut):
+        signals.send(wait)
     with contextlib.suppress(EngineError):
+        if _code_of_ended(engine, exec_id) is None:
+            engine.stop(container, timeout_s=0)
+
+
+@dataclass(frozen=True)
+class _Signals:
+    """Signals to every process marked `mark`."""
+
+    engine: Engine
+    container: str
+    mark: str
+    user: str
+
+    def send(self, wait: Callable[[float], None]) -> None:
+        """As by Ctrl-C, then by SIGTERM, then by SIGKILL, until no process is left.
+
+        `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
+        Raises TimedOut where the image's shell does not end.
+        """
         try:
-            if _signal(engine, container, mark, user, "INT", 2):
+            if self._signal("INT", 2):
                 return
             wait(_INTERRUPT_SECONDS)
             for signal, tenths in _STEPS:
-                if _signal(engine, container, mark, user, signal, tenths):
+                if self._signal(signal, tenths):
                     return
         except KeyboardInterrupt:
-            _signal(engine, container, mark, user, "KILL", 20)
+            self._signal("KILL", 20)
 
-
-def _signal(engine: Engine, container: str, mark: str, user: str, signal: str, tenths: int) -> bool:
-    # As the command's user: with the engine's default capabilities not even root can read another user's environ.
-    argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_MARK}={mark}", str(tenths)]
-    exec_id = engine.exec_create(container, argv, user=user)
-    for _ in engine.exec_stream(exec_id):
-        pass
-    return engine.exec_exit_code(exec_id) == 0
+    def _signal(self, signal: str, tenths: int) -> bool:
+        # As the command's user: with the engine's default capabilities not even root can read another user's environ.
+        argv = ["sh", "-c", _SCRIPT, "end", signal, f"{_MARK}={self.mark}", str(tenths)]
+        exec_id = self.engine.exec_create(self.container, argv, user=self.user)
+        self.engine.exec_start(exec_id)
+        deadline = time.monotonic() + tenths / 10 + _SHELL_SECONDS
+        while (code := self.engine.exec_exit_code(exec_id)) is None:
+            if time.monotonic() > deadline:
+                raise TimedOut
+            time.sleep(0.05)
+        return code == 0

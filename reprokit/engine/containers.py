@@ -85,6 +85,11 @@ class Containers(EngineClient):
             for error, data in stream.frames():
                 yield (None, data) if error else (data, None)
 
+    def exec_start(self, exec_id: str) -> None:
+        """Start a created command whose input and output nobody has."""
+        with translated():
+            self.api.exec_start(exec_id, detach=True)
+
     def exec_attach(self, exec_id: str, tty: bool = False) -> CommandStream:
         """Start a created command, attached to its input and output."""
         with translated():
