@@ -49,7 +49,7 @@ def execute(
     the command and is raised again. A command that could not be started has exit code 126, or 127 where it does not
     exist, and the reason in `stderr`. Raises EngineError, and WorkFailed for more output than limits.COMMAND_OUTPUT.
     """
-    captured = [_Captured("stdout", on_output), _Captured("stderr", on_output)]
+    captured = [_Captured(container, "stdout", on_output), _Captured(container, "stderr", on_output)]
     command = Command(argv, env or {}, workdir, user, log_as=argv if logged else None, timeout=timeout)
     timed_out = False
     with watching(engine, container) as evidence:
@@ -59,12 +59,6 @@ def execute(
             code, timed_out = 124, True
         out, err = (stream.finish() for stream in captured)
         facts = evidence.facts(code, f"{out}\n{err}".encode(), timed_out)
-    if any(stream.too_long for stream in captured):
-        raise WorkFailed(
-            f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for captured output",
-            container,
-            "let it write less, or into a file of the workspace",
-        )
     if reason := refusal(code, out):
         return Completed(reason[0], "", reason[1])
     return Completed(code, out, err, facts, timed_out)
@@ -81,21 +75,25 @@ def refusal(exit_code: int, output: str) -> tuple[int, str] | None:
 
 
 class _Captured:
-    """The text of one output stream."""
+    """The text of one output stream. An error that `add` raises ends the command."""
 
-    def __init__(self, name: str, on_output: Callable[[str, str], None] | None) -> None:
-        self._name = name
+    def __init__(self, container: str, name: str, on_output: Callable[[str, str], None] | None) -> None:
+        self._container, self._name = container, name
         self._on_output = on_output
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._parts: list[str] = []
         self._left = COMMAND_OUTPUT
-        self.too_long = False
 
     def add(self, data: bytes, final: bool = False) -> None:
         text = self._decoder.decode(data, final)
         self._left -= len(data)
-        self.too_long = self._left < 0
-        if text and not self.too_long:
+        if self._left < 0:
+            raise WorkFailed(
+                f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for captured output",
+                self._container,
+                "let it write less, or into a file of the workspace",
+            )
+        if text:
             self._parts.append(text)
         if text and self._on_output:
             self._on_output(self._name, text)

@@ -11,17 +11,18 @@ import os
 import re
 import shlex
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 
-# A larger log is renamed to NAME.log.1 when the next command starts.
+# A larger log is renamed to NAME.log.1, and a new one begins.
 _KEEP_BYTES = 64 << 20
+_BLOCK = 1 << 16
 
 
 def key(engine: Engine, container: str) -> str:
@@ -57,17 +58,27 @@ class CommandLog:
     def __enter__(self) -> CommandLog:
         with contextlib.suppress(OSError, EngineError):
             paths.private(self._path.parent)
-            if self._path.exists() and self._path.stat().st_size > _KEEP_BYTES:
-                self._path.replace(self._path.with_suffix(".log.1"))
-            # Output may hold secrets of its owner.
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            self._open()
         self.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] $ {shlex.join(self._argv)}\n".encode())
         return self
+
+    def _open(self) -> None:
+        # Output may hold secrets of its owner.
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def write(self, data: bytes) -> None:
         if self._file >= 0:
             with contextlib.suppress(OSError):
+                if os.fstat(self._file).st_size >= _KEEP_BYTES:
+                    self._rotate()
                 os.write(self._file, data)
+
+    def _rotate(self) -> None:
+        if _is_at(self._file, self._path):  # else another command of the container did it
+            self._path.replace(self._path.with_suffix(".log.1"))
+        os.close(self._file)
+        self._file = -1
+        self._open()
 
     def exited(self, code: int) -> None:
         self.write(f"[exit {code} after {time.monotonic() - self._began:.1f} s]\n".encode())
@@ -84,14 +95,47 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
     path = log_path(container)
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(path.open("rb"))
         if tail is not None:
-            yield from deque(file, maxlen=tail)
+            file.seek(_start_of_last(file, tail))
         while True:
-            block = file.read(1 << 16)
+            replaced = follow and not _is_at(file.fileno(), path)  # before reading, as it may still grow until then
+            block = file.read(_BLOCK)
             if block:
                 yield block
+            elif replaced and path.exists():
+                stack.close()
+                file = stack.enter_context(path.open("rb"))
             elif not follow:
                 return
             else:
                 time.sleep(0.2)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
+
+
+def _start_of_last(file: IO[bytes], lines: int) -> int:
+    """The offset at which the last `lines` lines begin. Lines can be long or many, so none is kept."""
+    end = file.seek(0, os.SEEK_END)
+    if not lines:
+        return end
+    position = end - 1  # the last line's own newline ends no other one
+    while position > 0:
+        start = max(0, position - _BLOCK)
+        file.seek(start)
+        block = file.read(position - start)
+        found = block.count(b"\n")
+        if found >= lines:
+            newline = len(block)
+            for _ in range(lines):
+                newline = block.rindex(b"\n", 0, newline)
+            return start + newline + 1
+        lines -= found
+        position = start
+    return 0

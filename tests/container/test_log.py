@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from reprokit.container import log
@@ -41,7 +43,7 @@ def test_last_lines(content, tail):
 
 
 def test_a_large_log_is_put_aside_and_both_are_forgotten(monkeypatch):
-    monkeypatch.setattr(log, "_KEEP_BYTES", 10)
+    monkeypatch.setattr(log, "_KEEP_BYTES", 60)
     _write(b"old\n")
     _write(b"new\n")
     assert b"old" not in b"".join(log.read("c"))
@@ -49,6 +51,42 @@ def test_a_large_log_is_put_aside_and_both_are_forgotten(monkeypatch):
     log.forget("c")
     assert list(log.log_path("c").parent.iterdir()) == []
     assert list(log.read("c")) == []
+
+
+def test_a_log_is_put_aside_while_a_command_writes(monkeypatch):
+    monkeypatch.setattr(log, "_KEEP_BYTES", 1000)
+    followed = log.read("c", follow=True)
+    with log.CommandLog("c", ["one"]) as one, log.CommandLog("c", ["two"]) as two:
+        seen = next(followed)
+        for number in range(100):
+            (one if number % 3 else two).write(b"%099d\n" % number)
+            while b"%099d\n" % number not in seen:
+                seen += next(followed)
+    sizes = [path.stat().st_size for path in log.log_path("c").parent.iterdir()]
+    assert len(sizes) == 2 and max(sizes) <= 1100
+    assert b"".join(log.read("c", tail=1)) == b"%099d\n" % 99
+
+
+@pytest.mark.parametrize("filler", ["one line", "empty lines"])
+def test_last_lines_take_little_memory(filler: str):
+    log.log_path("c").parent.mkdir(parents=True)
+    with log.log_path("c").open("wb") as file:
+        if filler == "one line":
+            file.truncate(256 << 20)
+            file.seek(0, 2)
+        else:
+            file.write(b"\n" * (8 << 20))
+        file.write(b"\nlast\n")
+    tracemalloc.start()
+    try:
+        size = sum(map(len, log.read("c", tail=2)))
+        peak = tracemalloc.get_traced_memory()[1]
+        assert b"".join(log.read("c", tail=1)) == b"last\n"
+        assert sum(map(len, log.read("c", tail=1_000_000))) >= 1_000_000 + 4
+    finally:
+        tracemalloc.stop()
+    assert size == ((256 << 20) + 6 if filler == "one line" else 6)
+    assert peak < 1 << 20
 
 
 def test_a_place_that_cannot_be_written_stops_no_command(tmp_path):
