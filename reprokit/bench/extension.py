@@ -19,12 +19,12 @@ from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.workspace import keep_up, locate
 from reprokit.tarfiles import add
 from reprokit.untrusted.files import Folder
+from reprokit.untrusted.limits import SOURCES
 
 RECIPE = "fused-attention"
 _HOME = "opt/reprokit/extensions"
 _DONE = ".complete"
 _EXCLUDED = {"__pycache__", "build"}
-_MOST_FILES, _MOST_BYTES = 10_000, 16 << 20
 
 
 def sources(notify: Notify, name: str = RECIPE) -> dict[str, bytes]:
@@ -42,8 +42,9 @@ def sources(notify: Notify, name: str = RECIPE) -> dict[str, bytes]:
             raise UsageError(f"the package {package} is not installed", str(paths.data_root()), "install it again")
         folder = bundled
     with Folder(folder) as opened:
-        names = [path for path in opened.files(package, _MOST_FILES) if _is_source(path)]
-        return {path: opened.read(path, _MOST_BYTES) for path in sorted(names)}
+        sizes = {path: size for path, size in opened.files(package) if _is_source(path)}
+        SOURCES.check(sum(sizes.values()), "bytes in the package", str(folder / package))
+        return {path: opened.read(path, size) for path, size in sorted(sizes.items())}
 
 
 def _is_source(path: str) -> bool:

@@ -33,7 +33,7 @@ from reprokit.host.disk import require_space
 from reprokit.oci.compress import Hashed
 from reprokit.recipe.find import recipe_files, target
 from reprokit.untrusted.files import Folder, pack
-from reprokit.untrusted.limits import WORKSPACE_BYTES, WORKSPACE_ENTRIES, check_unpacked
+from reprokit.untrusted.limits import DEPTH, WORKSPACE_BYTES, WORKSPACE_ENTRIES, check_unpacked
 from reprokit.untrusted.tar import Stream, members
 
 _LEVEL = 3
@@ -43,7 +43,6 @@ _MOST_STEPS = 256
 _SHOWN_LINKS = 10
 # Links are made last: until then all names and link targets are in memory, at most so many characters of them.
 _MOST_NAMES = 16 << 20
-_MOST_DEPTH = 64
 
 
 def workspace_of(recipe: str) -> tuple[str, Path]:
@@ -158,8 +157,9 @@ def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream
         for member in members(stream, bundle.where):
             total.add(member)
             names += len(member.name) + len(member.linkname)
-            if names > _MOST_NAMES or member.name.count("/") > _MOST_DEPTH:
+            if names > _MOST_NAMES:
                 raise tarfile.ReadError("the names are too long")
+            DEPTH.check(member.name.count("/"), "folders inside each other", bundle.where)
             yield stream, member
         raw.finish()
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from reprokit import config, paths
 from reprokit.display import Notify
 from reprokit.errors import UsageError
@@ -28,7 +30,6 @@ from reprokit.untrusted.files import Folder
 # Not copied: it is built again from the rest, and fits no other machine.
 BUILD_OUTPUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
 _DAY_S = 86400
-_MOST_ENTRIES = 50_000
 _LARGEST = 64 << 20  # bytes of a file that is compared; reprokit's own are below 1 MiB
 
 
@@ -111,9 +112,10 @@ def _require_no_earlier(folder: Path, target: Target) -> None:
 
 
 def keep_up(name: str, recipe: Path, notify: Notify) -> None:
-    """Renew a copy of a bundled workspace."""
+    """Renew a copy of a bundled workspace. Copies are only below the user's roots, so a checkout's folder is none."""
     folder, original = locate(name, recipe), paths.bundled_workspace(name)
-    if folder.is_dir() and original is not None and original != folder:
+    ours = folder.parent.resolve() in [root.resolve() for root in _roots()]
+    if ours and folder.is_dir() and original is not None and original != folder:
         renew(folder, original, notify)
 
 
@@ -131,9 +133,8 @@ def renew(folder: Path, original: Path, notify: Notify) -> None:
 
     A folder that is no copy, or cannot be written, stays as it is.
     """
-    try:
-        copied = json.loads(_record(folder).read_bytes())
-    except (OSError, ValueError):
+    copied = _copied(folder)
+    if copied is None:
         return
     current = _digests(original)
     if current == copied:
@@ -167,8 +168,8 @@ def unused_copies(mounted: Collection[Path]) -> list[UnusedCopy]:
     for root in [*config.workspace_roots(), paths.workspaces()]:
         for original in _bundled():
             folder = root / original.name
-            if folder.resolve() not in mounted and not folder.is_symlink() and _is_unchanged(folder):
-                found.append(UnusedCopy(folder, "an unchanged copy of reprokit's own workspace", _size(folder)))
+            if folder.resolve() not in mounted and not folder.is_symlink() and (size := _unchanged(folder)) is not None:
+                found.append(UnusedCopy(folder, "an unchanged copy of reprokit's own workspace", size))
             for part in root.glob(f".{original.name}-????????"):
                 if part.is_dir() and not part.is_symlink() and time.time() - part.stat().st_mtime > _DAY_S:
                     found.append(UnusedCopy(part, "a part of an interrupted copy", _size(part)))
@@ -187,16 +188,19 @@ def _bundled() -> list[Path]:
     return [folder for folder in sorted((paths.data_root() / "workspaces").glob("*")) if folder.is_dir()]
 
 
-def _is_unchanged(folder: Path) -> bool:
-    """Whether every file is as it was copied, apart from what a build of it makes."""
+def _unchanged(folder: Path) -> int | None:
+    """The size of a copy whose files are all as they were copied, apart from what a build of it makes; else None."""
+    copied = _copied(folder)
+    if copied is None:
+        return None
     try:
-        copied = json.loads(_record(folder).read_bytes())
         with Folder(folder) as opened:
-            found = {path.removeprefix("./") for path, _, _ in opened.entries(".", _MOST_ENTRIES, _is_build_output)}
-            files = {path for path in found if not _is_build_output(path.rpartition("/")[2])}
-            return files == copied.keys() and all(_digest(opened, name) == digest for name, digest in copied.items())
-    except (OSError, ValueError, UsageError):
-        return False
+            sizes = {path.removeprefix("./"): size for path, _, size in opened.entries(".")}
+            files = {path for path in sizes if not any(map(is_build_output, path.split("/")))}
+            same = files == copied.keys() and all(_digest(opened, name) == digest for name, digest in copied.items())
+            return sum(sizes.values()) if same else None
+    except (OSError, UsageError):
+        return None
 
 
 def _size(folder: Path) -> int:
@@ -239,19 +243,28 @@ def _digest(folder: Folder, name: str) -> str | None:
 def _digests(folder: Path) -> dict[str, str]:
     found = {}
     for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not _is_build_output(name)]
-        for file in (Path(root) / name for name in files if not _is_build_output(name)):
+        folders[:] = [name for name in folders if not is_build_output(name)]
+        for file in (Path(root) / name for name in files if not is_build_output(name)):
             found[file.relative_to(folder).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
     return dict(sorted(found.items()))
 
 
-def _is_build_output(name: str) -> bool:
+def is_build_output(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT)
 
 
 def _record(folder: Path) -> Path:
     """The file with the SHA-256 of each original. It is beside the copy, where no container can write."""
     return folder.parent / f".{folder.name}.copied.json"
+
+
+def _copied(folder: Path) -> dict[str, str] | None:
+    """The SHA-256 of each original when it was copied; None for a folder that is no copy."""
+    try:
+        with Folder(folder.parent) as opened:
+            return TypeAdapter(dict[str, str]).validate_json(opened.read(_record(folder).name, _LARGEST))
+    except (OSError, ValueError, UsageError):
+        return None
 
 
 def _write_record(folder: Path, digests: dict[str, str]) -> None:

@@ -59,7 +59,7 @@ class FolderTree:
             self._folder = Folder(root)
         except OSError as error:
             raise UsageError(f"cannot read the folder: {error.strerror}", str(root)) from None
-        for path, kind, size in self._folder.entries(".", ENTRIES.most, _SKIPPED.__contains__):
+        for path, kind, size in self._folder.entries(".", _SKIPPED.__contains__, ENTRIES):
             name = path.removeprefix("./")
             if kind == "file":
                 self.contents.sizes[name] = size

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import shlex
 import tarfile
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO
 
 from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.formatting import size
-from reprokit.host.workspace import BUILD_OUTPUT, locate, mark, prepare
+from reprokit.host.workspace import is_build_output, locate, mark, prepare
 from reprokit.nodes.ssh import LOST, SshConnection, last_line
 from reprokit.recipe.find import Target
-from reprokit.untrusted.files import pack
+from reprokit.untrusted.files import Folder, pack
 
 # Unpacked beside its place and renamed, so that a broken copy never becomes a workspace. Leftovers are removed after a
 # day; of two concurrent copies the first one stays.
@@ -91,10 +90,10 @@ def workspace(connection: SshConnection, cache: str, target: Target, notify: Not
 def _fill(connection: SshConnection, root: str, target: Target, notify: Notify) -> None:
     parent, _, name = root.rpartition("/")
     folder = prepare(target, notify)
-    count = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
-    notify(f"copying the workspace {folder} ({size(count)}) to {connection.node.name}")
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(name))
     try:
+        with Folder(folder) as opened:
+            notify(f"copying the workspace {folder} ({size(opened.size(is_build_output))}) to {connection.node.name}")
         done = connection.feed(script, lambda stream: _write_tar(stream, folder))
     except OSError as error:
         raise UsageError(f"cannot read the workspace: {error.strerror}", str(error.filename or folder)) from None
@@ -107,5 +106,5 @@ def _fill(connection: SshConnection, root: str, target: Target, notify: Notify) 
 def _write_tar(stream: IO[bytes], folder: Path) -> None:
     """The folder's content, and at its end a file that says that it is complete."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-        pack(folder, tar, lambda name: any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT))
+        pack(folder, tar, is_build_output)
         tar.addfile(tarfile.TarInfo(".reprokit-whole"))

@@ -22,7 +22,6 @@ from reprokit.recipe.explain import explained
 from reprokit.untrusted import files
 
 MOST = 64 << 10  # bytes of an own block; the largest bundled one has 6 KiB
-_MOST_FILES = 1000
 # A block is also a stage of the Dockerfile, where these names have another meaning.
 _NAME = re.compile(r"(?!(?:base|image|env|scratch|context)$|with-)[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 _FRONT = re.compile(r"\{#\n(.*?)#\}", re.DOTALL)
@@ -134,7 +133,7 @@ def own_block_files(recipes: list[Path]) -> dict[str, Path]:
         if not folder.is_dir():
             continue
         with files.Folder(folder) as opened:
-            names = sorted(entry.removeprefix("./") for entry, _, _ in opened.entries(".", _MOST_FILES))
+            names = sorted(entry.removeprefix("./") for entry, _, _ in opened.entries("."))
         for name in names:
             if name.endswith(".j2") and "/" not in name:
                 found.setdefault(name.removesuffix(".j2"), folder / name)

@@ -11,6 +11,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import IO, Literal
 
 from reprokit.errors import UsageError
+from reprokit.untrusted.limits import DEPTH, ENTRIES, Limit
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK opening a pipe would wait for its writer.
@@ -103,46 +105,47 @@ class Folder:
                     os.unlink(temporary, dir_fd=parent)
                 raise
 
-    def files(self, path: str, most: int) -> Iterator[str]:
-        """Paths of the regular files below a folder, unordered. Raises UsageError for a link, or beyond `most`."""
-        for here, kind, _ in self.entries(path, most):
+    def files(self, path: str) -> Iterator[tuple[str, int]]:
+        """Path and size in bytes of the regular files below a folder. Raises UsageError for a link."""
+        for here, kind, size in self.entries(path):
             if kind == "link":
                 raise UsageError("this is a link, and links are not followed", str(self.root / here), "remove it")
             if kind == "file":
-                yield here
+                yield here, size
+
+    def size(self, leaves_out: Callable[[str], bool]) -> int:
+        """Bytes of the regular files beneath it that `pack` adds."""
+        walk = _walk(self._handle, self.root, lambda entry: leaves_out(entry.name))
+        files = (entry for _, entry, _ in walk if entry.is_file(follow_symlinks=False))
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in files)
 
     def entries(
-        self, path: str, most: int, skips: Callable[[str], bool] = lambda name: False
+        self, path: str, skips: Callable[[str], bool] = lambda name: False, limit: Limit = ENTRIES
     ) -> Iterator[tuple[str, Literal["file", "link", "other"], int]]:
-        """Path, kind and size in bytes of everything below a folder that is no folder, unordered.
+        """Path, kind and size in bytes of everything below a folder that is no folder.
 
-        Folders with a name that `skips` accepts are passed over. Raises UsageError beyond `most` entries.
+        Folders with a name that `skips` accepts are passed over. Raises UsageError for too many or too deep ones.
         """
-        left = [path]
-        while left:
-            folder = left.pop()
-            with self._parent(f"{folder}/x") as (handle, _), os.scandir(handle) as found:
-                for entry in found:
-                    most -= 1
-                    if most < 0:
-                        raise UsageError("the folder has too many entries", str(self.root / path))
-                    here = f"{folder}/{entry.name}"
-                    if entry.is_symlink():
-                        yield here, "link", 0
-                    elif entry.is_dir(follow_symlinks=False):
-                        if not skips(entry.name):
-                            left.append(here)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield here, "file", entry.stat(follow_symlinks=False).st_size
-                    else:
-                        yield here, "other", 0
+        with self._parent(f"{path}/x") as (handle, _):
+            walk = _walk(handle, self.root / path, lambda entry: _is_folder(entry) and skips(entry.name), limit)
+            for below, entry, _ in walk:
+                here = f"{path}/{below}"
+                if entry.is_symlink():
+                    yield here, "link", 0
+                elif entry.is_file(follow_symlinks=False):
+                    yield here, "file", entry.stat(follow_symlinks=False).st_size
+                elif not _is_folder(entry):
+                    yield here, "other", 0
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
         """The handle of the folder that contains `path`, and the last name of `path`."""
-        *folders, name = PurePosixPath(path).parts
+        *folders, name = PurePosixPath(path).parts or ("",)
         if path.startswith("/") or ".." in (*folders, name):
             raise UsageError("this path leads out of its folder", path)
+        if not name or "\0" in path or not _has_bytes(path):
+            raise UsageError("no file can have this path", repr(path))
+        DEPTH.check(len(folders), "folders inside each other", path)
         handle = os.dup(self._handle)
         try:
             for folder in folders:
@@ -195,21 +198,72 @@ def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) ->
     """Add what is beneath a folder to a tar: folders, regular files, and links as they are; without owners.
 
     Whatever else is there is passed over, and what `leaves_out` of its name. Raises UsageError where an entry is
-    replaced meanwhile, OSError as the system says.
+    replaced meanwhile, or folders are too deep; OSError as the system says.
     """
     try:
-        for path, folders, files, handle in os.fwalk(root, onerror=_raise):  # follows no link, however late it is made
-            folders[:] = sorted(name for name in folders if not leaves_out(name))
-            for name in sorted({*folders, *(name for name in files if not leaves_out(name))}):
-                _pack_entry(tar, handle, name, Path(path, name).relative_to(root).as_posix())
+        with Folder(root) as folder:
+            for path, entry, parent in _walk(folder._handle, root, lambda entry: leaves_out(entry.name)):
+                _pack_entry(tar, parent, entry.name, path)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOENT, errno.ENOTDIR):
             raise
         raise UsageError("a file was replaced while it was read", str(root), "try again") from None
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _walk(
+    root: int, where: Path, skips: Callable[[os.DirEntry[str]], bool], limit: Limit | None = None
+) -> Iterator[tuple[str, os.DirEntry[str], int]]:
+    """Path, entry and parent's handle of everything below a folder, by name; a folder comes before what is in it.
+
+    Each folder is opened once, from its parent's handle, and no link is followed: a folder that was replaced meanwhile
+    is passed over. Raises UsageError for too many entries or too deep folders.
+    """
+    count, most = 0, limit.most if limit else sys.maxsize
+    left = [(os.dup(root), "", ["."])]
+    try:
+        while left:
+            parent, above, names = left[-1]
+            if not names:
+                os.close(left.pop()[0])
+                continue
+            name = names.pop()
+            try:
+                handle = os.open(name, _FOLDER, dir_fd=parent)
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                    continue
+                raise
+            path = "" if name == "." else f"{above}{name}/"
+            left.append((handle, path, []))
+            DEPTH.check(len(left) - 2, "folders inside each other", str(where / path))
+            entries = []
+            with os.scandir(handle) as found:
+                for entry in found:
+                    count += 1
+                    if limit and count > most:
+                        limit.check(count, "entries in a folder", str(where))
+                    if not skips(entry):
+                        entries.append(entry)
+            entries.sort(key=lambda entry: entry.name)
+            left[-1][2].extend(entry.name for entry in reversed(entries) if _is_folder(entry))
+            for entry in entries:
+                yield path + entry.name, entry, handle
+    finally:
+        for handle, _, _ in left:
+            os.close(handle)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False)
+
+
+def _has_bytes(path: str) -> bool:
+    """Whether a file can have this name: half a surrogate pair has no bytes."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _pack_entry(tar: tarfile.TarFile, parent: int, name: str, path: str) -> None:

@@ -67,7 +67,10 @@ VALUES = Limit("VALUES", 300_000)
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
-# Entries of a tar, or of all layers when packages are compared. Images with CUDA, conda and torch have about 200 000.
+# Folders inside each other, in what strangers or containers left. Sources of large projects have about 20.
+DEPTH = Limit("DEPTH", 64)
+# Entries of a tar, of a stranger's folder, or of all layers when packages are compared. Images with CUDA, conda and
+# torch have about 200 000.
 ENTRIES = Limit("ENTRIES", 300_000)
 # Names and attributes of all entries of a layer that is compared. A layer of 200 000 files has 20 MB.
 ENTRY_TEXT = Limit("ENTRY_TEXT", 256 << 20)
@@ -75,6 +78,8 @@ ENTRY_TEXT = Limit("ENTRY_TEXT", 256 << 20)
 COMPARED = Limit("COMPARED", 64 << 30)
 # Extended headers of one entry of a tar: the limit of Go's archive/tar, which engines use.
 TAR_HEADER = Limit("TAR_HEADER", 1 << 20)
+# The sources of a bundled package, which the user may have changed: those that come with reprokit have 1 MB.
+SOURCES = Limit("SOURCES", 16 << 20)
 # Package lists and the paths of Python packages of one image: 3000 packages of Debian are 5 MB.
 PACKAGES = Limit("PACKAGES", 16 << 20)
 # A Debian package's control.tar: the largest have 10 MB of checksums, for 100 000 files.

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from reprokit import paths
 from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.bundle.tools.tool import write as write_tool
 from reprokit.errors import UsageError
+from reprokit.host.workspace import copy, renew
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from reprokit.supply.lock.file import write
@@ -78,3 +83,66 @@ def test_files_for_other_tools_follow_no_link(tmp_path, monkeypatch, tool):
     planted.unlink()  # the control
     assert write_tool(TOOLS[tool], job, None)[0] == usual and usual.read_bytes()
     assert write_tool(TOOLS[tool], job, outside / "x")[0].is_file()
+
+
+PREPARE = """
+import resource, sys
+from pathlib import Path
+from reprokit import paths
+from reprokit.host.workspace import keep_up
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+paths.data_root = lambda: Path(sys.argv[1])
+keep_up("paper", paths.data_root() / "recipes" / "paper.yaml", print)
+"""
+RECORDS = ["[]", "[" * 100_000, '{"": "x"}', '{"a\\u0000": "x"}', '{"\\ud800": "x"}', '{"a": 1}', "\udcff"]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed reprokit with a workspace, and a checkout as the current folder."""
+    package = tmp_path / "package"
+    (package / "workspaces" / "paper").mkdir(parents=True)
+    (package / "workspaces" / "paper" / "a").write_text("new")
+    (tmp_path / "checkout" / "workspaces" / "paper").mkdir(parents=True)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(paths, "data_root", lambda: package)
+    monkeypatch.chdir(tmp_path / "checkout")
+    return package
+
+
+@pytest.mark.parametrize("plant", [pipe, endless])
+def test_a_record_of_a_copy_in_a_checkout_is_not_read(package: Path, tmp_path: Path, plant):
+    """Copies are made below the user's own roots, so a record in a checkout is never reprokit's."""
+    record = Path("workspaces/.paper.copied.json")
+    plant(record)
+    command = [sys.executable, "-c", PREPARE, str(package)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    subprocess.run(command, check=True, timeout=10, env=env)
+    record.unlink()
+    record.write_text(json.dumps({"b": sha256(b"the user's").hexdigest()}))
+    Path("workspaces/paper/b").write_text("the user's")
+    subprocess.run(command, check=True, timeout=10, env=env)
+    assert Path("workspaces/paper/b").read_text() == "the user's"
+    # The control: below a root, the same record lets the file be removed.
+    (tmp_path / "root").mkdir()
+    Path("workspaces").rename(tmp_path / "root" / "workspaces")
+    subprocess.run(command, check=True, timeout=10, env=env | {"REPROKIT_HOME": str(tmp_path / "root")})
+    assert [path.name for path in (tmp_path / "root/workspaces/paper").iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("text", RECORDS, ids=range(len(RECORDS)))
+def test_a_record_of_a_copy_that_is_none(tmp_path: Path, text: str):
+    original, place = tmp_path / "original", tmp_path / "home" / "paper"
+    original.mkdir()
+    (original / "a").write_text("old")
+    place.parent.mkdir()
+    copy(original, place)
+    (original / "a").write_text("new")
+    record = place.parent / ".paper.copied.json"
+    good = record.read_bytes()
+    record.write_bytes(text.encode("utf-8", "surrogateescape"))
+    renew(place, original, print)
+    record.write_bytes(good)  # the control
+    (place / "a").write_text("old")
+    renew(place, original, print)
+    assert (place / "a").read_text() == "new"

@@ -167,7 +167,7 @@ def test_a_folder_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: 
     for number in range(20):
         (tmp_path / f"{number}.py").write_text("")
     monkeypatch.setenv("REPROKIT_LIMIT_SOURCE_ENTRIES", "10")
-    with pytest.raises(UsageError, match="too many entries"):
+    with pytest.raises(UsageError, match="more than 10 entries"):
         FolderTree(tmp_path)
 
 

@@ -51,7 +51,7 @@ def test_files_are_written_and_read(root: Path, put):
         assert folder.has("a/b/c") and folder.read("a/b/c", 1) == b"2"
         (root / "d").mkdir()
         (root / "d/e").write_bytes(b"")
-        assert sorted(folder.files("a", 9)) == ["a/b/c"]
+        assert sorted(folder.files("a")) == [("a/b/c", 1)]
     assert sorted(path.name for path in root.rglob("*")) == ["a", "b", "c", "d", "e"]
 
 
@@ -88,7 +88,7 @@ def test_links_are_not_followed(root: Path, outside: Path, kind: str):
             with pytest.raises(UsageError, match="a link is in the way"):
                 attempt()
         with pytest.raises(UsageError, match="a link"):
-            list(folder.files("a" if kind == "below a link" else ".", MOST))
+            list(folder.files("a" if kind == "below a link" else "."))
     assert (outside / "secret").read_bytes() == b"secret" and [p.name for p in outside.iterdir()] == ["secret"]
 
 
@@ -121,16 +121,24 @@ def test_a_pipe_is_not_waited_for_and_a_device_not_read(root: Path):
         folder.read("pipe", MOST)
 
 
-def test_sizes_and_counts_are_bounded(root: Path):
+def test_sizes_and_counts_are_bounded(root: Path, monkeypatch: pytest.MonkeyPatch):
     (root / "big").write_bytes(bytes(100))
     with Folder(root) as folder:
         with pytest.raises(UsageError, match="more than 99 bytes"):
             folder.read("big", 99)
         for number in range(20):
             (root / f"f{number}").touch()
-        with pytest.raises(UsageError, match="too many entries"):
-            list(folder.files(".", 20))
-        assert len(list(folder.files(".", 21))) == 21
+        monkeypatch.setenv("REPROKIT_LIMIT_ENTRIES", "20")
+        with pytest.raises(UsageError, match="more than 20 entries"):
+            list(folder.files("."))
+        monkeypatch.setenv("REPROKIT_LIMIT_ENTRIES", "21")
+        assert len(list(folder.files("."))) == 21
+
+
+@pytest.mark.parametrize("path", ["", ".", "a\0b", "\ud800"])
+def test_what_is_no_path_is_refused(root: Path, path: str):
+    with Folder(root) as folder, pytest.raises(UsageError, match="no file can have this path"):
+        folder.read(path, MOST)
 
 
 def names(folder: Path) -> list[str]:
