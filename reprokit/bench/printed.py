@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from reprokit.bench.parse import parse
@@ -10,7 +12,9 @@ from reprokit.recipe.model import Parse
 from reprokit.results import lines
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
+from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import COMMAND_OUTPUT
 
 OUTSIDE = "host"  # the variant of records without an image
 
@@ -21,14 +25,16 @@ def read(file: Path, recipe: str) -> list[Record]:
     Raises UsageError where the file cannot be read or contains neither.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        with files.opened(file) as source:
+            first = _first(lines.split(source, str(file)))
+            source.seek(0)
+            if "schema" in first:
+                return [record for _, record in lines.numbered(lines.split(source, str(file)), str(file))]
+            output = source.read(COMMAND_OUTPUT.most + 1)
+        COMMAND_OUTPUT.check(len(output), "bytes of output", str(file))
+        parsed = parse(Parse(format="records"), output.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the records cannot be read: {error}", str(file)) from None
-    first = _first(text)
-    if "schema" in first:
-        return lines.read(file)
-    try:
-        parsed = parse(Parse(format="records"), text)
     except WorkFailed as error:
         raise UsageError(f"neither records nor a benchmark's output: {error.message}", str(file)) from None
     environment = dict(parsed.environment)
@@ -59,9 +65,9 @@ def read(file: Path, recipe: str) -> list[Record]:
     ]
 
 
-def _first(text: str) -> dict:
+def _first(lines: Iterable[bytes]) -> dict:
     """The first line that is a JSON object."""
-    for line in text.splitlines():
+    for line in chain.from_iterable(map(bytes.splitlines, lines)):
         try:
             data = parsed(line)
         except ValueError:

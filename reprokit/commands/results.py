@@ -185,15 +185,11 @@ def prune(
     from reprokit import consent
     from reprokit.results import lines
     from reprokit.results.pruning import kept
-    from reprokit.untrusted import files
 
     if (before is None) == (last is None):
         raise UsageError("prune needs one rule", hint="add --before DATE or --last N")
     file = results_file(name)
-    try:
-        numbered = list(lines.numbered(files.read(file, lines.MOST), str(file)))
-    except FileNotFoundError:
-        raise UsageError("no results yet", str(file)) from None
+    numbered = lines.read_numbered(file)
     left = kept(numbered, before, last)
     if len(left) == len(numbered):
         echo(f"nothing to remove: {len(numbered)} records stay ({file})")

@@ -82,16 +82,16 @@ class _Captured:
         self._on_output = on_output
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._parts: list[str] = []
-        self._left = COMMAND_OUTPUT
+        self._left = COMMAND_OUTPUT.most
 
     def add(self, data: bytes, final: bool = False) -> None:
         text = self._decoder.decode(data, final)
         self._left -= len(data)
         if self._left < 0:
             raise WorkFailed(
-                f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for captured output",
+                f"the command wrote more than {COMMAND_OUTPUT.most >> 20} MiB, the limit for captured output",
                 self._container,
-                "let it write less, or into a file of the workspace",
+                f"let it write less, or into a file of the workspace; {COMMAND_OUTPUT.hint}",
             )
         if text:
             self._parts.append(text)

@@ -105,15 +105,16 @@ class SshConnection:
     def answer(
         self, process: subprocess.Popen[bytes], stdin: bytes = b"", limit_s: float | None = None
     ) -> tuple[str, str]:
-        """The output and errors of a process of `popen`, at most `NODE_ANSWER` bytes of each stream.
+        """The output and errors of a process of `popen`, at most `limits.NODE_ANSWER` of each stream.
 
         Raises SourceError where there is more, Lost after `limit_s` seconds; the process is killed then.
         """
         try:
-            out, err = exchanged(process, stdin, limit_s, NODE_ANSWER)
+            out, err = exchanged(process, stdin, limit_s, NODE_ANSWER.most)
             return out.decode(errors="replace"), err.decode(errors="replace")
         except Flood:
-            raise SourceError(f"its answer is longer than {NODE_ANSWER >> 20} MiB", self.node.name, _FLOOD) from None
+            problem = f"its answer is longer than {NODE_ANSWER.most >> 20} MiB"
+            raise SourceError(problem, self.node.name, f"{_FLOOD}; {NODE_ANSWER.hint}") from None
         except subprocess.TimeoutExpired:
             raise self.lost(f"no answer within {limit_s:g} s") from None
         finally:

@@ -11,8 +11,9 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from reprokit import paths
 from reprokit.errors import UsageError
@@ -71,35 +72,40 @@ def _values(text: str) -> tuple[Any, ...]:
     return () if text == "[]" else tuple(json.loads(text))
 
 
+@dataclass
+class _Position:
+    """How much of the file is in the index: whole lines only."""
+
+    size: int = 0
+    lines: int = 0
+
+
 def _update(database: sqlite3.Connection, file: Path) -> None:
     """Add the lines that were appended since; start again where the file is another one."""
-    info = file.stat()
-    state = database.execute("SELECT version, inode, mtime, size, lines, tail FROM source").fetchone()
-    start = count = 0
-    if state and state[:2] == (_VERSION, info.st_ino) and state[3] <= info.st_size:
-        if state[2] == info.st_mtime_ns:
-            return
-        if state[3] < info.st_size and _end(file, state[3]) == state[5]:
-            start, count = state[3], state[4]
-    if not start:
-        database.execute("DELETE FROM identity")
-        database.execute("DELETE FROM run")
-    content = files.read(file, lines.MOST, start)
-    complete = content[: content.rfind(b"\n") + 1]
-    known = dict(database.execute("SELECT text, id FROM identity"))
-    database.executemany(
-        "INSERT INTO run VALUES (?, ?, ?, ?, ?)", _rows(complete, str(file), count + 1, known, database)
-    )
-    size = start + len(complete)
-    database.execute("DELETE FROM source")
-    values = (_VERSION, info.st_ino, info.st_mtime_ns, size, count + complete.count(b"\n"), _end(file, size))
-    database.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?)", values)
+    with files.opened(file) as source:
+        info = os.fstat(source.fileno())
+        state = database.execute("SELECT version, inode, mtime, size, lines, tail FROM source").fetchone()
+        at = _Position()
+        if state and state[:2] == (_VERSION, info.st_ino) and state[3] <= info.st_size:
+            if state[2] == info.st_mtime_ns:
+                return
+            if state[3] < info.st_size and _end(source, state[3]) == state[5]:
+                at = _Position(state[3], state[4])
+        if not at.size:
+            database.execute("DELETE FROM identity")
+            database.execute("DELETE FROM run")
+        source.seek(at.size)
+        database.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", _rows(source, str(file), at, database))
+        database.execute("DELETE FROM source")
+        values = (_VERSION, info.st_ino, info.st_mtime_ns, at.size, at.lines, _end(source, at.size))
+        database.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
 def _rows(
-    content: bytes, where: str, first: int, known: dict[str, int], database: sqlite3.Connection
+    source: IO[bytes], where: str, at: _Position, database: sqlite3.Connection
 ) -> Iterator[tuple[int, str, str, str, str]]:
-    for _, record in lines.numbered(content, where, first):
+    known = dict(database.execute("SELECT text, id FROM identity"))
+    for _, record in lines.numbered(_complete(source, where, at), where, at.lines + 1):
         text = identity(record)
         if text not in known:
             known[text] = len(known) + 1
@@ -108,7 +114,16 @@ def _rows(
         yield known[text], run.time, json.dumps(run.samples), json.dumps(run.repeats), json.dumps(run.doubts)
 
 
-def _end(file: Path, size: int) -> bytes:
+def _complete(source: IO[bytes], where: str, at: _Position) -> Iterator[bytes]:
+    for line in lines.split(source, where):
+        if line.endswith(b"\n"):
+            at.size += len(line)
+            at.lines += 1
+            yield line
+
+
+def _end(source: IO[bytes], size: int) -> bytes:
     """A digest of the bytes before `size`."""
     start = max(0, size - _TAIL)
-    return hashlib.sha256(files.read(file, lines.MOST, start)[: size - start]).digest()
+    source.seek(start)
+    return hashlib.sha256(source.read(size - start)).digest()

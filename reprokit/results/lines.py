@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from pydantic import ValidationError
 
@@ -16,9 +17,10 @@ from reprokit.results.record import ADAPTER, READABLE, Record
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault, measure, parsed
 from reprokit.untrusted.files import Folder
+from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 
 FOLDER = "results"
-MOST = 1 << 30  # bytes of one file: a record takes 1 to 3 KB
+_LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
 def append(root: Path, path: str, records: Iterable[Record]) -> None:
@@ -30,7 +32,7 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
     lines = "".join(record.to_json() + "\n" for record in records).encode()
     try:
         with Folder(root) as folder, _locked(folder, path) as handle:
-            size = _repaired(handle)
+            size = _repaired(handle, str(root / path))
             try:
                 written = os.write(handle, lines)
                 if written != len(lines):
@@ -48,7 +50,7 @@ def keep(root: Path, path: str, numbers: Iterable[int]) -> None:
     try:
         with Folder(root) as folder, _locked(folder, path) as handle, folder.replacing(path) as new:
             with os.fdopen(os.dup(handle), "rb") as old:
-                new.writelines(line for number, line in enumerate(old, 1) if number in kept)
+                new.writelines(line for number, line in enumerate(split(old, str(root / path)), 1) if number in kept)
             new.flush()
             os.fsync(new.fileno())
     except OSError as error:
@@ -72,14 +74,16 @@ def _locked(folder: Folder, path: str) -> Iterator[int]:
             os.close(handle)
 
 
-def _repaired(handle: int) -> int:
+def _repaired(handle: int, where: str) -> int:
     """Remove an incomplete last line, or end it where only its line end is missing; returns the size."""
     size = start = os.fstat(handle).st_size
-    tail = b""
-    while start and b"\n" not in tail:
+    blocks: list[bytes] = []
+    while start and not (blocks and b"\n" in blocks[-1]):
+        DOCUMENT.check(size - start, "bytes in the last line", where)
         step = min(start, 1 << 16)
         start -= step
-        tail = os.pread(handle, step, start) + tail
+        blocks.append(os.pread(handle, step, start))
+    tail = b"".join(reversed(blocks))
     rest = tail.rpartition(b"\n")[2]
     if not rest:
         return size
@@ -100,24 +104,41 @@ def _is_torn(line: bytes) -> bool:
 
 def read(file: Path) -> list[Record]:
     """The records of `file`. Raises UsageError naming `file:line` for a line that is no record."""
+    return [record for _, record in read_numbered(file)]
+
+
+def read_numbered(file: Path) -> list[tuple[int, Record]]:
+    """As `read`, with the numbers of the lines."""
     try:
-        return [record for _, record in numbered(files.read(file, MOST), str(file))]
+        with files.opened(file) as source:
+            return list(numbered(split(source, str(file)), str(file)))
     except FileNotFoundError:
         raise UsageError("no results yet", str(file), "`reprokit bench NAME` measures some") from None
     except OSError as error:
         raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
 
 
-def numbered(content: bytes, where: str, first: int = 1) -> Iterator[tuple[int, Record]]:
+def split(file: IO[bytes], where: str) -> Iterator[bytes]:
+    """The lines from the file's position on, with their ends. Raises UsageError for more than the limits."""
+    longest, most, most_values = DOCUMENT.most, RESULTS.most, RESULT_VALUES.most
+    size, values = file.tell(), 0
+    while line := file.readline(longest + 1):
+        size += len(line)
+        values += line.count(b",") + _LEAST_VALUES
+        if len(line) > longest or size > most or values > most_values:
+            DOCUMENT.check(len(line), "bytes in a line", where)
+            RESULTS.check(size, "bytes in a file of records", where)
+            RESULT_VALUES.check(values, "values in a file of records", where)
+        yield line
+
+
+def numbered(lines: Iterable[bytes], where: str, first: int = 1) -> Iterator[tuple[int, Record]]:
     """The records with their line numbers. An incomplete last line is skipped: its writer crashed, or still writes.
 
     Raises UsageError naming `where:line` for another line that is no record.
     """
-    *lines, rest = content.split(b"\n")
-    if rest and not _is_torn(rest):
-        lines.append(rest)
     for number, line in enumerate(lines, first):
-        if line.strip():
+        if line.strip() and (line.endswith(b"\n") or not _is_torn(line)):
             yield number, _from_json(line, f"{where}:{number}")
 
 

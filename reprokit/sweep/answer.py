@@ -55,7 +55,7 @@ def records_of(answer: JobAnswer) -> list[Record]:
 
 def _record(data: Any, number: int) -> Record:
     try:
-        ((_, record),) = lines.numbered(json.dumps(data).encode() + b"\n", "record", number)
+        ((_, record),) = lines.numbered([json.dumps(data).encode() + b"\n"], "record", number)
     except ReprokitError as error:
         raise ValueError(f"{error.where}: {error.message}") from None
     return record

@@ -69,11 +69,12 @@ def execute(
         env={**os.environ, **(env or {})},
     )  # fmt: skip
     try:
-        out, err = exchanged(process, b"", timeout, COMMAND_OUTPUT)
+        out, err = exchanged(process, b"", timeout, COMMAND_OUTPUT.most)
     except subprocess.TimeoutExpired:
         return Completed(124, timed_out=True)
     except Flood:
-        raise WorkFailed(f"the command wrote more than {COMMAND_OUTPUT >> 20} MiB, the limit for its output") from None
+        problem = f"the command wrote more than {COMMAND_OUTPUT.most >> 20} MiB, the limit for its output"
+        raise WorkFailed(problem, hint=COMMAND_OUTPUT.hint) from None
     finally:
         end(process)
     return Completed(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))

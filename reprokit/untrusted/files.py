@@ -175,15 +175,21 @@ class Folder:
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))
 
 
-def read(path: Path, most: int, start: int = 0) -> bytes:
-    """A regular file of at most `most` bytes from `start` on, links followed: what a link leads to is only read.
+def opened(path: Path) -> IO[bytes]:
+    """A regular file to read, links followed: what a link leads to is only read.
 
-    Raises UsageError where there is more or something else, such as a pipe, which would be waited for; OSError.
+    Raises UsageError for something else, such as a pipe, which would be waited for; OSError.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UsageError("this is no regular file", str(path))
-        file.seek(start)
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UsageError("this is no regular file", str(path))
+    return file
+
+
+def read(path: Path, most: int) -> bytes:
+    """A regular file of at most `most` bytes. Raises as `opened`, and UsageError where there is more."""
+    with opened(path) as file:
         return _bounded(file, most, path)
 
 

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 
 from reprokit.errors import UsageError
 
-# Of each stream of a command whose output is judged: above what any benchmark of a paper prints. Sizes in bytes.
-COMMAND_OUTPUT = 64 << 20
-# Of RE2's program and caches for one pattern.
+# Sizes in bytes. Of RE2's program and caches for one pattern.
 PATTERN_MEMORY = 8 << 20
 # Of RE2's program and caches for the patterns of all rules that explain logs.
 SET_MEMORY = 64 << 20
-# Of each stream of a node before its login is done, and of the answer to one script, whose JSON takes 20 times that.
+# Of each stream of a node before its login is done.
 NODE_LOGIN = 1 << 20
-NODE_ANSWER = 8 << 20
 # Of each stream of a program of the host that is asked for facts, such as nvidia-smi.
 COMMAND_ANSWER = 1 << 20
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
@@ -47,14 +44,25 @@ class Limit:
             raise UsageError(f"{text[:40]!r} is not a whole number", f"${self.variable}")
         return int(text) if text else self.default
 
+    @property
+    def hint(self) -> str:
+        return self._hint(2 * self.most)
+
+    def _hint(self, enough: int) -> str:
+        return f"if you trust it, raise the limit: {self.variable}={enough}"
+
     def check(self, found: int, what: str, where: str = "") -> None:
         """Raises UsageError where `found` is more; `what` continues "more than N ..."."""
         if found > self.most:
-            enough = max(found, 2 * self.most)
-            hint = f"if you trust it, raise the limit: {self.variable}={enough}"
-            raise UsageError(f"more than {self.most} {what}", where, hint)
+            raise UsageError(f"more than {self.most} {what}", where, self._hint(max(found, 2 * self.most)))
 
 
+# Each stream of a command whose output is judged: more than any benchmark of a paper prints.
+COMMAND_OUTPUT = Limit("COMMAND_OUTPUT", 64 << 20)
+# A node's answer to one script, whose JSON takes 20 times that.
+NODE_ANSWER = Limit("NODE_ANSWER", 8 << 20)
+# Submodules of a source: large projects have some hundred.
+SUBMODULES = Limit("SUBMODULES", 1000)
 # One JSON document. Registries accept manifests of 4 MiB; the largest document is a store archive's list of files, with
 # 90 bytes each.
 DOCUMENT = Limit("DOCUMENT", 16 << 20)
@@ -63,6 +71,9 @@ DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
 # Values and keys of one JSON or YAML document; each wrong one needs up to 1 KB. A file of a store archive has five of
 # them, a package of a lock about 18.
 VALUES = Limit("VALUES", 300_000)
+# A file of records, and the values of all its records: 100 000 records have 100 to 300 MB, with 60 to 100 values each.
+RESULTS = Limit("RESULTS", 1 << 30)
+RESULT_VALUES = Limit("RESULT_VALUES", 20_000_000)
 # Images of a bundle. All variants of all bundled recipes are fewer than 50.
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.

@@ -44,7 +44,7 @@ def test_much_output_and_bytes_that_are_no_text(engine, made):
 
 
 def test_more_output_than_is_kept_is_refused(engine, made, monkeypatch):
-    monkeypatch.setattr("reprokit.container.execute.COMMAND_OUTPUT", 1 << 20)
+    monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", str(1 << 20))
     name = ensure_running(engine, made)
     much = ["sh", "-c", "head -c 2000000 /dev/zero | tr '\\0' x"]
     with pytest.raises(WorkFailed, match="wrote more than 1 MiB"):

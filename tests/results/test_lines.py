@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import pytest
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.results.index import read_groups
 from reprokit.results.lines import append, keep, read
 from reprokit.results.record import SCHEMA
 
@@ -92,6 +94,7 @@ WRITER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from reprokit.results.index import read_groups
 from reprokit.results.lines import append, keep, read
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
@@ -182,3 +185,50 @@ def test_a_planted_link_is_not_appended_to(record, tmp_path, planted):
     with pytest.raises(UsageError, match="a link is in the way"):
         append(checkout, "results/x.jsonl", [record()])
     assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_a_file_without_line_ends_is_refused_and_kept(record, tmp_path, monkeypatch):
+    """A sparse file has any size; read backwards, each block was once copied for each block before it."""
+    monkeypatch.setenv("REPROKIT_LIMIT_DOCUMENT", str(1 << 20))
+    file = tmp_path / "r.jsonl"
+    file.touch()
+    os.truncate(file, 1 << 40)
+    with pytest.raises(UsageError, match="bytes in the last line") as error:
+        append(tmp_path, "r.jsonl", [record()])
+    assert "REPROKIT_LIMIT_DOCUMENT=" in error.value.hint and file.stat().st_size == 1 << 40
+    for reading in (lambda: read(file), lambda: keep(tmp_path, "r.jsonl", [1])):
+        with pytest.raises(UsageError, match="bytes in a line"):
+            reading()
+    # The control: a last line of many blocks.
+    long = record(params={"text": "x" * 300_000})
+    file.write_text(record().to_json() + "\n" + long.to_json())
+    append(tmp_path, "r.jsonl", [record()])
+    assert read(file) == [record(), long, record()]
+
+
+def test_a_file_that_is_too_large_is_refused(record, tmp_path, monkeypatch):
+    append(tmp_path, "r.jsonl", [record()] * 3)
+    file = tmp_path / "r.jsonl"
+    size = file.stat().st_size
+    monkeypatch.setenv("REPROKIT_LIMIT_RESULTS", str(size - 1))
+    with pytest.raises(UsageError, match="bytes in a file of records") as error:
+        read(file)
+    assert "REPROKIT_LIMIT_RESULTS=" in error.value.hint
+    monkeypatch.setenv("REPROKIT_LIMIT_RESULTS", str(size))
+    assert len(read(file)) == 3
+
+
+def test_lines_are_not_read_at_once(tmp_path, monkeypatch):
+    """64 MiB of line ends were 67 million lines in a list."""
+    monkeypatch.setenv("REPROKIT_LIMIT_RESULT_VALUES", "1000000")
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    file = tmp_path / "r.jsonl"
+    file.write_bytes(b"\n" * (64 << 20))
+    tracemalloc.start()
+    for reading in (read, read_groups):
+        with pytest.raises(UsageError, match="values in a file of records"):
+            reading(file)
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    file.write_bytes(b"\n" * 99_999)  # the control
+    assert read(file) == []

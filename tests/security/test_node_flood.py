@@ -156,7 +156,7 @@ def test_a_flood_is_one_line_of_the_survey(hostile):
 def test_an_honest_node_answers_at_length(hostile):
     hostile.login(f"echo Welcome; echo to a node >&2; {_HONEST}")
     with SshConnection(hostile.node, LOGIN_S) as connection:
-        answer = connection.run(f"cat; head -c {NODE_ANSWER - 100} /dev/zero | tr '\\0' x; exit 7", b"in" * 10)
+        answer = connection.run(f"cat; head -c {NODE_ANSWER.most - 100} /dev/zero | tr '\\0' x; exit 7", b"in" * 10)
         assert answer.returncode == 7 and answer.stdout.startswith("Welcome\n" + "in" * 10 + "x")
-        assert len(answer.stdout) == NODE_ANSWER - 72 and answer.stderr == "to a node\n"
+        assert len(answer.stdout) == NODE_ANSWER.most - 72 and answer.stderr == "to a node\n"
         assert connection.run("cat >/dev/null", b"x" * (2 << 20)).returncode == 0

@@ -65,9 +65,10 @@ def test_a_command_that_takes_too_long_ends_with_its_children():
 
 
 def test_a_flood_is_ended(monkeypatch):
-    monkeypatch.setattr(inside, "COMMAND_OUTPUT", 1 << 16)
-    with pytest.raises(WorkFailed, match="wrote more than"):
+    monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", str(1 << 16))
+    with pytest.raises(WorkFailed, match="wrote more than") as error:
         inside.execute([], ["yes"])
+    assert error.value.hint.endswith("raise the limit: REPROKIT_LIMIT_COMMAND_OUTPUT=131072")
 
 
 def test_a_task_writes_its_answer_in_one_step(measured, tmp_path, monkeypatch):

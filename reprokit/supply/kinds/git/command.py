@@ -114,11 +114,11 @@ def _run(
         raise SourceError("git is not installed here", hint="install the package git") from None
     with process:
         try:
-            output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT)
+            output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT.most)
         except subprocess.TimeoutExpired:
             raise GitFailed(f"git did not answer within {timeout:g} s") from None
         except Flood:  # a server chooses its messages and the names of its refs
-            raise GitFailed(f"git printed more than {COMMAND_OUTPUT >> 20} MiB") from None
+            raise GitFailed(f"git printed more than {COMMAND_OUTPUT.most >> 20} MiB; {COMMAND_OUTPUT.hint}") from None
         finally:
             process.kill()
     return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace").splitlines()

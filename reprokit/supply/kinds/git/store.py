@@ -16,11 +16,11 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.supply.kinds.git.command import GitFailed, git, git_says
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
+from reprokit.untrusted.limits import SUBMODULES
 
 REPOSITORIES = "repositories"
 # Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
 _HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
-_MOST_SUBMODULES = 1000  # large projects have some hundred
 
 
 def folder_of(commit: Commit, store: Store) -> Path:
@@ -69,9 +69,9 @@ def submodules_of(commit: Commit, store: Store, only: str = "") -> dict[str, Com
 
 def check_count(count: int, where: str) -> None:
     """Raises UsageError for more submodules than a project has: a server can make up new ones for ever."""
-    if count > _MOST_SUBMODULES:
-        hint = "`submodules: [PATH, ...]` names those that are needed"
-        raise UsageError(f"more than {_MOST_SUBMODULES} submodules", where, hint)
+    if count > SUBMODULES.most:
+        hint = f"`submodules: [PATH, ...]` names those that are needed; {SUBMODULES.hint}"
+        raise UsageError(f"more than {SUBMODULES.most} submodules", where, hint)
 
 
 def _gitlink(folder: Path, commit: str, path: str) -> str | None:
