@@ -18,8 +18,9 @@ from reprokit.image.base.resolve import carried_name, locked_base
 from reprokit.oci.compress import Hashed
 from reprokit.oci.model import blob_path
 from reprokit.oci.read import EngineImage, engine_image
+from reprokit.recipe.load import recipe_text
 from reprokit.supply.kinds.git.store import folder_of, pack
-from reprokit.supply.lock.file import lock_path
+from reprokit.supply.lock.file import lock_path, lock_text
 from reprokit.supply.lock.model import Base, Lock, Sized
 from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store, sha256_of
@@ -97,8 +98,7 @@ def add_inputs(
 
 
 def _texts(recipe: Path, lock: Lock) -> RecipeText:
-    texts = [path.read_text(encoding="utf-8") for path in (recipe, lock_path(recipe))]
-    return RecipeText(name=lock.recipe, recipe=texts[0], lock=texts[1])
+    return RecipeText(name=lock.recipe, recipe=recipe_text(recipe), lock=lock_text(lock_path(recipe)))
 
 
 def _files(inputs: Iterable[LockedInput], store: Store, notify: Notify) -> tuple[Sized, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from reprokit.bundle.model import ImageMetadata
 from reprokit.display import Notify
@@ -14,7 +13,7 @@ from reprokit.image.labels import image_name
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
 from reprokit.recipe.find import Target, is_recipe, recipe_file, recipe_files, service_targets, target
-from reprokit.recipe.load import load_file
+from reprokit.recipe.load import load_file, recipe_text
 from reprokit.supply.lock import file as lock_file
 
 
@@ -89,15 +88,12 @@ def _texts(recipe: str, variant: str, locked: str, notify: Notify) -> tuple[str,
         return "", ""
     lock = lock_file.lock_path(path)
     try:
-        now = lock_file.read(lock).variants.get(variant)
+        text = lock_file.lock_text(lock)
+        now = lock_file.parse(text, str(lock), recipe).variants.get(variant)
     except (FileNotFoundError, ReprokitError):
-        return _text(path), ""
+        return recipe_text(path), ""
     if now is None or now.hash != locked:
         if locked:
             notify(f"the lock of {recipe} has changed since {recipe}:{variant} was built: the bundle will not have it")
-        return _text(path), ""
-    return _text(path), _text(lock)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+        return recipe_text(path), ""
+    return recipe_text(path), text

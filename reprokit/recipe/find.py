@@ -10,7 +10,7 @@ from pathlib import Path
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
-from reprokit.recipe.load import load_file
+from reprokit.recipe.load import load_file, recipe_text
 from reprokit.recipe.model import Recipe, Variant
 from reprokit.recipe.spelling import nearest
 
@@ -160,11 +160,11 @@ def service_targets(of: Target) -> dict[str, Target]:
 def where_in(target: Target, path: yaml.Path) -> str:
     """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
     try:
-        document = yaml.read(target.path.read_text(encoding="utf-8"), str(target.path))
+        document = yaml.read(recipe_text(target.path), str(target.path))
         variants = document.data["variants"]
         name = target.variant_name
         while path and path[0] not in variants[name] and variants[name].get("extends"):
             name = variants[name]["extends"]
-    except (OSError, KeyError, TypeError):
+    except (UsageError, KeyError, TypeError):  # it was changed meanwhile
         return str(target.path)
     return f"{target.path}:{document.line(('variants', name, *path))}"

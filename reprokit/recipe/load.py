@@ -14,17 +14,21 @@ from reprokit.untrusted import files
 from reprokit.untrusted.limits import VALUES
 from reprokit.untrusted.time_limit import processor_time
 
-MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
+_MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
 _SECONDS = 3.0  # they take less than 0.1 s
 
 
 def load_file(path: Path) -> Recipe:
     """Read one recipe file. Raises UsageError."""
+    return load_text(recipe_text(path), str(path), path.stem)
+
+
+def recipe_text(path: Path) -> str:
+    """The text of a recipe file, which may be a stranger's. Raises UsageError."""
     try:
-        text = files.read(path, MOST).decode("utf-8")
+        return files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the recipe: {error}", str(path)) from None
-    return load_text(text, str(path), path.stem)
 
 
 def load_text(text: str, where: str, name: str) -> Recipe:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
 from reprokit.recipe.find import Target
-from reprokit.recipe.load import MOST, load_text
+from reprokit.recipe.load import load_text, recipe_text
 from reprokit.untrusted import files
 
 
@@ -19,7 +19,7 @@ def add_variant(target: Target, name: str, description: str, pins: Mapping[str, 
     if name in target.recipe.variants:
         raise UsageError(f"{target.recipe.name} has a variant {name!r} already", where, "choose another name")
     try:
-        text = files.read(target.path, MOST).decode("utf-8")
+        text = recipe_text(target.path)
         changed = _with_variant(text, target, name, description, pins)
         found = load_text(changed, where, target.path.stem).variants.get(name)
         if found is None or any(({**found.pins, "base": found.base}).get(pin) != pins[pin] for pin in pins):

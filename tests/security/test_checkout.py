@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from reprokit import paths
+from reprokit.bench import printed
+from reprokit.bundle.inputs import _texts
+from reprokit.bundle.selection import describe
 from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.bundle.tools.tool import write as write_tool
+from reprokit.engine import LABEL
 from reprokit.errors import UsageError
 from reprokit.host.workspace import copy, renew
-from reprokit.recipe.find import Target
+from reprokit.oci.model import Image
+from reprokit.recipe.find import Target, target, where_in
 from reprokit.recipe.load import load_text
+from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.file import write
 from reprokit.supply.lock.model import Lock
 from tests.support.verbs import run_verb
@@ -36,6 +44,20 @@ def pipe(path: Path) -> None:
 
 def endless(path: Path) -> None:
     path.symlink_to("/dev/zero")
+
+
+@pytest.fixture
+def ends() -> Iterator[None]:
+    """Fail a test that waits for ever."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -146,3 +168,44 @@ def test_a_record_of_a_copy_that_is_none(tmp_path: Path, text: str):
     (place / "a").write_text("old")
     renew(place, original, print)
     assert (place / "a").read_text() == "new"
+
+
+@pytest.mark.usefixtures("ends")
+@pytest.mark.parametrize("name", ["paper.yaml", "paper.lock.yaml"])
+def test_what_replaces_a_file_that_was_read_is_not_waited_for(tmp_path: Path, monkeypatch, name: str):
+    recipe, lock = tmp_path / "recipes" / "paper.yaml", tmp_path / "recipes" / "paper.lock.yaml"
+    recipe.parent.mkdir()
+    recipe.write_text(RECIPE)
+    write(lock, Lock(recipe="paper", variants={}))
+    monkeypatch.chdir(tmp_path)
+    found, read = target("paper"), lock_file.read(lock)
+    image, labels = Image("paper:cpu", b"{}", ()), {f"{LABEL}.recipe": "paper", f"{LABEL}.variant": "cpu"}
+    line = where_in(found, ("base",))
+    assert line == f"{recipe}:3" and describe(image, labels, print).recipe_text == RECIPE
+    assert _texts(recipe, read).recipe == RECIPE
+    (recipe.parent / name).unlink()
+    pipe(recipe.parent / name)
+    with pytest.raises(UsageError, match="this is no regular file"):
+        _texts(recipe, read)
+    if name == "paper.yaml":
+        assert where_in(found, ("base",)) == str(recipe)
+        with pytest.raises(UsageError, match="this is no regular file"):
+            describe(image, labels, print)
+    else:
+        assert describe(image, labels, print).lock_text == ""
+
+
+@pytest.mark.usefixtures("ends")
+def test_records_that_are_no_file(tmp_path: Path, monkeypatch):
+    file = tmp_path / "r.jsonl"
+    pipe(file)
+    with pytest.raises(UsageError, match="this is no regular file"):
+        printed.read(file, "paper")
+    file.unlink()
+    file.write_text('{"type": "x"}\n' + "x" * 1000)
+    monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", "1000")
+    with pytest.raises(UsageError, match="more than 1000 bytes of output"):
+        printed.read(file, "paper")
+    monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", "2000")  # the control
+    with pytest.raises(UsageError, match="neither records nor a benchmark's output"):
+        printed.read(file, "paper")

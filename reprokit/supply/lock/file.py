@@ -41,13 +41,17 @@ def lock_path(recipe: Path) -> Path:
 
 def read(path: Path) -> Lock:
     """Read a lock. Raises UsageError naming file and line, FileNotFoundError where there is none."""
+    return parse(lock_text(path), str(path), path.name.removesuffix(SUFFIX))
+
+
+def lock_text(path: Path) -> str:
+    """The text of a lock, which may be a stranger's. Raises UsageError, FileNotFoundError where there is none."""
     try:
-        text = files.read(path, _MOST).decode("utf-8")
+        return files.read(path, _MOST).decode("utf-8")
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the lock: {error}", str(path)) from None
-    return parse(text, str(path), path.name.removesuffix(SUFFIX))
 
 
 def parse(text: str, where: str, name: str) -> Lock:
