@@ -41,6 +41,8 @@ def folder(job: ExportJob) -> Metadata:
         raise UsageError("the target exists and is not an empty folder", str(target), "name a new folder")
     try:
         shutil.rmtree(partial, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.mkdir()  # fails where a link is: it could lead to any folder of the user's
         (partial / BLOBS).mkdir(parents=True)
         require_space(sum(each.size for each in job.images) // LEAST_RATIO, partial)
         sink = BlobFolder(partial)
@@ -53,6 +55,8 @@ def folder(job: ExportJob) -> Metadata:
         sizes = {str(file.relative_to(partial)): file.stat().st_size for file in partial.rglob("*") if file.is_file()}
         require_all(found, sizes)
         partial.replace(target)
+    except FileExistsError:
+        raise UsageError("a file or a link is in the way", str(partial), "remove it") from None
     except OSError as error:
         raise unwritable(error, target) from None
     finally:

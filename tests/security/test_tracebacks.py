@@ -38,6 +38,7 @@ from reprokit.untrusted.documents import parsed
 from reprokit.verbs import VERBS
 from tests.support import rendering
 from tests.support.file_server import Reply, Server
+from tests.support.verbs import run_verb
 
 NO_ADDRESS = (
     "http://[::1",
@@ -85,6 +86,20 @@ def test_an_address_in_a_recipe(url: str) -> None:
     with pytest.raises(UsageError):
         a_recipe(files=files, blocks=["files"])
     a_recipe(files=[{**files[0], "urls": ["http://[::1]:8080/x"]}], blocks=["files"])
+
+
+@pytest.mark.parametrize("size", ["999999999999GiB", "9" * 5000, "-1GiB", "1e9GiB"])
+def test_a_size_that_no_machine_has(tmp_path: Path, size: str) -> None:
+    (tmp_path / "recipes").mkdir()
+    recipe = tmp_path / "recipes" / "x.yaml"
+    for shm, code in ((size, 2), ("64GiB", 0)):
+        variant = {"base": "debian:12", "shm": shm}
+        recipe.write_text(json.dumps({"name": "x", "paper": rendering.PAPER, "variants": {"v": variant}}))
+        done = run_verb("show", "x", cwd=tmp_path, env={"REPROKIT_HOME": str(tmp_path / "home")})
+        assert done.returncode == code, done
+        assert done.stderr.count("\n") == (1 if code else 0) and ("error: variants.v.shm: " in done.stderr) == bool(
+            code
+        )
 
 
 # --- pins

@@ -1,0 +1,51 @@
+"""What a checkout plants where `export -o` writes before its file is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
+from tests.support.images import tar_of
+from tests.support.names import unique
+from tests.support.strangers import User
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def image(engine: Engine) -> Iterator[str]:
+    name = unique("export")
+    engine.import_image(io.BytesIO(tar_of({"f": b"1"})), f"reprokit/{name}", "cpu", [])
+    yield f"reprokit/{name}:cpu"
+    with contextlib.suppress(ReprokitError):
+        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+
+
+@pytest.mark.parametrize("planted", ["folder", "file", "new", "another name of the file"])
+@pytest.mark.parametrize(("form", "code"), [("rkit", 2), ("docker", 2), ("oci-dir", 2), ("squashfs", 0)])
+def test_a_planted_partial_file_leads_nowhere(image: str, tmp_path: Path, form: str, code: int, planted: str) -> None:
+    """sqfstar cannot go on with a file, so what is there is removed first."""
+    user, outside = User(tmp_path / "user"), tmp_path / "outside"
+    (outside / "folder").mkdir(parents=True)
+    (outside / "file").write_text("the user's")
+    partial = user.here / ".x.out.partial"
+    if planted == "another name of the file":
+        partial.hardlink_to(outside / "file")
+    else:
+        partial.symlink_to(outside / planted)
+    said = user("export", image, "-o", "x.out", "--format", form, code=code)
+    assert said.count("error:") == (1 if code else 0)
+    assert list((outside / "folder").iterdir()) == [] and not (outside / "new").exists()
+    assert (outside / "file").read_text() == "the user's"
+    partial.unlink(missing_ok=True)
+    shutil.rmtree(user.here)
+    user.here.mkdir()
+    user("export", image, "-o", "x.out", "--format", form)  # the control
+    assert (user.here / "x.out").exists() and not (user.here / "x.out").is_symlink()
