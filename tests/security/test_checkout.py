@@ -15,7 +15,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.bench import printed
-from reprokit.bundle.inputs import _texts
+from reprokit.bundle import inputs
 from reprokit.bundle.selection import describe
 from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
@@ -182,11 +182,11 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(tmp_path: Path, mo
     image, labels = Image("paper:cpu", b"{}", ()), {f"{LABEL}.recipe": "paper", f"{LABEL}.variant": "cpu"}
     line = where_in(found, ("base",))
     assert line == f"{recipe}:3" and describe(image, labels, print).recipe_text == RECIPE
-    assert _texts(recipe, read).recipe == RECIPE
+    assert inputs._texts(recipe, read).recipe == RECIPE
     (recipe.parent / name).unlink()
     pipe(recipe.parent / name)
     with pytest.raises(UsageError, match="this is no regular file"):
-        _texts(recipe, read)
+        inputs._texts(recipe, read)
     if name == "paper.yaml":
         assert where_in(found, ("base",)) == str(recipe)
         with pytest.raises(UsageError, match="this is no regular file"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -12,110 +11,95 @@ import pytest
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "reprokit"
+# Functions and methods that take a path, by name: those of `open`, os, shutil, glob and pathlib.
 CALLS = {
-    *(
-        "open",
-        "read_text",
-        "read_bytes",
-        "write_text",
-        "write_bytes",
-        "touch",
-        "mkdir",
-        "unlink",
-        "rmdir",
-        "symlink_to",
-    ),
-    *("symlink_to", "iterdir", "glob", "rglob", "scandir", "rmtree", "copyfile", "copytree", "copy2", "makedirs"),
+    *("open", "read_text", "read_bytes", "write_text", "write_bytes", "touch", "mkdir", "makedirs", "unlink", "rmdir"),
+    *("symlink_to", "hardlink_to", "iterdir", "glob", "iglob", "rglob", "scandir", "listdir", "fwalk"),
+    *("rmtree", "copyfile", "copytree", "copy2"),
 }
-# Modules that open paths themselves, by whose the paths are.
+# Modules that open paths themselves, by whose the paths are. All others, new ones too, use `reprokit.untrusted.files`.
 OTHERS = {
-    "what comes with reprokit": [
-        "compat/distributions.py",
-        "compat/facts.py",
-        "container/prepare.py",
-        "explain/load.py",
-        "explain/pitfalls.py",
-        "helper/sidecar.py",
-        "recipe/blocks.py",
-        "recipe/start.py",
-    ],
-    "a container's: they run there": ["profiling/launcher.py", "profiling/reduce.py"],
-    "reprokit's own private folders": [
-        *("container/log.py", "explain/last.py", "image/buildkit.py", "image/record.py", "image/base/stage.py"),
-        "image/entries.py",
-        *("filelocks.py", "nodes/remote_staging.py", "nodes/spool.py", "nodes/ssh.py", "oci/blob_folder.py"),
-        *("bundle/inputs.py", "bundle/inputs_import.py", "config/*", "paths.py", "supply/*"),
-        *("bench/checkout.py", "results/index.py", "results/reproduction.py", "verify/compare.py", "verify/run.py"),
-        *("sweep/inside.py", "sweep/slurm_array.py"),
-    ],
-    "named on the command line, or new at the user's wish": [
-        *(
-            "results/attention_plots.py",
-            "results/plot_layout.py",
-            "results/plots.py",
-            "bench/printed.py",
-            "bundle/delta.py",
-            "bundle/formats.py",
-            "bundle/squashfs.py",
-            "bundle/tools/tool.py",
-        ),
-        *("bundle/partial_file.py", "bundle/read.py", "bundle/resumable_tar.py", "bundle/signature.py"),
-        *("bundle/recipes.py", "bundle/selection.py", "bundle/write.py", "commands/*", "recipe/find.py"),
-    ],
-    "the system's, or the user's settings": [
-        *("cli.py", "completion.py", "config/*"),
-        *(
-            "container/evidence.py",
-            "host/disk.py",
-            "host/gpu.py",
-            "host/kills.py",
-            "host/machine.py",
-            "host/memory.py",
-            "host/mounts.py",
-            "nodes/config.py",
-        ),
-    ],
+    "what comes with reprokit": """
+        commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py
+        explain/load.py explain/pitfalls.py helper/sidecar.py recipe/blocks.py recipe/start.py
+    """,
+    "a container's: they run there": """
+        profiling/launcher.py profiling/reduce.py
+    """,
+    "reprokit's own private folders": """
+        bench/checkout.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
+        image/base/stage.py image/buildkit.py image/entries.py image/record.py nodes/remote_staging.py nodes/spool.py
+        nodes/ssh.py oci/blob_folder.py paths.py results/index.py results/reproduction.py supply/fetch/download.py
+        supply/fetch/partial.py supply/fetch/pool.py supply/guard.py supply/kinds/apt/deb.py
+        supply/kinds/conda/environment.py supply/kinds/git/archive.py supply/kinds/git/fetch.py
+        supply/kinds/git/store.py supply/kinds/wheels/uv.py supply/serve/site.py supply/store.py
+        supply/upkeep/collect.py supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py
+        sweep/slurm_array.py verify/compare.py verify/run.py
+    """,
+    "named on the command line, or new at the user's wish": """
+        bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
+        bundle/tools/tool.py bundle/write.py commands/config.py commands/doctor.py commands/explain.py
+        commands/export.py commands/new.py commands/profile.py commands/render.py commands/report.py commands/smoke.py
+        supply/fetch/import_local.py
+    """,
+    "the system's, or the user's settings": """
+        cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py
+        host/memory.py host/mounts.py nodes/config.py supply/kinds/apt/settings.py supply/kinds/wheels/index.py
+    """,
+    "only names in a folder of recipes or results, or a file that replaces another": """
+        bundle/recipes.py commands/results.py recipe/find.py supply/lock/file.py supply/upkeep/names.py
+    """,
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
-    "a workspace's own place": [
-        *(
-            "bench/inputs.py",
-            "bundle/workspaces.py",
-            "host/workspace.py",
-            "nodes/workspace_copy.py",
-        ),
-    ],
+    "a workspace's own place": """
+        bench/inputs.py bundle/workspaces.py host/workspace.py nodes/workspace_copy.py
+    """,
 }
+KNOWN = " ".join(OTHERS.values()).split()
 
 
 def opened(text: str) -> Iterator[str]:
-    """The calls that take a path from the file system; those on archives in memory are none."""
+    """The calls that take a path from the file system."""
     for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Name) and node.func.id == "open":
-            yield "open"
-        if isinstance(node.func, ast.Attribute) and node.func.attr in CALLS:
-            of = node.func.value
-            if not (
-                isinstance(of, ast.Name) and of.id in ("tarfile", "folder", "self", "urllib", "opener", "checkout")
-            ):
-                yield node.func.attr
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            of, _, name = ast.unparse(node.func).rpartition(".")
+            if (name in CALLS or (of, name) == ("os", "walk")) and not is_harmless(node, of, name):
+                yield name
+
+
+def is_harmless(node: ast.Call, of: str, name: str) -> bool:
+    """Whether it opens a tar from memory, an address, or is `open(path, flags)` or `mkdir(path)` of a `Folder`."""
+    if of == "tarfile":
+        return not node.args
+    given = [arg for arg in node.args if not (isinstance(arg, ast.Constant) and arg.value in ("r", "rb", "w", "wb"))]
+    return of == "opener" or (of not in ("", "os") and len(given) == {"open": 2, "mkdir": 1}.get(name))
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_who_opens_paths_is_known(path: Path):
-    name = str(path.relative_to(PACKAGE))
-    known = any(fnmatch(name, pattern) for patterns in OTHERS.values() for pattern in patterns)
-    if name != "untrusted/files.py" and not known:
-        assert list(opened(path.read_text())) == [], "open it by reprokit.untrusted.files, or say above whose it is"
+    name, calls = str(path.relative_to(PACKAGE)), list(opened(path.read_text()))
+    if name in KNOWN:
+        assert calls, "it opens nothing: remove it from the list above"
+    elif name != "untrusted/files.py":
+        assert calls == [], "open it by reprokit.untrusted.files, or say above whose it is"
 
 
-def test_one_that_opens_paths_would_be_found():
-    text = "Path('x').read_text()\nopen('x')\nshutil.rmtree('x')\ntarfile.open(fileobj=memory)\nfolder.open('x', 0)"
-    assert sorted(opened(text)) == ["open", "read_text", "rmtree"]
+@pytest.mark.parametrize(
+    "call",
+    ["Path('x').read_text()", "open('x')", "os.open('x', 0)", "folder.open()", "folder.iterdir()", "scandir('x')",
+     "self.file.open('rb')", "folder.mkdir(parents=True)", "os.walk('x')", "gzip.open('x', 'rb')",
+     "tarfile.open('x')"],
+)  # fmt: skip
+def test_one_that_opens_paths_would_be_found(call: str):
+    assert len(list(opened(f"def f():\n    return {call}\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["tarfile.open(fileobj=memory)", "folder.open('x', os.O_RDONLY)", "folder.mkdir('x')", "ast.walk(x)", "read('x')"],
+)
+def test_one_that_uses_the_module_is_not_found(call: str):
+    assert list(opened(call)) == []
 
 
 def test_nothing_is_listed_that_is_gone():
-    for patterns in OTHERS.values():
-        for pattern in patterns:
-            assert list(PACKAGE.glob(pattern)), pattern
+    assert [name for name in KNOWN if not (PACKAGE / name).is_file()] == []
