@@ -44,8 +44,9 @@ def test_submodules_without_an_end(repositories, store):
     few = fetch(store, "team/few", repositories.commit("team/few", {"a": "1"}))
     assert submodules_of(few, store) == {}
     many = fetch(store, "team/many", repositories.commit("team/many", {"a": "1"}))
-    with pytest.raises(UsageError, match="more than 1000 submodules"):
+    with pytest.raises(UsageError, match="more than 1000 submodules") as error:
         submodules_of(many, store)
+    assert error.value.hint.endswith("REPROKIT_LIMIT_SUBMODULES=2000")
 
 
 Posted = Callable[[Callable[[bytes], Iterable[bytes]]], bytes]

@@ -113,8 +113,12 @@ def test_a_login_that_never_ends_keeps_to_its_time(hostile, script):
 @pytest.mark.parametrize("stream", ["1", "2"])
 def test_a_flood_as_an_answer_is_refused(hostile, stream):
     hostile.login(f"{_READY}exec yes flood >&{stream}\n")
-    with SshConnection(hostile.node, LOGIN_S) as connection, pytest.raises(SourceError, match="longer than 8 MiB"):
+    with (
+        SshConnection(hostile.node, LOGIN_S) as connection,
+        pytest.raises(SourceError, match="longer than 8 MiB") as error,
+    ):
         connection.run("echo here")
+    assert error.value.hint.endswith("REPROKIT_LIMIT_NODE_ANSWER=16777216")
 
 
 def test_a_trickle_as_an_answer_keeps_to_its_time(hostile):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from reprokit.oci.layout import END
 from reprokit.oci.model import Image, digest_of
 from reprokit.untrusted import limits
-from tests.support.bombs import GIB, TARS, UNPACK, a_bundle, frame, refused
+from tests.support.bombs import GIB, TARS, UNPACK, a_bundle, entry, frame, refused
 from tests.support.made import Made, tar
 
 Run = Callable[..., str]
@@ -80,9 +83,12 @@ def test_layers_of_zeros_are_not_hashed_to_their_end(run: Run, tmp_path: Path) -
     run(Made.of({"x/y:1": [content]}).write(tmp_path / "y.rkit"), python=code)
 
 
-@pytest.mark.parametrize("name", ["zeros", "a PAX header"])
+NESTED = b"".join(entry("/".join("d" * n), kind=tarfile.DIRTYPE) for n in range(1, limits.DEPTH.most + 3))
+
+
+@pytest.mark.parametrize("name", ["zeros", "a PAX header", "nested folders"])
 def test_a_workspace(run: Run, tmp_path: Path, name: str) -> None:
-    content, limit = TARS[name]
+    content, limit = {**TARS, "nested folders": (zstandard.compress(NESTED + END), limits.DEPTH)}[name]
     made = Made.of({"x/y:1": [b"layer"]})
     made.blobs["workspaces/w.tar.zst"] = content
     described = {"kind": "workspace", "name": "w", "path": "workspaces/w.tar.zst"}
@@ -90,6 +96,8 @@ def test_a_workspace(run: Run, tmp_path: Path, name: str) -> None:
     less = {"REPROKIT_LIMIT_UNPACKED": str(64 << 20)}
     refused(run(made.write(tmp_path / "x.rkit"), python=UNPACK, code=2, **less), limit)
     assert not list((tmp_path / "home").rglob("w*/*"))
+    if name == "nested folders":  # the control
+        run(tmp_path / "x.rkit", python=UNPACK, REPROKIT_LIMIT_DEPTH="100")
 
 
 def test_each_limit_can_be_raised(run: Run, tmp_path: Path) -> None:
