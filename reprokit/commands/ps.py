@@ -47,7 +47,7 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
         current = images[container.label]
         settings = container.settings
         if container.recipe not in here:
-            here[container.recipe] = names.here(engine, container.recipe)
+            here[container.recipe] = names.here(engine, container.recipe)[0]
         origin = here[container.recipe]
         own = container.owner == uid
         target = names.target_of(container) if own and current == container.image else None
