@@ -67,16 +67,17 @@ class Bound(_Front):
 class BlockSpec(OwnFront):
     """What a block is, needs and installs.
 
-    `installs` is the list of the variant that it installs. `wheel` is a wheel that it needs from the block wheels,
-    written with `{pin[NAME]}`, `{major[NAME]}` and `{option[NAME]}`, if its options have the values of `wheel_when`. If
-    `alone`, the block installs it by itself, with its dependencies and without the variant's other pins: recipes share
-    that layer; `bounds` limit these dependencies. `differs` are paths that are not the same in two builds of a lock, as
-    patterns where `*` also matches `/`, each with its reason; none do in variants without the pin `differs_with`. With
-    `build_args` its commands see the variant's `build_args`. One that `repeats` can be used several times.
+    `installs` is the field of the variant whose entries it installs, such as `apt`. `wheel` is a wheel that it needs
+    from the block wheels, written with `{pin[NAME]}`, `{major[NAME]}` and `{option[NAME]}`, if its options have the
+    values of `wheel_when`. If `alone`, the block installs it by itself, with its dependencies and without the variant's
+    other pins: recipes share that layer; `bounds` limit these dependencies. `differs` are paths that are not the same
+    in two builds of a lock, as patterns where `*` also matches `/`, each with its reason; none do in variants without
+    the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
+    used several times.
     """
 
     name: str
-    installs: Literal["", "sources", "apt", "wheels", "files", "conda"] = ""
+    installs: str = ""
     wheel: str = ""
     wheel_when: dict[str, str] = {}
     alone: bool = False

@@ -14,7 +14,7 @@ from reprokit.bundle.sbom import of_image, part_of, sbom
 from reprokit.cli import app
 from reprokit.errors import UsageError
 from reprokit.supply.lock import file as lock_file
-from reprokit.supply.lock.model import AptPackage, CondaPackage, Distribution, GitCommit
+from reprokit.supply.lock.model import KINDS, AptPackage, CondaPackage, Distribution, GitCommit
 from tests.support.made import Made, tar
 from tests.support.paths import ROOT
 from tests.support.stores import a_lock, plain
@@ -78,6 +78,16 @@ def test_it_names_packages_commits_and_files_and_is_valid():
     assert len(root["dependsOn"]) == 6
     # Control: the validator refuses what is none.
     assert flaw(content.replace(b'"library"', b'"librarian"', 1)) is not None
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_input_is_in_it(name):
+    """Without its section the SBOM is another."""
+    full = complete().variants["cpu"]
+    assert getattr(full, name), f"complete() has no {name}"
+    less = full.model_copy(update={name: ()})
+    purls = [{part["purl"] for part in json.loads(sbom("x", "cpu", lock))["components"]} for lock in (full, less)]
+    assert len(purls[0]) - len(purls[1]) == len(getattr(full, name))
 
 
 def test_what_only_builds_need_is_excluded_from_the_image():

@@ -16,7 +16,7 @@ from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools, content_key
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools, content_key
 from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.serve.site import Content, Site
@@ -49,6 +49,13 @@ class Files(Kind):
             for place in file_fields(locked.urls):
                 yield from filled([mirror], {**fields, **place})
         yield from locked.urls
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        from packageurl import PackageURL
+
+        for file in lock.files:
+            place = {"download_url": file.urls[0], "checksum": f"sha256:{file.sha256}"}
+            yield SbomEntry(PackageURL("generic", None, file.name, None, place), file.sha256, "file")
 
     def server(self, entries: Sequence[PlainFile]) -> InputServer:
         def contents(store: Store) -> dict[str, Content]:

@@ -18,6 +18,8 @@ from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, key_of
 
 if TYPE_CHECKING:
+    from packageurl import PackageURL
+
     from reprokit.engine import Engine
     from reprokit.supply.gateway import Handler
     from reprokit.supply.kinds.apt.install import AptInstall
@@ -141,6 +143,19 @@ class InputServer(Protocol):
 
 
 @dataclass(frozen=True)
+class SbomEntry:
+    """A package, commit or file in an SBOM: its package URL, its `type` there, and its sha256, "" where unknown.
+
+    One that is `build_only` is not in the image.
+    """
+
+    purl: PackageURL
+    sha256: str = ""
+    type: Literal["library", "file", "container"] = "library"
+    build_only: bool = False
+
+
+@dataclass(frozen=True)
 class Kind:
     """One kind of input, to be subclassed; methods that make no sense for a kind keep these defaults.
 
@@ -183,6 +198,10 @@ class Kind:
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """Addresses of a file, in the order to try."""
         return ()
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        """What a lock has of this kind, for the SBOM. Of entries with the same package URL the last counts."""
+        raise NotImplementedError
 
     def check_installed(self) -> None:
         """Raises UsageError where this kind needs an extra of reprokit that is not installed."""

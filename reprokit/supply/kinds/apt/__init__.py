@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ class Apt(Kind):
         yield from locked.urls
         yield from filled([base + "/{path}" for base in mirrors.seen(archive)], locked.fields)
         yield from filled(archives.public_places(archive), locked.fields)
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        """Also the packages of a base that is made of them."""
+        from packageurl import PackageURL
+
+        made = lock.base.bootstrap
+        distribution = made.distribution if made else "ubuntu" if "ubuntu" in lock.base.reference else "debian"
+        for package in (*(made.packages if made else ()), *lock.apt):
+            place = {"arch": package.architecture}
+            yield SbomEntry(PackageURL("deb", distribution, package.name, package.version, place), package.sha256)
 
     def server(self, entries: Sequence[AptPackage]) -> InputServer:
         from reprokit.supply.kinds.apt.serve import archive

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reprokit.config.templates import filled
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Tools, content_key
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, content_key
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.serve.site import Content, Site
 from reprokit.supply.store import Store
@@ -42,6 +42,14 @@ class Conda(Kind):
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])
         return filled([channel.rstrip("/") + "/{subdir}/{file}" for channel in channels], locked.fields)
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        from packageurl import PackageURL
+
+        for package in lock.conda:
+            kind = "conda" if package.file.endswith(".conda") else "tar.bz2"
+            place = {"build": package.build, "channel": package.channel, "subdir": package.subdir, "type": kind}
+            yield SbomEntry(PackageURL("conda", None, package.name, package.version, place), package.sha256)
 
     def check_installed(self) -> None:
         from reprokit.supply.kinds.conda.solve import require_rattler

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.recipe.fields import git_requirement
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import GitCommit, VariantLock
+
+_GITHUB = re.compile(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?")
 
 
 class Git(Kind):
@@ -38,6 +42,17 @@ class Git(Kind):
             if entry.ref
         ]
         return moved_git([*request.variant.sources, *projects], lock.git, tools.mirrors)
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        from packageurl import PackageURL
+
+        for commit in lock.git:
+            if match := _GITHUB.fullmatch(commit.url):
+                yield SbomEntry(PackageURL("github", match[1], match[2], commit.commit))
+            else:
+                name = posixpath.basename(commit.url.rstrip("/")).removesuffix(".git") or "source"
+                place = {"vcs_url": f"git+{commit.url}@{commit.commit}"}
+                yield SbomEntry(PackageURL("generic", None, name, commit.commit, place))
 
     def fetch(self, entries: Sequence[GitCommit], tools: Any, offline: bool) -> int:
         from reprokit.supply.kinds.git.fetch import fetch_git

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -58,6 +58,14 @@ class Wheels(Kind):
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         return mirrors.wheel_index.urls(locked)
+
+    def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
+        from packageurl import PackageURL
+
+        # A project can be both installed and a tool of a build; then the installed one counts.
+        for wheel in sorted(lock.wheels, key=lambda wheel: not wheel.build_only):
+            purl = PackageURL("pypi", None, wheel.name, wheel.version)
+            yield SbomEntry(purl, wheel.sha256, build_only=wheel.build_only)
 
     def server(self, entries: Sequence[Distribution]) -> InputServer:
         from reprokit.supply.kinds.wheels.serve import index
