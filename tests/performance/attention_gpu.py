@@ -14,6 +14,8 @@ replays. Exits with 1 if something is wrong; nothing fails for being slow.
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import json
 import math
 import shutil
@@ -100,9 +102,7 @@ def expanded(tensor: torch.Tensor, shape: Shape) -> torch.Tensor:
 
 def verify(name: str, shape: Shape, mask: Any = None, is_causal: bool = False) -> bool:
     q, k, v = inputs(shape)
-    dense = None
-    if mask is not None:
-        dense = elements(mask, shape) if isinstance(mask, masks.Mask) else mask
+    dense = elements(mask, shape) if isinstance(mask, masks.Mask) else mask
     exact = reference.attention(q, k, v, dense, is_causal)
     out = fused_attention(q, k, v, mask, is_causal=is_causal)
     again = fused_attention(q, k, v, mask, is_causal=is_causal)
@@ -126,14 +126,9 @@ def verify_packed(dtype: torch.dtype, is_causal: bool) -> bool:
     q, k, v = inputs(Shape(1, 8, 2, int(ends[-1]), int(ends[-1]), 64, dtype))
     table = ends.to("cuda", torch.int32)
     out = fused_attention(q, k, v, cu_seqlens=table, max_seqlen=max(lengths), is_causal=is_causal)
-    exact = torch.cat(
-        [
-            reference.attention(*(t[:, :, begin:end] for t in (q, k, v)), None, is_causal)
-            for begin, end in zip(ends.tolist(), ends.tolist()[1:], strict=False)
-        ],
-        dim=2,
-    )
-    error = distance(out, exact)
+    spans = [slice(*pair) for pair in itertools.pairwise(ends.tolist())]
+    exact = [reference.attention(*(t[:, :, span] for t in (q, k, v)), None, is_causal) for span in spans]
+    error = distance(out, torch.cat(exact, dim=2))
     good = error <= (4e-3 if dtype == torch.bfloat16 else 6e-4)
     name = f"{dtype} packed, causal {is_causal}"
     print(f"{name:44} {'':9} error {error:.2e}{'' if good else '  WRONG'}", flush=True)
@@ -146,8 +141,7 @@ def verify_all(small: bool) -> bool:
         for dim in (64, 128) if small else (64, 128, 32, 80, 256):
             shape = Shape(1, 2, 1, 300, 333, dim, dtype)
             for is_causal in (False, True):
-                name = f"{dtype} dim {dim} causal {is_causal}"
-                good &= verify(name, shape, None, is_causal)
+                good &= verify(f"{dtype} dim {dim} causal {is_causal}", shape, None, is_causal)
         shape = Shape(2, 4, 2, 260, 520, 64, dtype)
         tensor = torch.rand(2, 1, 260, 520, device="cuda") < 0.7
         tensor[:, :, 100] = False
@@ -158,9 +152,8 @@ def verify_all(small: bool) -> bool:
         for name, make in MASKS.items():
             good &= verify(f"{dtype} {name} 1024", Shape(1, 4, 4, 1024, 1024, 64, dtype), make(1024))
         for length in (1, 16, 63, 64, 65, 127, 128, 129, 1000, 4096):
-            good &= verify(
-                f"{dtype} length {length}", Shape(2, 3, 3, length, length, 128, dtype), None, length % 2 == 0
-            )
+            shape = Shape(2, 3, 3, length, length, 128, dtype)
+            good &= verify(f"{dtype} length {length}", shape, None, length % 2 == 0)
         good &= verify(f"{dtype} more pieces than blocks", Shape(8, 16, 4, 1500, 1500, 64, dtype), None, True)
     return bool(good)
 
@@ -219,14 +212,11 @@ def methods(shape: Shape, mask: Any, is_causal: bool) -> dict[str, Callable[...,
     found["ours"] = lambda q, k, v: fused_attention(q, k, v, mask, is_causal=is_causal)
     dense = None if mask is None else elements(mask, shape)
 
-    def backend(chosen: SDPBackend) -> Callable[..., Any]:
-        def call(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            with sdpa_kernel(chosen):
-                return SDPA(q, k, v, attn_mask=dense, is_causal=is_causal)
+    def sdpa(chosen: SDPBackend, *tensors: torch.Tensor) -> torch.Tensor:
+        with sdpa_kernel(chosen):
+            return SDPA(*tensors, attn_mask=dense, is_causal=is_causal)
 
-        return call
-
-    found.update({name: backend(chosen) for name, chosen in BACKENDS.items()})
+    found |= {name: functools.partial(sdpa, chosen) for name, chosen in BACKENDS.items()}
     if dense is not None or is_causal:
         rule = (lambda b, h, i, j: j <= i) if dense is None else (lambda b, h, i, j: dense[i, j])
         blocks = create_block_mask(rule, None, None, shape.q_len, shape.k_len, device="cuda")

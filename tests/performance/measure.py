@@ -26,18 +26,8 @@ EMPTY_APP = """\
 import typer
 
 app = typer.Typer()
-
-
-@app.command()
-def one() -> None:
-    pass
-
-
-@app.command()
-def two() -> None:
-    pass
-
-
+for name in ("one", "two"):
+    app.command(name)(lambda: None)
 app()
 """
 NAME = "reprokit-performance"
