@@ -21,7 +21,7 @@ from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.display import Notify
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import LABEL, Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.interrupts import deferred
@@ -98,7 +98,7 @@ def _finished(engine: Engine, found: dict[str, Any], image: Image) -> Image:
     config["Labels"] = _labels(found)
     for machine in ("Hostname", "Domainname", "Image"):
         config.pop(machine, None)
-    if names.NAME in (found["Config"].get("Labels") or {}):
+    if names.NAME in labels_of(found):
         _as_built(engine, found, config)
     value["config"] = config
     for machine in ("container", "container_config"):
@@ -121,13 +121,12 @@ def _as_built(engine: Engine, found: dict[str, Any], config: dict[str, Any]) -> 
 
 
 def _labels(found: dict[str, Any]) -> dict[str, str]:
-    labels = found["Config"].get("Labels") or {}
-    return {key: value for key, value in labels.items() if key not in _LEFT_LABELS}
+    return {key: value for key, value in labels_of(found).items() if key not in _LEFT_LABELS}
 
 
 def _name(found: dict[str, Any]) -> str:
     """A recipe's container gets the name of its image, so that `reprokit shell` starts from it."""
-    labels = found["Config"].get("Labels") or {}
+    labels = labels_of(found)
     if names.NAME in labels:
         return f"reprokit/{labels[names.RECIPE]}:{labels[names.VARIANT]}"
     return f"container/{found['Name'].lstrip('/').lower()}:latest"

@@ -16,8 +16,9 @@ from reprokit.bundle.model import Metadata
 from reprokit.bundle.selection import resolve, services_left_out
 from reprokit.bundle.write import Changed, ExportJob
 from reprokit.display import ByteProgress, Notify
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.image.labels import ImageLabels
 from reprokit.oci.store import Chain
 
 NodeLayers = Callable[[str], Iterable[Chain]]
@@ -73,11 +74,11 @@ def run(
             patterns = (*CACHES, *request.exclude)
             image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns, notify))
             images = [image]
-        labels = [each.labels for each in images if each.labels.get(f"{LABEL}.recipe")]
+        labels = [found for each in images if (found := ImageLabels.read(each.labels)).recipe]
         if (request.workspace or request.store) and not labels:
             raise UsageError("these images have no recipe: there is no workspace and no lock to add")
-        recipes = dict.fromkeys(each[f"{LABEL}.recipe"] for each in labels)
-        targets = [f"{each[f'{LABEL}.recipe']}:{each.get(f'{LABEL}.variant', '')}" for each in labels]
+        recipes = dict.fromkeys(each.recipe for each in labels)
+        targets = [each.target for each in labels]
         for line in services_left_out(targets, (each.name for each in images), request.store):
             notify(line)
         present = chain(

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 from reprokit import paths
 from reprokit.bundle.model import BesideFile, Metadata, RecipeText
 from reprokit.display import Notify
-from reprokit.engine import LABEL
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
 from reprokit.image.context import files_beside
+from reprokit.image.labels import ImageLabels
 from reprokit.recipe.blocks import own_block_files
 from reprokit.recipe.find import Target, recipe_files, targets
 from reprokit.recipe.load import load_file, load_text
@@ -57,7 +57,8 @@ def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], notify: N
     for each in [each for text in inputs for each in targets(text)]:
         required.setdefault(each.path, set()).add(each.variant_name)
     found = {recipe: collected(recipe, variants) for recipe, variants in required.items()}
-    for name, variant in [(image.get(f"{LABEL}.recipe", ""), image.get(f"{LABEL}.variant", "")) for image in labels]:
+    for image in map(ImageLabels.read, labels):
+        name, variant = image.recipe, image.variant
         if name in known:
             try:
                 found.setdefault(known[name], collected(known[name]))

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reprokit.bundle.model import ImageMetadata
 from reprokit.display import Notify
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError
-from reprokit.host.fit import ImageNeeds
-from reprokit.image.labels import image_name
+from reprokit.image.labels import ImageLabels, image_name
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
 from reprokit.recipe.find import Target, is_recipe, recipe_file, recipe_files, service_targets, target
@@ -60,21 +59,19 @@ def services_left_out(labels: Iterable[str], images: Iterable[str], store: bool)
 
 def describe(image: Image, labels: Mapping[str, str], notify: Notify) -> ImageMetadata:
     """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
-    keys = ("recipe", "variant", "inputs", "lock")
-    recipe, variant, inputs, lock = (labels.get(f"{LABEL}.{key}", "") for key in keys)
-    recipe_text, lock_text = _texts(recipe, variant, lock, notify) if recipe else ("", "")
-    needs = ImageNeeds.of_labels(labels)
+    found = ImageLabels.read(labels)
+    recipe_text, lock_text = _texts(found.recipe, found.variant, found.lock, notify) if found.recipe else ("", "")
     return ImageMetadata(
         name=image.name,
         id=image.id,
         size=sum(layer.size for layer in image.layers),
         packed=sum(layer.blob.size for layer in image.layers if layer.blob),
-        recipe=recipe,
-        variant=variant,
-        inputs=inputs,
-        pins=dict(needs.pins),
-        min_driver=needs.min_driver,
-        compute_capabilities=needs.compute_capabilities,
+        recipe=found.recipe,
+        variant=found.variant,
+        inputs=found.inputs,
+        pins=dict(found.needs.pins),
+        min_driver=found.needs.min_driver,
+        compute_capabilities=found.needs.compute_capabilities,
         recipe_text=recipe_text,
         lock_text=lock_text,
     )

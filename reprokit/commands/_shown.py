@@ -81,15 +81,15 @@ def built(engine: Engine, target: Target) -> BuildResult:
     An unverified image is used with a notice. Raises WorkFailed where `check` finds errors, unless the present image,
     built here or trusted, was built with `--force`.
     """
-    from reprokit.engine import LABEL
+    from reprokit.engine import labels_of
     from reprokit.host.fit import errors_of
     from reprokit.image import trust
     from reprokit.image.build import BuildOptions, build
-    from reprokit.image.labels import image_name
+    from reprokit.image.labels import ImageLabels, image_name
     from reprokit.image.progress import BuildDisplay
 
     present = engine.image(image_name(target)) or {}
-    force = trust.known(present.get("Id", "")) and f"{LABEL}.forced" in (present["Config"].get("Labels") or {})
+    force = trust.known(present.get("Id", "")) and ImageLabels.read(labels_of(present)).forced
     forced = errors_of(target, force, notify)
     with BuildDisplay(sys.stderr) as shown:
         image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)
@@ -101,12 +101,13 @@ def built(engine: Engine, target: Target) -> BuildResult:
 def sent(engine: Engine, target: Target) -> BuildResult:
     """The target's image on a node, which reprokit does not build there. Raises UsageError where it has none."""
     from reprokit.container.launch import built_image
+    from reprokit.engine import labels_of
     from reprokit.image import trust
     from reprokit.image.build import BuildResult
-    from reprokit.image.labels import INPUTS, image_name
+    from reprokit.image.labels import ImageLabels, image_name
 
     image = built_image(engine, target)
     if notice := trust.notice(image["Id"], target.label, engine.host.name):
         notify(notice)
-    inputs = ((image.get("Config") or {}).get("Labels") or {}).get(INPUTS, "")
+    inputs = ImageLabels.read(labels_of(image)).inputs
     return BuildResult(image_name(target), image["Id"], inputs, False, 0.0, state=trust.state(image["Id"]))

@@ -235,14 +235,15 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
 
     Raises WorkFailed where it is or may be stale, and that is not allowed.
     """
+    from reprokit.engine import labels_of
     from reprokit.image import trust
     from reprokit.image.build import BuildResult
-    from reprokit.image.labels import INPUTS, image_name
+    from reprokit.image.labels import ImageLabels, image_name
     from reprokit.image.lock.read import stale_image
 
     name = image_name(target)
     present = engine.image(name) or {}
-    labels = (present.get("Config") or {}).get("Labels") or {}
+    labels = labels_of(present)
     stale = stale_image(target, labels) if present else None
     if stale is None:
         return sent(engine, target) if engine.host.name else built(engine, target), False
@@ -252,19 +253,18 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
         notify(stale.problem)
     if notice := trust.notice(present["Id"], target.label):
         notify(notice)
-    state = trust.state(present["Id"])
-    return BuildResult(
-        name, present["Id"], labels.get(INPUTS, ""), False, 0.0, state=state
-    ), None if stale.unknown else True
+    inputs, state = ImageLabels.read(labels).inputs, trust.state(present["Id"])
+    return BuildResult(name, present["Id"], inputs, False, 0.0, state=state), None if stale.unknown else True
 
 
 def _refuse_stale(engine: Engine, service: Target) -> None:
     """Raises WorkFailed where the image of a service's recipe is or may be stale."""
+    from reprokit.engine import labels_of
     from reprokit.image.labels import image_name
     from reprokit.image.lock.read import stale_image
 
     present = engine.image(image_name(service)) or {}
-    if present and (stale := stale_image(service, (present.get("Config") or {}).get("Labels") or {})):
+    if present and (stale := stale_image(service, labels_of(present))):
         raise _refused(stale)
 
 

@@ -26,14 +26,15 @@ _IMAGES = options.recipes("Images, or their recipes.", "IMAGE|NAME[:VARIANT]..."
 @trust.command("list")
 def list_(as_json: options.Json = False) -> None:
     """List the images of recipes: built here, trusted or unverified, and since when."""
-    from reprokit.engine import LABEL, Engine
+    from reprokit.engine import Engine
     from reprokit.image import trust as known
+    from reprokit.image.labels import ImageLabels
 
     engine = Engine.connect()
     entries = known.entries()
     names: dict[str, list[str]] = {}
     for image in engine.images([]):
-        if image["Id"] in entries or f"{LABEL}.recipe" in (image.get("Labels") or {}):
+        if image["Id"] in entries or ImageLabels.read(image.get("Labels") or {}).recipe:
             names[image["Id"]] = [name for name in image.get("RepoTags") or () if name != "<none>:<none>"]
     rows: list[dict[str, Any]] = []
     for image_id in dict.fromkeys((*names, *entries)):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.container import names
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.host.kills import KernelWatch, in_group, stuck
 
 _REFUSED = (b"refused", b"reset by peer", b"empty reply")
@@ -73,7 +73,7 @@ class Evidence:
 
     def _ports(self, output: bytes) -> Iterator[str]:
         """About published ports that the output reports as refused."""
-        labels = (self._described.get("Config") or {}).get("Labels") or {}
+        labels = labels_of(self._described)
         ports = names.settings_of(labels).ports if names.SETTINGS in labels else ()
         if not ports:
             return

@@ -14,10 +14,10 @@ from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
 from reprokit.display import Notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
-from reprokit.image.labels import image_name
+from reprokit.image.labels import ImageLabels, image_name
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import host_name
 
@@ -164,11 +164,10 @@ def launch(
 
 def _require_fit(engine: Engine, start: Start, notify: Notify) -> None:
     """Report what the driver or the GPUs lack for the image. Raises GpuRefused where the driver is too old."""
-    from reprokit.host.fit import ImageNeeds, image_findings, in_words
+    from reprokit.host.fit import image_findings, in_words
 
-    config = (engine.image(start.built) or {}).get("Config") or {}
     gpus = engine.host.gpus()
-    for finding in image_findings(ImageNeeds.of_labels(config.get("Labels") or {}), gpus):
+    for finding in image_findings(ImageLabels.read(labels_of(engine.image(start.built))).needs, gpus):
         if finding.severity == "error" and any(subject.startswith("driver=") for subject in finding.subjects):
             raise GpuRefused(
                 f"the NVIDIA driver is too old for this image: {in_words(finding)}",

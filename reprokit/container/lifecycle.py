@@ -13,7 +13,7 @@ from reprokit.container.launch import IDLE, Start, built_image, launch
 from reprokit.container.recreate import VERSION, drop_snapshots, is_ours, recover, recreate, require_idle
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import Notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
 from reprokit.host.mounts import BindMount
@@ -108,7 +108,7 @@ def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> r
             f"{name} is from an older build", f"`reprokit rm --force {name}` deletes it and its files"
         )
     described = found or image
-    return read.stale_image(target, (described.get("Config") or {}).get("Labels") or {}) if described else None
+    return read.stale_image(target, labels_of(described)) if described else None
 
 
 def stop(engine: Engine, name: str) -> None:
@@ -204,7 +204,7 @@ def _of_earlier_version(
 
 
 def _label(found: dict[str, Any]) -> str:
-    labels = found["Config"].get("Labels") or {}
+    labels = labels_of(found)
     return f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
 
 

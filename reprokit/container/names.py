@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reprokit.container.mounts import WORKSPACE
 from reprokit.container.settings import ContainerSettings, from_label
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.host.workspace import mark
 from reprokit.recipe import find as recipes
@@ -126,8 +126,7 @@ def target_of(container: RecipeContainer) -> Target | None:
 
 def command_user(engine: Engine, container: str) -> str:
     """The default user of a container's commands: `uid:gid`, or "" for the container's own user."""
-    config = (engine.container(container) or {}).get("Config") or {}
-    return str((config.get("Labels") or {}).get(USER, ""))
+    return labels_of(engine.container(container)).get(USER, "")
 
 
 def settings_of(labels: Mapping[str, str]) -> ContainerSettings:

@@ -10,7 +10,7 @@ from reprokit.container import names
 from reprokit.container.launch import Start, launch
 from reprokit.container.settings import ContainerSettings
 from reprokit.display import Notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.image import made
 from reprokit.image.leftovers import SNAPSHOTS
@@ -93,7 +93,7 @@ def _next(name: str) -> str:
 
 def is_ours(engine: Engine, found: dict[str, Any], own_names: Collection[str]) -> bool:
     """Whether reprokit made it for the caller, under one of these names: an image may have any labels."""
-    labels = found["Config"].get("Labels") or {}
+    labels = labels_of(found)
     return labels.get(names.NAME) in own_names and labels.get(names.OWNER) == str(engine.host.caller().uid)
 
 

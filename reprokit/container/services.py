@@ -17,7 +17,7 @@ from reprokit.container.prepare import prepare
 from reprokit.container.recreate import require_idle
 from reprokit.container.user import Identity, identity
 from reprokit.display import Notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import trust
 from reprokit.image.lock.read import stale_image, variant_lock
@@ -119,7 +119,7 @@ def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
             continue
         label = recipes[name].label
         image = built_image(engine, recipes[name])
-        stale = stale_image(recipes[name], (image.get("Config") or {}).get("Labels") or {})
+        stale = stale_image(recipes[name], labels_of(image))
         for notice in (trust.notice(image["Id"], label, engine.host.name), stale.line if stale else ""):
             if notice:
                 notify(notice)

@@ -18,7 +18,7 @@ from reprokit.container.settings import ContainerSettings, RunOptions, merge
 from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
 from reprokit.display import Notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.image import trust
 from reprokit.image.labels import failed_name
@@ -62,7 +62,7 @@ def in_container(engine: Engine, container: str, command: Command, notify: Notif
     The command also gets the caller's proxies. A terminal is only used where the caller is at one.
     """
     described = engine.container(container) or {}
-    labels = (described.get("Config") or {}).get("Labels") or {}
+    labels = labels_of(described)
     settings = names.settings_of(labels)
     label = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
     if notice := trust.notice(labels.get(names.IMAGE, ""), label, engine.host.name):

@@ -1,11 +1,11 @@
 """The container engine. The only package that imports docker; everything else goes through `Engine`."""
 
-from reprokit.engine.client import LABEL, OWN_IMAGES
+from reprokit.engine.client import LABEL, OWN_IMAGES, labels_of
 from reprokit.engine.containers import Containers
 from reprokit.engine.images import Images
 from reprokit.engine.networks import Networks
 
-__all__ = ["LABEL", "OWN_IMAGES", "Engine"]
+__all__ = ["LABEL", "OWN_IMAGES", "Engine", "labels_of"]
 
 
 class Engine(Images, Containers, Networks):

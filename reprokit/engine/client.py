@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import docker
@@ -23,6 +24,11 @@ _PART = r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*"
 _NAME = re.compile(rf"(\[[0-9A-Fa-f:.]+\](:\d+)?/)?{_PART}(/{_PART})*")
 _LONGEST_NAME = 512
 _Client = TypeVar("_Client", bound="EngineClient")
+
+
+def labels_of(described: Mapping[str, Any] | None) -> dict[str, str]:
+    """The labels of an inspected image or container; none where there is none."""
+    return ((described or {}).get("Config") or {}).get("Labels") or {}
 
 
 class EngineClient:

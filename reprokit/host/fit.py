@@ -17,30 +17,15 @@ from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.gpu import GpuDevice
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Variant
-from reprokit.untrusted.documents import parsed
 
 
 @dataclass(frozen=True)
 class ImageNeeds:
-    """What an image was built for; empty where it does not say."""
+    """What an image was built for; empty where its labels do not say."""
 
     pins: Mapping[str, str] = field(default_factory=dict)
     min_driver: str = ""
     compute_capabilities: tuple[str, ...] = ()
-
-    @classmethod
-    def of_labels(cls, labels: Mapping[str, str]) -> ImageNeeds:
-        """From an image's labels, which anyone may have written: malformed pins count as none."""
-        try:
-            pins = parsed(labels.get("reprokit.pins", "{}"))
-        except ValueError:
-            pins = {}
-        capabilities = labels.get("reprokit.compute-capabilities", "").split(",")
-        return cls(
-            {str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
-            labels.get("reprokit.min-driver", ""),
-            tuple(filter(None, capabilities)),
-        )
 
 
 def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit import paths
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.engine.listen import listen
 from reprokit.errors import UsageError
 from reprokit.explain.last import explained
@@ -19,7 +19,7 @@ from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, resolve_inputs
-from reprokit.image.labels import INPUTS, image_name
+from reprokit.image.labels import ImageLabels, image_name
 from reprokit.image.lock.read import fresh_lock
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
@@ -157,7 +157,7 @@ class _Build:
     def same(self, required: str) -> BuildResult | None:
         """The image of the same inputs, if it was built here or is trusted: anyone can copy a label."""
         image = None if self.options.no_cache else self.engine.image(self.name)
-        if image is None or (image["Config"].get("Labels") or {}).get(INPUTS) != required:
+        if image is None or ImageLabels.read(labels_of(image)).inputs != required:
             return None
         image_id = str(image["Id"])
         state = trust.state(image_id)

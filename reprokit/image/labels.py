@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
 from reprokit.engine import LABEL
+from reprokit.host.fit import ImageNeeds
+from reprokit.untrusted.documents import parsed
 
 if TYPE_CHECKING:
     from reprokit.image.inputs import Inputs
@@ -18,7 +22,6 @@ INPUTS = f"{LABEL}.inputs"
 DOCKERFILE = f"{LABEL}.dockerfile"
 FAILED = f"{LABEL}.failed"
 
-
 # The form of names of recipes and variants. `base` was the name of base images in earlier versions.
 _PART = r"[a-z0-9]+(?:[._-][a-z0-9]+)*"
 _RECIPE_IMAGE = re.compile(rf"reprokit/(?!base:){_PART}:{_PART}")
@@ -27,6 +30,50 @@ _IMAGE = re.compile(
     r"(?:[A-Za-z0-9.-]+(?::\d+)?/)?(?:[a-z0-9][a-z0-9._-]*/)*[a-z0-9][a-z0-9._-]*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 )
 _LONGEST = 255
+
+
+@dataclass(frozen=True)
+class ImageLabels:
+    """What the labels of a recipe's image state; "" where one is missing. Anyone can write labels."""
+
+    recipe: str
+    variant: str
+    inputs: str
+    dockerfile: str
+    lock: str
+    forced: bool
+    needs: ImageNeeds
+
+    @property
+    def target(self) -> str:
+        """NAME:VARIANT."""
+        return f"{self.recipe}:{self.variant}"
+
+    @classmethod
+    def read(cls, labels: Mapping[str, str]) -> ImageLabels:
+        """Malformed pins count as none."""
+
+        def value(key: str) -> str:
+            return labels.get(f"{LABEL}.{key}", "")
+
+        try:
+            pins = parsed(value("pins"))
+        except ValueError:
+            pins = {}
+        needs = ImageNeeds(
+            {str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
+            value("min-driver"),
+            tuple(filter(None, value("compute-capabilities").split(","))),
+        )
+        return cls(
+            recipe=value("recipe"),
+            variant=value("variant"),
+            inputs=value("inputs"),
+            dockerfile=value("dockerfile"),
+            lock=value("lock"),
+            forced=bool(value("forced")),
+            needs=needs,
+        )
 
 
 def image_name(target: Target) -> str:

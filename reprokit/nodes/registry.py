@@ -6,16 +6,15 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from reprokit import consent, paths
 from reprokit.display import ByteProgress, Notify
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
-from reprokit.host.fit import ImageNeeds, require_image
+from reprokit.host.fit import require_image
 from reprokit.image import trust
-from reprokit.image.labels import kind_of_name
+from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
 from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.image_reference import ImageReference
@@ -61,7 +60,7 @@ def push(
     if image is None:
         raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
     try:
-        if target and freshness(target, _labels(image)) == "other inputs":
+        if target and freshness(target, labels_of(image)) == "other inputs":
             notify(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
     except UsageError as error:
         notify(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
@@ -112,7 +111,7 @@ def pull(
     if image is None:
         raise WorkFailed("the engine pulled the image but does not have it", name)
     try:
-        ours = _requested_name(reference, target, _labels(image))
+        ours = _requested_name(reference, target, labels_of(image))
         _agree(engine, ours, {image["Id"]}, movable, replace)
     except (WorkFailed, UsageError):
         if said:  # a refused image is removed
@@ -123,7 +122,7 @@ def pull(
     if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
         notify(notice)
     # The image may be meant for other hosts: findings are reported, not errors.
-    require_image(ours, ImageNeeds.of_labels(_labels(image)), engine.host.gpus(), True, notify)
+    require_image(ours, ImageLabels.read(labels_of(image)).needs, engine.host.gpus(), True, notify)
     return Transferred(ours, digest, said)
 
 
@@ -149,7 +148,8 @@ def _requested_name(reference: ImageReference, target: Target | None, labels: Ma
 
     A tag in a registry can point to any image. A digest cannot, so it is accepted even if the lock here has changed.
     """
-    recipe, variant = labels.get(f"{LABEL}.recipe", ""), labels.get(f"{LABEL}.variant", "")
+    found = ImageLabels.read(labels)
+    recipe, variant = found.recipe, found.variant
     if not recipe or not variant:
         raise WorkFailed("not an image of reprokit: its labels are missing", reference.repository)
     if kind_of_name(f"reprokit/{recipe}:{variant}") != "recipe":
@@ -163,10 +163,6 @@ def _requested_name(reference: ImageReference, target: Target | None, labels: Ma
             f"pull it by its digest, or build it: `reprokit build {target.label}`",
         )
     return f"reprokit/{recipe}:{variant}"
-
-
-def _labels(image: Mapping[str, Any]) -> dict[str, str]:
-    return (image.get("Config") or {}).get("Labels") or {}
 
 
 @contextmanager

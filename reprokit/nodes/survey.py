@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit.config.nodes import Node
-from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host.gpu import GpuDevice
+from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.read import Freshness, freshness
 from reprokit.nodes import inventory, probe
 from reprokit.nodes.inventory import Inventory, NodeImage
@@ -84,7 +84,7 @@ def images(node_images: Sequence[NodeImage]) -> list[RecipeImage]:
     found = []
     for image in node_images:
         labels = image.labels or {}
-        label = f"{labels.get(f'{LABEL}.recipe')}:{labels.get(f'{LABEL}.variant')}"
+        label = ImageLabels.read(labels).target
         if f"reprokit/{label}" in image.tags:
             found.append(RecipeImage(label, image.id, _standing(label, labels)))
     return sorted(found, key=lambda image: image.label)

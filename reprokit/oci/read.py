@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from reprokit.display import ByteProgress
-from reprokit.engine import Engine
+from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, UsageError
 from reprokit.oci.compress import Write, compress
 from reprokit.oci.docker_archive import ArchivedImage, ArchivedLayer, ArchiveReader, LayerPaths
@@ -59,7 +59,7 @@ def engine_image(engine: Engine, reference: str) -> EngineImage:
     named = [tag for tag in tags if _short(tag) == _short(asked)] or tags
     if not named:
         raise UsageError("the image has no name to load it under", reference, "give it one with `docker tag`")
-    labels = (found.get("Config") or {}).get("Labels") or {}
+    labels = labels_of(found)
     return EngineImage(_short(named[0]), found["Id"], found.get("Size", 0), layers_of(found), labels)
 
 

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from reprokit.host.fit import ImageNeeds
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
-from reprokit.image.labels import labels, minimum_driver
+from reprokit.image.labels import ImageLabels, labels, minimum_driver
 from reprokit.supply.served_set import ServedSet
 from tests.support.builds import rendered, target_of
 
@@ -26,6 +27,25 @@ def test_labels():
     assert standard["base.name"] == "debian:12" and standard["base.digest"] == BASE.digest
     assert standard["source"] == "", "not that of the base"
     assert "reprokit.forced" not in labels(target_of("x"), inputs, [])
+
+
+@pytest.mark.parametrize("forced", [[], ["cuda with gpu: no"]])
+def test_labels_are_read_as_they_were_written(forced):
+    inputs = Inputs(rendered("FROM x\n"), BASE, ServedSet())
+    target = target_of("x")
+    found = ImageLabels.read(labels(target, inputs, forced))
+    assert (found.recipe, found.variant, found.target) == ("x", "v", "x:v")
+    assert (found.inputs, found.dockerfile) == (inputs.hash, inputs.rendered.digest)
+    assert (found.lock, found.forced) == ("", bool(forced))
+    assert found.needs == ImageNeeds(target.variant.pins, "450.80.02", ("8.0",))
+
+
+def test_labels_of_a_stranger_are_read():
+    written = {"reprokit.pins": '{"cuda": "11.8", "torch": 2}', "reprokit.compute-capabilities": "7.0,8"}
+    found = ImageLabels.read(written)
+    assert found.needs == ImageNeeds({"cuda": "11.8", "torch": "2"}, "", ("7.0", "8"))
+    for text in ("", "[", "[1]", "3", "{" * 5000):
+        assert ImageLabels.read({"reprokit.pins": text}) == ImageLabels.read({})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Literal
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
 from reprokit.display import Notify
-from reprokit.engine import OWN_IMAGES, Engine
+from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.base import bootstrap, mmdebstrap, registries
 from reprokit.image.base.bootstrap import bootstrapped, name_of
@@ -119,7 +119,7 @@ def not_served(reference: str, tried: list[str]) -> SourceError:
 
 def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> BaseImage:
     """An image of the engine as a base."""
-    labels = (image.get("Config") or {}).get("Labels") or {}
+    labels = labels_of(image)
     archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
     return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from reprokit.errors import UsageError, WorkFailed
-from reprokit.image.labels import DOCKERFILE, INPUTS
+from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.sections import stale
 from reprokit.image.render import Rendered, render
 from reprokit.recipe.find import Target
@@ -61,14 +61,14 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
 
     Without a lock, the Dockerfile decides alone; images of earlier versions have no label with its digest.
     """
-    rendered = render(target)
+    rendered, found = render(target), ImageLabels.read(labels)
     try:
         lock = fresh_lock(target, rendered)
     except WorkFailed:
         return "stale lock"
     if lock is None:
-        return "no lock" if labels.get(DOCKERFILE) in (None, rendered.digest) else "other inputs"
-    return "current" if labels.get(INPUTS) == rendered.locked_hash(lock) else "other inputs"
+        return "no lock" if found.dockerfile in ("", rendered.digest) else "other inputs"
+    return "current" if found.inputs == rendered.locked_hash(lock) else "other inputs"
 
 
 class StaleImage(NamedTuple):
