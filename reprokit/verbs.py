@@ -50,7 +50,7 @@ GROUPS = {
         "rm": "Remove containers and their files.",
     },
     "Results": {
-        "bench": "Run a recipe's benchmarks and record the figures.",
+        "bench": "Run a recipe's benchmarks and record the numbers.",
         "sweep": "Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.",
         "tune": "Search for the fastest way to fuse the operators of a BERT layer.",
         "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",

@@ -79,7 +79,7 @@ def bench(
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
     on: options.On = None,
 ) -> None:
-    """Run a recipe's benchmarks and record the figures.
+    """Run a recipe's benchmarks and record the numbers.
 
     Builds the image if there is none, and refuses one that was built from other inputs than the recipe's. Uses a
     separate container, so that manual changes do not affect the results. With --on they run on another machine, which

@@ -54,8 +54,8 @@ def check(
     else:
         with paged():
             for (_, _, stack, _), result in zip(stacks, results, strict=True):
-                offer = result.errors and not one_pin_is_enough(facts, stack, result.findings)
-                _print(facts, result, sources, offer)
+                suggest_solve = result.errors and not one_pin_is_enough(facts, stack, result.findings)
+                _print(facts, result, sources, suggest_solve)
     if not all(result.ok for result in results):
         raise typer.Exit(1)
 
@@ -132,9 +132,9 @@ def _recipes(names: list[str], asked: AskedFor) -> list[tuple[str, bool, Stack, 
     ]
 
 
-def _print(facts: Facts, result: CheckResult, sources: bool, offer: bool) -> None:
+def _print(facts: Facts, result: CheckResult, sources: bool, suggest_solve: bool) -> None:
     show(facts, result.findings, sources)
-    if offer:
+    if suggest_solve:
         what = result.label or "--pins ..."
         echo(f"no single pin ends all errors: `reprokit solve {what}`, with the same options, finds pins that do")
     echo(f"{result.label or 'stack'}: {summary(result.findings)}{'' if result.counts else ' (historic: not counted)'}")

@@ -74,9 +74,9 @@ def _row(answer: NodeAnswer) -> tuple[str, ...]:
         "\n".join(name if count == 1 else f"{count} x {name}" for name, count in cards.items()),
         survey.driver(seen.gpus),
         size(engine.free) if engine and engine.free is not None else "",
-        "\n".join(f"{image.label}{_aside(image.standing)}" for image in images),
+        "\n".join(f"{image.label}{_aside(image.freshness)}" for image in images),
     )
 
 
-def _aside(standing: str) -> str:
-    return {"current": "", "": " (no recipe of it here)"}.get(standing, f" ({standing})")
+def _aside(freshness: str) -> str:
+    return {"current": "", "": " (no recipe of it here)"}.get(freshness, f" ({freshness})")

@@ -22,7 +22,7 @@ def pull(
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 
-    wanted, target = image_reference.of_recipe(image)
+    reference, target = image_reference.of_recipe(image)
     engine = Engine.connect()
-    moved = registry.pull(engine, wanted, target, replace, notify, lambda: progress(f"pulling {image}"))
+    moved = registry.pull(engine, reference, target, replace, notify, lambda: progress(f"pulling {image}"))
     echo(f"{moved.name} is present ({moved.digest}, {moved.said or 'it was before'})")

@@ -20,9 +20,9 @@ def push(
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 
-    wanted, target = image_reference.of_recipe(image)
+    reference, target = image_reference.of_recipe(image)
     engine = Engine.connect()
-    with progress(f"pushing {wanted.named}") as on_progress:
-        moved = registry.push(engine, wanted, target, notify, on_progress)
+    with progress(f"pushing {reference.named}") as on_progress:
+        moved = registry.push(engine, reference, target, notify, on_progress)
     notify(f"{moved.name}: {moved.said}")
-    echo(f"{wanted.repository}@{moved.digest}")
+    echo(f"{reference.repository}@{moved.digest}")

@@ -109,9 +109,9 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     from reprokit.recipe.find import target
 
     recipe = target(name)
-    wanted = RunOptions(gpus=gpus_for(engine, recipe, gpus))
+    run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
     lock = file_lock(paths.state() / "bench.lock", "a benchmark is running: waiting for it", notify)
-    with lock, container_of_run(engine, recipe, "roofline", wanted, notify) as container:
+    with lock, container_of_run(engine, recipe, "roofline", run_options, notify) as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         with status(f"{recipe.label}: measuring the processors"):

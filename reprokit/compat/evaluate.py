@@ -200,8 +200,8 @@ def _bases(view: View) -> list[tuple[str, str]]:
 def _nvidia_bases(view: View) -> list[tuple[str, str]]:
     base = view.base
     assert base is not None
-    want = base if base.flavour else parse_base(view.facts, f"{base.repository}:11.0.3-devel-ubuntu20.04")
-    references = nvidia_references(view.facts, want)
+    example = base if base.flavour else parse_base(view.facts, f"{base.repository}:11.0.3-devel-ubuntu20.04")
+    references = nvidia_references(view.facts, example)
     if view.stack.purpose == "compile":
         references = [r.replace("-runtime-", "-devel-").replace("-base-", "-devel-") for r in references]
     parsed = {r: parse_base(view.facts, r) for r in references if r != base.text}

@@ -41,7 +41,7 @@ class Span(Fact):
 _AnySpan = TypeVar("_AnySpan", bound=Span)
 
 
-def covering(rows: Iterable[_AnySpan], version: str) -> Iterator[_AnySpan]:
+def rows_for(rows: Iterable[_AnySpan], version: str) -> Iterator[_AnySpan]:
     """The rows for a release."""
     return (row for row in rows if row.covers(version))
 

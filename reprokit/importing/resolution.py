@@ -46,7 +46,7 @@ class DayResolution:
         self.mentioned: dict[str, SpecifierSet] = {}
         self.tried: set[tuple[str, str]] = set()
 
-    def wanted(self, known: Collection[str] = ()) -> list[str]:
+    def requested(self, known: Collection[str] = ()) -> list[str]:
         """The requirements beside those that are known; those that an sdist meets, at its version."""
         return [
             self.sdists[key].package if key in self.sdists else str(bare(requirement))
@@ -54,11 +54,11 @@ class DayResolution:
             if key not in known
         ]
 
-    def ask(self, wanted: Sequence[str]) -> dict[str, str]:
+    def ask(self, requested: Sequence[str]) -> dict[str, str]:
         """Resolve requirements. Raises SourceError, see `resolve_versions`."""
         sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
         request = WheelRequest(
-            wanted, self.platform, sdists, self.indexes, as_of, constraints=self.excluded, sdists_if_needed=True
+            requested, self.platform, sdists, self.indexes, as_of, constraints=self.excluded, sdists_if_needed=True
         )
         found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
         return {canonicalize_name(p.name): p.version for p in found}

@@ -61,7 +61,7 @@ class _VersionSearch(DayResolution):
         """The versions of what the repository requires. Raises SourceError where none are found."""
         for _ in range(_ATTEMPTS):
             try:
-                pins = self.ask(self.wanted())
+                pins = self.ask(self.requested())
             except uv.Unsatisfied as error:
                 if not self._repair(error):
                     raise
@@ -97,7 +97,7 @@ class _VersionSearch(DayResolution):
             exact = [f"{name}=={version}" for name, version in fixed.items()]
             for _ in range(_SDISTS):
                 try:
-                    found = self.ask([*exact, *self.wanted(fixed), *(str(bare(self.optional[key])) for key in keys)])
+                    found = self.ask([*exact, *self.requested(fixed), *(str(bare(self.optional[key])) for key in keys)])
                 except uv.Unsatisfied as error:
                     if len(keys) > 1 or not any(map(self.take_pure, named(error))):
                         raise

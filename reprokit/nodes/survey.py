@@ -69,14 +69,14 @@ def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
 
 @dataclass(frozen=True)
 class RecipeImage:
-    """A recipe's image on a node. `standing` compares it with the recipe and lock here, "" where there is none.
+    """A recipe's image on a node. `freshness` compares it with the recipe and lock here, "" where there is none.
 
     It is `unknown` where a file that the recipe names cannot be read.
     """
 
     label: str
     id: str
-    standing: Freshness | str
+    freshness: Freshness | str
 
 
 def images(node_images: Sequence[NodeImage]) -> list[RecipeImage]:
@@ -86,11 +86,11 @@ def images(node_images: Sequence[NodeImage]) -> list[RecipeImage]:
         labels = image.labels or {}
         label = ImageLabels.read(labels).target
         if f"reprokit/{label}" in image.tags:
-            found.append(RecipeImage(label, image.id, _standing(label, labels)))
+            found.append(RecipeImage(label, image.id, _freshness(label, labels)))
     return sorted(found, key=lambda image: image.label)
 
 
-def _standing(label: str, labels: Mapping[str, str]) -> Freshness | str:
+def _freshness(label: str, labels: Mapping[str, str]) -> Freshness | str:
     try:
         target = find_target(label) if label.partition(":")[0] in recipe_names() else None
     except ReprokitError:  # an unreadable recipe, or one without this variant

@@ -126,11 +126,11 @@ def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkey
     assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", engine.version()["Version"], False)
     assert lab1["gpus"] == [{"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6"}] * 2
     assert lab1["driver"] == "535.54.03" and lab1["free"] > 1 << 20 and lab1["error"] is None
-    mine = [(i["label"], i["standing"]) for i in lab1["images"] if "test-" in i["label"]]
+    mine = [(i["label"], i["freshness"]) for i in lab1["images"] if "test-" in i["label"]]
     assert (f"{name}:cpu", "other inputs") in mine and (f"{name}:gpu", "no lock") in mine
     assert ("reprokit-test-unknown:cpu", "") in mine
     assert (lab2["reachable"], lab2["engine"]) == (False, None) and lab2["error"]
-    assert (f"{name}:cpu", "current") in [(i["label"], i["standing"]) for i in far["images"]]
+    assert (f"{name}:cpu", "current") in [(i["label"], i["freshness"]) for i in far["images"]]
     assert (far["gpus"], far["driver"]) == ([], "440.33.01")
     assert way["reachable"] and way["engine"] is None and "no engine" in way["error"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from reprokit.compat.model import COMPILE, GPU, KnownGpu
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
-from reprokit.compat.schema import Toolkit, covering
+from reprokit.compat.schema import Toolkit, rows_for
 from reprokit.compat.version import at_most, key, older, overlap, parts, series
 from reprokit.compat.view import View
 
@@ -48,7 +48,7 @@ def clang(view: View, release: str, version: str) -> Iterator[Verdict]:
 
 @combination_rule("cuda-cxx", of="cuda cxx_standard", changes="cuda", purposes=COMPILE)
 def standard(view: View, release: str, cxx: str) -> Iterator[Verdict]:
-    for row in covering(view.facts.cuda.cxx, release):
+    for row in rows_for(view.facts.cuda.cxx, release):
         if int(cxx) > int(row.cxx):
             yield error(f"nvcc of CUDA {release} knows no standard after C++{row.cxx}, not C++{cxx}", row.source)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reprokit.compat.facts import Facts
 from reprokit.compat.model import CODE, KnownGpu
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, warning
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.torch_wheel import TorchWheel, cuda_of_build
 from reprokit.compat.version import at_most, begins, key, overlap, series
 from reprokit.compat.view import View
@@ -62,7 +62,7 @@ def torch_cudnn_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Ve
 
 
 def _too_old(view: View, what: str, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
-    for row in covering(view.facts.cudnn.gpu, version):
+    for row in rows_for(view.facts.cudnn.gpu, version):
         if gpu.sm < int(row.cc_min.replace(".", "")):
             yield error(f"{what} supports GPUs from sm_{row.cc_min.replace('.', '')} on, not sm_{gpu.sm}", row.source)
 

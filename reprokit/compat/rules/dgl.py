@@ -9,7 +9,7 @@ from reprokit.compat.model import COMPILE
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
 from reprokit.compat.rules.cuda import runs_on
 from reprokit.compat.rules.python_wheels import no_wheel, wheel_tag
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.torch_wheel import cuda_of_build
 from reprokit.compat.version import at_most, begins, key, older, overlap, public, series
 from reprokit.compat.view import View
@@ -29,7 +29,7 @@ def dgl_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
     if at_most(version, dlpack.to) and not older(torch, dlpack.torch_from):
         reason = f"DGL up to {dlpack.to} fails with torch {dlpack.torch_from} or later: {dlpack.text}"
         yield error(reason, dlpack.source)
-    for row in covering(facts.torch, version):
+    for row in rows_for(facts.torch, version):
         yield from needs(f"DGL {version}", "torch", row.torch_min, torch, row.source)
         if row.torch_max and older(row.torch_max, torch):
             yield error(f"DGL {version} has no graphbolt library for torch after {row.torch_max}", row.source)
@@ -80,7 +80,7 @@ def dgl_cuda(view: View) -> Iterator[Problem]:
 
 
 def _judge_cuda(facts: Facts, version: str, release: str) -> Iterator[Verdict]:
-    row = next(covering(facts.dgl.cuda_builds, version), None)
+    row = next(rows_for(facts.dgl.cuda_builds, version), None)
     if row and not any(overlap(c, release) for c in row.cuda):
         doubtful = row.unverified or any(begins(c, release) for c in row.cuda_unverified)
         reason = f"DGL {version} was published for CUDA {', '.join(row.cuda)}, not {series(release)}"
@@ -114,5 +114,5 @@ def dgl_gpu(view: View) -> Iterator[Problem]:
 def dgl_cmake(view: View, version: str, release: str) -> Iterator[Verdict]:
     """DGL built from source."""
     facts = view.facts.dgl
-    for row in covering(facts.build, version):
+    for row in rows_for(facts.build, version):
         yield from needs(f"building DGL {version}", "CMake", row.cmake_min, release, facts.source_build, doubtful=True)

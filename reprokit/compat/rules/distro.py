@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reprokit.compat.facts import Facts
 from reprokit.compat.model import COMPILE
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, series
 from reprokit.compat.view import View
 
@@ -121,7 +121,7 @@ def cuda_glibc(view: View, release: str, name: str) -> Iterator[Verdict]:
     has = view.distro(name)
     if has.cuda_package and overlap(series(release), has.cuda_package.cuda):
         return
-    for row in covering(view.facts.cuda.glibc, release):
+    for row in rows_for(view.facts.cuda.glibc, release):
         if not older(has.glibc, row.glibc):
             headers = f"the headers of CUDA {series(release)} do not compile beside glibc {has.glibc} of {name}"
             reason = f"{headers}: {row.text} are declared twice, with and without noexcept"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.model import CODE, COMPILE, KnownGpu
 from reprokit.compat.rule import Verdict, combination_rule, error, needs, warning
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.torch_wheel import TorchWheel
 from reprokit.compat.version import begins, older, series
 from reprokit.compat.view import View
@@ -14,7 +14,7 @@ from reprokit.compat.view import View
 
 @combination_rule("flash-attn-cuda", of="flash_attn cuda", purposes=CODE)
 def cuda(view: View, version: str, release: str) -> Iterator[Verdict]:
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         if older(release, row.cuda_min) and row.cuda_min_setup and not older(release, row.cuda_min_setup):
             documents = f"flash-attn {version} documents CUDA {row.cuda_min} or later"
             yield warning(f"{documents}; its setup.py accepts {row.cuda_min_setup}", row.source)
@@ -25,14 +25,14 @@ def cuda(view: View, version: str, release: str) -> Iterator[Verdict]:
 
 @combination_rule("flash-attn-torch", of="flash_attn torch")
 def torch(view: View, version: str, release: str) -> Iterator[Verdict]:
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         yield from needs(f"flash-attn {version}", "torch", row.torch_min, release, row.source)
 
 
 @combination_rule("flash-attn-wheel", of="flash_attn torch", purposes=("run", "import"))
 def wheel(view: View, version: str, release: str) -> Iterator[Verdict]:
     """Prebuilt wheels that were made with another torch than they are named after."""
-    for row in covering(view.facts.flash_attn.broken_wheels, version):
+    for row in rows_for(view.facts.flash_attn.broken_wheels, version):
         if begins(row.torch, release):
             reason = f"the wheels of flash-attn {version} do not load with torch {release}: {row.text}"
             yield error(f"{reason}; compile it", row.source)
@@ -40,7 +40,7 @@ def wheel(view: View, version: str, release: str) -> Iterator[Verdict]:
 
 @combination_rule("flash-attn-python", of="flash_attn python")
 def python(view: View, version: str, release: str) -> Iterator[Verdict]:
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         doubtful = row.python_min_unverified
         yield from needs(f"flash-attn {version}", "Python", row.python_min, release, row.source, doubtful)
 
@@ -49,7 +49,7 @@ def python(view: View, version: str, release: str) -> Iterator[Verdict]:
 def glibc(view: View, version: str, name: str) -> Iterator[Verdict]:
     """The C library of the prebuilt wheels; a build from source needs no certain one."""
     has = view.distro(name)
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         if older(has.glibc, row.glibc):
             wheels, sources = f"the prebuilt wheels of flash-attn {version}", (*row.source, *has.source)
             reason = f"{wheels} need glibc {row.glibc} or later, but {name} has {has.glibc}"
@@ -62,7 +62,7 @@ def glibc(view: View, version: str, name: str) -> Iterator[Verdict]:
                   purposes=COMPILE)  # fmt: skip
 def same_cuda(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
     """flash-attn 1.x refuses an nvcc whose CUDA is not torch's, minor included."""
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         if row.same_cuda_as_torch and wheel.cuda and not wheel.uncertain and wheel.cuda != minor:
             reason = f"flash-attn {version} refuses to build with CUDA {minor} and a torch built for CUDA {wheel.cuda}"
             yield error(reason, row.source)
@@ -71,7 +71,7 @@ def same_cuda(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterat
 @combination_rule("flash-attn-gpu", of="flash_attn gpu", changes="flash_attn cuda", purposes=CODE)
 def gpu(view: View, version: str, card: KnownGpu) -> Iterator[Verdict]:
     major, cuda_pin = card.capability[0], view.known("cuda")
-    for row in covering(view.facts.flash_attn.series, version):
+    for row in rows_for(view.facts.flash_attn.series, version):
         if card.sm < int(row.cc_min.replace(".", "")):
             reason = f"flash-attn {version} needs compute capability {row.cc_min} or later, not sm_{card.sm}"
             yield error(reason, row.source)

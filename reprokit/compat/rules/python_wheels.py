@@ -17,7 +17,7 @@ from reprokit.compat.rule import (
     unknown,
     warning,
 )
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.version import at_most, key, older, public, series
 from reprokit.compat.view import View
 
@@ -90,9 +90,9 @@ def numpy_python(view: View, version: str, python: str) -> Iterator[Verdict]:
 @combination_rule("transformers-python", of="transformers python")
 def transformers_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     """The Pythons of a release, and of the tokenizers that it accepts, a compiled package."""
-    for row in covering(view.facts.transformers.python, version):
+    for row in rows_for(view.facts.transformers.python, version):
         yield from needs(f"transformers {version}", "Python", row.python_min, python, row.source)
-    for row in covering(view.facts.transformers.tokenizers, version):
+    for row in rows_for(view.facts.transformers.tokenizers, version):
         too_new = row.python_max and not at_most(python, row.python_max)
         if too_new or older(python, row.python_min):
             reason = (
@@ -104,7 +104,7 @@ def transformers_python(view: View, version: str, python: str) -> Iterator[Verdi
 
 @combination_rule("transformers-torch", of="transformers torch")
 def transformers_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
-    for row in covering(view.facts.transformers.torch, version):
+    for row in rows_for(view.facts.transformers.torch, version):
         yield from needs(f"transformers {version}", "torch", row.torch_min, torch, row.source)
 
 

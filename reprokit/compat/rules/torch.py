@@ -21,7 +21,7 @@ from reprokit.compat.rule import (
     warning,
 )
 from reprokit.compat.rules.cuda import judge_gcc, runs_on
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.torch_wheel import TorchWheel, build_of_cuda, cuda_of_build
 from reprokit.compat.version import key, older, series
 from reprokit.compat.view import View
@@ -58,7 +58,7 @@ def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
 @combination_rule("torch-gcc-most", of="torch cuda gcc", purposes=COMPILE)
 def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Verdict]:
     """The bound of releases whose extension builder refuses 10.2.1 where the bound is 10.0.0."""
-    for row in covering(view.facts.torch_build.cpp_extension.gcc_most, version):
+    for row in rows_for(view.facts.torch_build.cpp_extension.gcc_most, version):
         most = row.cuda.get(series(release))
         if most and key(gcc) > key(most):
             takes = f"torch {version}'s cpp_extension takes gcc up to {most} with CUDA {series(release)}"
@@ -68,7 +68,7 @@ def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Ver
 @combination_rule("torch-cxx", of="torch cxx_standard", changes="torch gcc", purposes=COMPILE)
 def standard(view: View, version: str, cxx: str) -> Iterator[Verdict]:
     """The C++ standard of torch's headers, with the recipe's own."""
-    for row in covering(view.facts.torch_build.cxx_standard, version):
+    for row in rows_for(view.facts.torch_build.cxx_standard, version):
         if int(cxx) < int(row.cxx):
             if row.cxx_works and int(cxx) >= int(row.cxx_works):
                 reason = f"torch {version} is C++{row.cxx}; its headers compile as C++{cxx}, but with warnings"
@@ -80,7 +80,7 @@ def standard(view: View, version: str, cxx: str) -> Iterator[Verdict]:
 @combination_rule("torch-cxx", of="torch gcc", purposes=COMPILE)
 def standard_of_gcc(view: View, version: str, gcc: str) -> Iterator[Verdict]:
     """The C++ standard of torch's headers, with the compiler."""
-    for row in covering(view.facts.torch_build.cxx_standard, version):
+    for row in rows_for(view.facts.torch_build.cxx_standard, version):
         what = f"torch {version} is C++{row.cxx} and"
         yield from needs(what, "gcc", row.gcc_min, gcc, row.source, row.gcc_min_unverified)
 

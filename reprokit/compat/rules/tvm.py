@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.model import COMPILE
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
-from reprokit.compat.schema import covering
+from reprokit.compat.schema import rows_for
 from reprokit.compat.version import at_most, key, older, series
 from reprokit.compat.view import View
 
@@ -14,7 +14,7 @@ from reprokit.compat.view import View
 @combination_rule("tvm-llvm", of="tvm llvm", changes="llvm tvm")
 def tvm_llvm(view: View, version: str, llvm: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
-    for row in covering(view.facts.tvm.llvm_fails, version):
+    for row in rows_for(view.facts.tvm.llvm_fails, version):
         if not older(llvm, row.llvm_from) and (not row.llvm_to or at_most(llvm, row.llvm_to)):
             yield error(f"TVM {version} does not compile with LLVM {llvm}: {row.text}", row.source)
     handled = release.llvm_handled
@@ -73,7 +73,7 @@ def tvm_cmake(view: View) -> Iterator[Problem]:
 def _judge_cmake(view: View, version: str, cmake: str) -> Iterator[Verdict]:
     release = view.facts.tvm.releases[version]
     yield from needs(f"TVM {version}", "CMake", release.cmake_min, cmake, release.source, release.unverified)
-    for row in covering(view.facts.tvm.cmake, version):
+    for row in rows_for(view.facts.tvm.cmake, version):
         if view.pin(row.needs) and older(cmake, row.cmake_min):
             reason = f"TVM {version} with {row.needs} needs CMake {row.cmake_min} or later: {row.text}"
             yield error(reason, row.source)

@@ -28,12 +28,12 @@ def find(host: Examined) -> Iterator[Finding]:
     synchronised = found.one("synchronised")
     yield info("clock", f"host.ntp={synchronised or 'unknown'}", "whether the clock is set by time servers")
     try:
-        told = text(host.info().get("SystemTime"))
+        engine_time = text(host.info().get("SystemTime"))
     except NotAsked:
         return
-    if told and not host.node:
+    if engine_time and not host.node:
         # Nanoseconds and Z, which Python 3.10 does not read.
-        engine = datetime.fromisoformat(f"{told[:19]}+00:00").timestamp()
+        engine = datetime.fromisoformat(f"{engine_time[:19]}+00:00").timestamp()
         yield from _judged("clock.engine", "the engine's clock", engine - time.time())
 
 

@@ -43,15 +43,15 @@ def find(host: Examined) -> Iterator[Finding]:
         yield error("engine.unreachable", subject, what, "check $DOCKER_HOST and Docker's config.json")
         return
     try:
-        told = host.info()
+        engine_info = host.info()
     except NotAsked:
         remedy = "see its log (`journalctl -u docker`); is it a Docker Engine?"
         yield error("engine.info", subject, "an engine answers, but reports nothing about itself", remedy)
         return
     api = text(engine.version().get("ApiVersion"))
-    version = text(told.get("ServerVersion"))
+    version = text(engine_info.get("ServerVersion"))
     source = "" if host.node else f", from {address_source()}"
-    rootless = any("rootless" in option for option in texts(told.get("SecurityOptions")))
+    rootless = any("rootless" in option for option in texts(engine_info.get("SecurityOptions")))
     kind = "rootless" if rootless else "rootful"
     yield info("engine", f"engine={version or '?'}", f"{kind}, API {api or '?'}, at {where}{source}")
     found = re.match(r"(\d{1,4})\.(\d{1,4})", version)

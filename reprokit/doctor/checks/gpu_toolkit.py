@@ -36,13 +36,13 @@ def find(host: Examined) -> Iterator[Finding]:
     else:
         yield info("gpu_toolkit", subject, f"in {', '.join(found.all('program'))}")
     yield from _stale(found, driver)
-    told = host.info()
-    cdi = host.engine().host.cdi_devices(told)
-    runtimes = told.get("Runtimes")
+    engine_info = host.info()
+    cdi = host.engine().host.cdi_devices(engine_info)
+    runtimes = engine_info.get("Runtimes")
     names = [text(name) for name in runtimes if "nvidia" in name] if isinstance(runtimes, dict) else []
     ways = [*(["CDI"] if cdi else []), *(f"runtime {name}" for name in names)]
     yield info("gpu_toolkit.engine", f"engine.gpu={', '.join(ways) or 'hook only'}", ", ".join(cdi))
-    if told.get("CDISpecDirs") and not cdi and toolkit:
+    if engine_info.get("CDISpecDirs") and not cdi and toolkit:
         reason = "the engine has CDI on, and no file describes this machine's GPUs"
         yield warning("gpu_toolkit.cdi", "engine.cdi=empty", reason, f"write one: `{_GENERATE}`", _GENERATE)
 

@@ -20,12 +20,14 @@ def find(host: Examined) -> Iterator[Finding]:
     allowed = kernel.one("most") != "0" and kernel.one("clone") != "0" and kernel.one("apparmor") != "1"
     can = "users may make user namespaces" if allowed else "users may not make user namespaces (a rootless engine does)"
     yield info("isolation", f"host.user_namespaces={'yes' if allowed else 'no'}", can)
-    told = host.info()
-    options = texts(told.get("SecurityOptions"))
-    version = text(told.get("CgroupVersion")) or "1"
+    engine_info = host.info()
+    options = texts(engine_info.get("SecurityOptions"))
+    version = text(engine_info.get("CgroupVersion")) or "1"
     shifted = ", shifts user ids (userns-remap)" if any("name=userns" in option for option in options) else ""
-    yield info("isolation", f"engine.cgroup={version}", f"driver {text(told.get('CgroupDriver')) or '?'}{shifted}")
-    if told.get("MemoryLimit") is False:
+    yield info(
+        "isolation", f"engine.cgroup={version}", f"driver {text(engine_info.get('CgroupDriver')) or '?'}{shifted}"
+    )
+    if engine_info.get("MemoryLimit") is False:
         reason = "the engine cannot limit a container's memory, so one that takes too much takes the machine down"
         remedy = "boot with the memory cgroup (`cgroup_enable=memory` on the kernel's command line), or use cgroup v2"
         yield warning("isolation.memory", f"engine.cgroup={version}", reason, remedy)

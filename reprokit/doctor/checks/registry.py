@@ -18,12 +18,12 @@ _REMEDY = (
 
 
 def find(host: Examined) -> Iterator[Finding]:
-    told = host.info()
-    settings = told.get("RegistryConfig")
+    engine_info = host.info()
+    settings = engine_info.get("RegistryConfig")
     mirrors = texts(settings.get("Mirrors")) if isinstance(settings, dict) else []
     names = ", ".join(map(redact, mirrors)) or "none"
     yield info("registry", f"engine.registry_mirrors={len(mirrors)}", names)
-    proxy = told.get("HttpsProxy") or told.get("HttpProxy")
+    proxy = engine_info.get("HttpsProxy") or engine_info.get("HttpProxy")
     used = shown(proxy) if proxy and isinstance(proxy, str) else "the engine uses no proxy"
     yield info("registry", f"engine.proxy={'yes' if proxy else 'no'}", used)
     if host.ask(_SCRIPT).one("proxy") and not proxy:

@@ -13,11 +13,11 @@ _CHANGE = 'set "storage-driver": "overlay2" in /etc/docker/daemon.json and resta
 
 
 def find(host: Examined) -> Iterator[Finding]:
-    told = host.info()
-    driver, status = text(told.get("Driver")), pairs(told.get("DriverStatus"))
+    engine_info = host.info()
+    driver, status = text(engine_info.get("Driver")), pairs(engine_info.get("DriverStatus"))
     subject = f"engine.storage={driver or '?'}"
     behind = status.get("Backing Filesystem", "")
-    root = text(told.get("DockerRootDir"))
+    root = text(engine_info.get("DockerRootDir"))
     yield info("storage", subject, f"at {root or '?'}{f' on {behind}' if behind else ''}")
     if driver == "vfs":
         reason = "each layer is a complete copy: images need several times their size, and builds are slow"
