@@ -64,6 +64,10 @@ def _root(
     """Reproduction environments for GPU systems papers: check, build, run, benchmark."""
     if context.invoked_subcommand is None:
         document(context.get_help())
+        return
+    from reprokit import paths
+
+    paths.move_user_data(lambda line: echo(line, err=True))
 
 
 def main() -> NoReturn:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
 from reprokit.errors import EngineError, UsageError
-from reprokit.untrusted.text import echo
+
+_USER_DATA = ("workspaces", "recipes")
 
 
 def data_root() -> Path:
@@ -40,18 +42,24 @@ def workspaces() -> Path:
 
 
 def _user_data(name: str) -> Path:
-    """A folder in `data()`. Earlier versions had it in the cache: it is moved, unless that is another disk."""
+    """A folder in `data()`. Where `move_user_data` has not moved it, it is in the cache."""
     folder, earlier = data() / name, home() / name
-    if folder == earlier or earlier.is_symlink() or not earlier.is_dir() or os.path.lexists(folder):
-        return folder
-    try:
-        private(folder.parent)
-        earlier.rename(folder)
-        earlier.symlink_to(folder)  # containers of earlier versions mount it by that path
-    except OSError:
-        return folder if folder.is_dir() else earlier
-    echo(f"moved {earlier} out of the cache, to {folder}", err=True)
-    return folder
+    return earlier if earlier.is_dir() and not earlier.is_symlink() and not os.path.lexists(folder) else folder
+
+
+def move_user_data(notify: Callable[[str], None]) -> None:
+    """Move folders that earlier versions had in the cache to `data()`, unless that is another disk."""
+    for name in _USER_DATA if data() != home() else ():
+        folder, earlier = data() / name, home() / name
+        if _user_data(name) != earlier:
+            continue
+        try:
+            private(folder.parent)
+            earlier.rename(folder)
+            earlier.symlink_to(folder)  # containers of earlier versions mount it by that path
+        except (OSError, EngineError):
+            continue
+        notify(f"moved {earlier} out of the cache, to {folder}")
 
 
 def is_ours(path: Path) -> bool:

@@ -6,8 +6,9 @@ import errno
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from reprokit import paths
+from reprokit import cli, paths
 
 
 @pytest.fixture
@@ -25,13 +26,15 @@ def test_what_cannot_be_made_again_is_not_in_the_cache(folders):
     assert (paths.workspaces(), paths.carried_recipes()) == (data / "workspaces", data / "recipes")
 
 
-def test_what_is_in_the_cache_is_moved_once(folders, capsys):
+def test_what_is_in_the_cache_is_moved_once(folders):
     cache, data = folders
     (cache / "workspaces/taco").mkdir(parents=True)
     (cache / "workspaces/taco/mine.py").write_text("mine")
-    assert paths.workspaces() == paths.workspaces() == data / "workspaces"
+    assert paths.workspaces() == cache / "workspaces"
+    notice = f"moved {cache}/workspaces out of the cache, to {data}/workspaces\n"
+    assert [CliRunner().invoke(cli.app, ["blocks", "apt"]).stderr for _ in range(2)] == [notice, ""]
+    assert paths.workspaces() == data / "workspaces"
     assert (data / "workspaces/taco/mine.py").read_text() == "mine"
-    assert capsys.readouterr().err == f"moved {cache}/workspaces out of the cache, to {data}/workspaces\n"
     # Containers of earlier versions mount the files by their old path.
     assert (cache / "workspaces/taco/mine.py").read_text() == "mine"
     assert data.stat().st_mode & 0o077 == 0
@@ -42,6 +45,7 @@ def test_nothing_is_replaced(folders):
     for folder, text in ((cache, "old"), (data, "new")):
         (folder / "workspaces/taco").mkdir(parents=True)
         (folder / "workspaces/taco/x").write_text(text)
+    paths.move_user_data(pytest.fail)
     assert paths.workspaces() == data / "workspaces"
     assert [(folder / "workspaces/taco/x").read_text() for folder in (cache, data)] == ["old", "new"]
 
@@ -54,6 +58,7 @@ def test_on_another_disk_it_stays_and_is_used(folders, monkeypatch):
         raise OSError(errno.EXDEV, "Invalid cross-device link")
 
     monkeypatch.setattr(Path, "rename", refuse)
+    paths.move_user_data(pytest.fail)
     assert paths.workspaces() == cache / "workspaces"
 
 

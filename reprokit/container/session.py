@@ -79,7 +79,7 @@ def in_container(engine: Engine, container: str, command: Command, notify: Notif
         notify(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
     user = numeric_user(engine, container, described, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
-    return interact(engine, container, command)
+    return interact(engine, container, command, notify)
 
 
 @dataclass

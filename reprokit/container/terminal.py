@@ -16,11 +16,12 @@ from typing import Any
 from reprokit.container.attach import Command, attach
 from reprokit.container.evidence import watching
 from reprokit.container.execute import NOT_STARTED, refusal
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.explain.last import OutputRecording, keep
 from reprokit.redact import masking
-from reprokit.untrusted.text import Output, echo
+from reprokit.untrusted.text import Output
 
 # A command has no terminal for some milliseconds after its start, and the engine refuses to set its size.
 _RESIZE_TRIES = 50
@@ -34,7 +35,7 @@ def at_terminal() -> bool:
         return False
 
 
-def interact(engine: Engine, container: str, command: Command) -> int:
+def interact(engine: Engine, container: str, command: Command, notify: Notify) -> int:
     """Run a command on this process's standard input, output and error; returns its exit code.
 
     With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an
@@ -71,7 +72,7 @@ def interact(engine: Engine, container: str, command: Command) -> int:
         mask = masking(command.hidden)
         output = mask(recording.content().decode(errors="surrogateescape")).encode(errors="surrogateescape")
         for line in keep(output, [mask(fact) for fact in facts]):
-            echo(line, err=True)
+            notify(line)
     return code
 
 
