@@ -6,17 +6,31 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from reprokit.untrusted.text import console, echo, escaped
-
-if TYPE_CHECKING:
-    from reprokit.results.tables import ReportTable
 
 Row = Sequence[str]
 _GAP = 2
 _FOLDED = 24  # longer words may be folded, such as paths
 _NO_TERMINAL = 1 << 16
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table of one metric under one set of conditions. `rows` are as wide as `columns`.
+
+    `words` are the numbers of the columns with words, which are left-aligned. The first `keys` columns identify a row.
+    """
+
+    title: str
+    conditions: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    words: tuple[int, ...] = ()
+    keys: int = 1
 
 
 def width(otherwise: int = _NO_TERMINAL) -> int:

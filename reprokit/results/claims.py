@@ -16,7 +16,8 @@ from reprokit.recipe.claim import Claim, ClaimBaseline
 from reprokit.recipe.model import Recipe
 from reprokit.results.likeness import Group
 from reprokit.results.stats import ratio_interval
-from reprokit.results.tables import ReportTable, number, shown
+from reprokit.results.tables import number, shown
+from reprokit.tables import ReportTable
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
 _IMPLEMENTATION = "impl"

@@ -9,7 +9,8 @@ from typing import Any
 
 from reprokit.results.likeness import Group, differing, key_of
 from reprokit.results.stats import SLOWDOWN, Effect, effect
-from reprokit.results.tables import ReportTable, number, shown
+from reprokit.results.tables import number, shown
+from reprokit.tables import ReportTable
 
 # Where these differ, a difference of the numbers says nothing about the code, unless the user compares just that.
 _HARDWARE = ("cpu", "threads", "gpu", "driver", "node", "files")

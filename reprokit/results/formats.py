@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 
-from reprokit.results.tables import ReportTable
+from reprokit.tables import ReportTable
 from reprokit.untrusted.text import escaped, markdown
 
 _LATEX = {

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprokit.results.likeness import Group, key_of
-from reprokit.results.tables import ReportTable, number, shown
+from reprokit.results.tables import number, shown
+from reprokit.tables import ReportTable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 40

@@ -21,8 +21,9 @@ from reprokit.results.formats import as_markdown
 from reprokit.results.likeness import groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
-from reprokit.results.tables import ReportTable, sections
+from reprokit.results.tables import sections
 from reprokit.supply.lock.model import VariantLock
+from reprokit.tables import ReportTable
 from reprokit.untrusted.text import escaped, markdown
 
 # A plot takes a fifth of a second and 30 KB.

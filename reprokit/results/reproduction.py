@@ -13,7 +13,7 @@ from typing import Literal
 from reprokit import paths
 from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
-from reprokit.results.tables import ReportTable
+from reprokit.tables import ReportTable
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim
 from reprokit.results.likeness import IDENTITY, Group, differing, key_of
+from reprokit.tables import ReportTable
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
 # table of its own, with a note that names these fields.
@@ -17,22 +17,6 @@ _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
 _MOST_COLUMNS = 100
 _TABLE = tuple(name for name in IDENTITY if name != "params")
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table of one metric under one set of conditions. `rows` are as wide as `columns`.
-
-    `words` are the numbers of the columns with words, which are left-aligned. The first `keys` columns identify a row.
-    """
-
-    title: str
-    conditions: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...] = ()
-    words: tuple[int, ...] = ()
-    keys: int = 1
 
 
 def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[ReportTable]:
