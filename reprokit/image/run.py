@@ -16,6 +16,7 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.explain.last import OutputRecording, causes_of, shown
+from reprokit.formatting import binary_size
 from reprokit.host import disk
 from reprokit.host.kills import KernelWatch
 from reprokit.host.machine import fitting_jobs
@@ -86,7 +87,7 @@ def check_host(engine: Engine, target: Target, notify: Notify) -> None:
     if free is not None and free < target.variant.requires.disk:
         notify(
             f"disk space may run out below {info.get('DockerRootDir')}: {target.label} needs "
-            f"{target.variant.requires.disk / 1e9:.1f} GB, {free / 1e9:.1f} GB free"
+            f"{binary_size(target.variant.requires.disk)}, {binary_size(free)} free"
         )
 
 
