@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.image.shell import without_step
+from reprokit.image.shell import block_of, without_boilerplate, without_step
 from reprokit.oci.model import Image
 from reprokit.untrusted.documents import parsed
 
 _SHELL = "/bin/sh -c "
 _NO_LAYER = re.compile(r" ?(ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) ")
-# What every block's command begins with; its assertions name the block.
-_BLOCK = re.compile(r"reprokit: block ([a-z0-9_-]+): expected")
-_PREAMBLE = re.compile(
-    r'^set -eu;[\s\\]*(expect\(\) \{.*?esac; \};[\s\\]*)?(sources="";.*?(?=apt-get \$sources))?', re.DOTALL
-)
 
 
 @dataclass(frozen=True)
@@ -70,6 +65,6 @@ def _plain(entry: Mapping[str, Any]) -> str:
     if text.startswith(("|", _SHELL)):
         text = text.partition(_SHELL)[2] or text
     text = text.removeprefix("#(nop) ").strip()
-    if block := _BLOCK.search(text):
-        text = f"block {block[1]}: {_PREAMBLE.sub('', text.removeprefix('RUN ').removeprefix(_SHELL))}"
+    if block := block_of(text):
+        text = f"block {block}: {without_boilerplate(text.removeprefix('RUN ').removeprefix(_SHELL))}"
     return "".join(c if c.isprintable() else " " for c in text)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import IO, TYPE_CHECKING
 
 from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
 from reprokit.image.events import BuildStep, Cached, Event, Note, OutputLine
+from reprokit.image.shell import without_boilerplate
 from reprokit.supply.fetch.display import summary
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.gateway import Gateway
@@ -96,6 +96,6 @@ def title(step: BuildStep, width: int = _WIDTH) -> str:
 
 
 def brief(instruction: str) -> str:
-    """An instruction without the boilerplate of every RUN: shell options, functions, the choice of an archive."""
-    text = re.sub(r"^RUN set -eu; (\w+\(\) \{.*?; \}; )+", "RUN ", instruction)
-    return re.sub(r'sources="";.*?apt-get \$sources install -y --no-install-recommends', "apt-get install", text)
+    """An instruction without the boilerplate of every RUN."""
+    word, _, command = instruction.partition(" ")
+    return f"RUN {without_boilerplate(command)}" if word == "RUN" else instruction

@@ -45,6 +45,24 @@ def without_step(text: str) -> str:
     return _STEP.sub("", text, count=1)
 
 
+# The assertions of a block, which are its last commands, name it (images/expect.j2).
+_BLOCK = re.compile(r"reprokit: block ([a-z0-9_-]+): expected")
+_OPTIONS = re.compile(r"set -eu;[\s\\]*(\w+\(\) \{.*?; \};[\s\\]*)*", re.DOTALL)
+_ARCHIVE = re.compile(r'sources="";.*?apt-get \$sources install -y --no-install-recommends', re.DOTALL)
+
+
+def block_of(command: str) -> str:
+    """The block that a command of a RUN is of; "" if it is no block's."""
+    found = _BLOCK.search(command)
+    return found[1] if found else ""
+
+
+def without_boilerplate(command: str) -> str:
+    """A command of a RUN without what every block's has: shell options, functions, the choice of an archive."""
+    rest = _OPTIONS.match(command)
+    return _ARCHIVE.sub("apt-get install", command[rest.end() :] if rest else command)
+
+
 _TAR = ("tar", "--no-same-owner", "-xf")
 # The command, to which the archive is added, the option for the folder, and the package that contains the tool.
 _BY_NAME = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# The assertions of a block, which are its last steps, name it (images/expect.j2).
-_BLOCK = re.compile(r"reprokit: block ([a-z0-9_-]+): expected")
+from reprokit.image.shell import block_of
+
 Steps = tuple[tuple[str, int], ...]
 
 
@@ -65,8 +64,8 @@ def _steps(history: Sequence[Mapping[str, Any]]) -> Steps:
     waiting: list[int] = []
     for step in reversed(history):
         waiting += [count] if (count := int(step.get("Size") or 0)) > 0 else []
-        if match := _BLOCK.search(str(step.get("CreatedBy", ""))):
-            found += [(match[1], count) for count in waiting]
+        if block := block_of(str(step.get("CreatedBy", ""))):
+            found += [(block, count) for count in waiting]
             waiting = []
     return (*found, *(("settings", count) for count in waiting))
 

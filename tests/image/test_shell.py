@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from reprokit.image.render import render
-from reprokit.image.shell import without_step
+from reprokit.image.shell import block_of, without_boilerplate, without_step
 from reprokit.supply.kinds.apt.install import enable
 from tests.support.rendering import target
 
@@ -63,3 +63,19 @@ def test_what_surrounds_each_command_is_cut_off_from_what_engines_show(tmp_path)
     failed = f"The command '{shown}' returned a non-zero code: 1"
     assert without_step(failed) == "The command '/bin/sh -c set -eu; make' returned a non-zero code: 1"
     assert without_step("set -eu; make") == "set -eu; make"
+
+
+@pytest.mark.parametrize("rest", ["make", '[ -e x ] || { echo "no"; }; make'])
+def test_boilerplate_is_cut_off(rest: str):
+    # In a history lines may be joined by a backslash and a line break.
+    for line_break in (" ", " \\\n    "):
+        functions = line_break.join(["expect() { case x in a) ;; *) exit 1 ;; esac; };", "get() { curl; };", rest])
+        assert without_boilerplate(f"set -eu;{line_break}{functions}") == rest
+    assert without_boilerplate(rest) == rest
+
+
+def test_a_block_is_named_by_its_assertions(tmp_path):
+    command = render(target(tmp_path, blocks=["apt"], apt=["make"])).dockerfile.rpartition("\nRUN ")[2]
+    assert block_of(command) == "apt" and block_of("make") == ""
+    installs = 'sources=""; [ -z x ] || { y; }; apt-get $sources install -y --no-install-recommends make'
+    assert without_boilerplate(installs) == "apt-get install make"

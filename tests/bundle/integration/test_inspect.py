@@ -97,14 +97,16 @@ def test_the_shell_offers_bundles_and_folders(tmp_path, monkeypatch):
 def test_a_layer_of_a_block_shows_the_block_and_not_its_boilerplate():
     expect = 'expect() { case "$3" in "$2"*) ;; *) echo "reprokit: block git: expected $1 $2" >&2; exit 1 ;; esac; };'
     sources = 'sources=""; [ -z "${REPROKIT_APT:-}" ] || { echo "deb $REPROKIT_APT ./" > /tmp/locked.list; };'
+    sources += " apt-get $sources update; DEBIAN_FRONTEND=noninteractive apt-get $sources"
+    install = "install -y --no-install-recommends make"
     commands = [
         f"|1 REPROKIT_APT= /bin/sh -c set -eu;     {expect}     mkdir -p /opt/x; expect commit a b",
-        f"RUN /bin/sh -c set -eu; \\\n    {expect} \\\n    {sources} apt-get $sources update; # buildkit",
+        f"RUN /bin/sh -c set -eu; \\\n    {expect} \\\n    {sources} {install}; # buildkit",
         "/bin/sh -c echo set -eu",
     ]
     config = json.dumps({"history": [{"created_by": command} for command in commands]}).encode()
     assert instructions(config, 3) == [
         "block git: mkdir -p /opt/x; expect commit a b",
-        "block git: apt-get $sources update; # buildkit",
+        "block git: apt-get install make; # buildkit",
         "echo set -eu",
     ]

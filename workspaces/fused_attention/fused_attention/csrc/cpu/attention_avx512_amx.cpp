@@ -15,8 +15,8 @@
 
 namespace fused_attention {
 
-// These costs are estimates; no processor with AMX was measured. exp and the transposition take most of a panel's time,
-// and a gathered key's copy weighs more, since the products are twice as fast.
+// These costs are estimates; docs/attention.md measures the kernel as a whole, on a Xeon. exp and the transposition take
+// most of a panel's time, and a gathered key's copy weighs more, since the products are twice as fast.
 CpuKernel kernel_avx512_amx() {
   const PanelCosts costs{4, {kTileDepth, kTileDepth, kTileDepth}, {1.2f, 1.05f, 1.0f}, 0.25f};
   return {"avx512_amx", isa_avx512_amx::scratch_floats, isa_avx512_amx::attend, costs};
