@@ -64,7 +64,7 @@ def with_parameters(benchmark: Benchmark, parameters: Mapping[str, Sequence[Any]
 class Rounds:
     """How often a command runs: `warm_up` times unmeasured, then `repeat` times; each ends after `timeout` seconds.
 
-    What is None is as the benchmark says.
+    None means the benchmark's own value.
     """
 
     repeat: int | None = None

@@ -138,7 +138,7 @@ def load_bases(
 
 
 class _Target:
-    """The engine; `known` are, by name, the IDs of its images that the user was asked about or that were loaded."""
+    """The engine; `known` maps names to image IDs that are loaded or confirmed by the user."""
 
     def __init__(self, engine: Engine, trusted_by: str, notify: Notify, shown: Callable[[str], Shown]) -> None:
         self._engine, self._trusted_by, self._say, self._shown = engine, trusted_by, notify, shown

@@ -95,7 +95,7 @@ class Bundle:
             self._refuse(f"{name} is not valid: {place}: {why}")
 
     def _read_images(self) -> Iterator[Image]:
-        """The images that the index, the manifests and the configs describe; their digests are not compared yet."""
+        """The images in the index, manifests and configs. Their digests are checked later."""
         absent, total = set(self.metadata.absent), 0
         entries = self._document(ImageIndex, INDEX).manifests
         if len(entries) != len(self.metadata.images) or not (entries or self.metadata.inputs):

@@ -26,7 +26,7 @@ def config(
 
     if init:
         if check or json:
-            raise UsageError("--init stands alone")
+            raise UsageError("--init cannot be combined with other options")
         _init()
         return
     store = Store()

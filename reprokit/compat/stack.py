@@ -49,7 +49,7 @@ def _project(source: Source) -> str:
 
 
 def _has_submodules(source: Source, sources: list[Source]) -> bool:
-    """Whether its submodules are checked out, or another source is inside the tree."""
+    """Whether submodules are checked out, or replaced by another source."""
     return bool(source.submodules) or any(s.path.startswith(f"{source.path}/") for s in sources)
 
 

@@ -1,5 +1,7 @@
-"""What a failed command's container leaves without a text: kills for want of memory, lost GPUs, processes that no
-signal ends, unheard ports."""
+"""Evidence that a failed command leaves outside its output.
+
+Out-of-memory kills, lost GPUs, unkillable processes, ports without a listener.
+"""
 
 from __future__ import annotations
 

@@ -58,5 +58,5 @@ def left_services(engine: Engine) -> dict[str, str]:
 
 
 def remove(engine: Engine, leftover: LeftoverContainer) -> bool:
-    """Remove a container that is still as it was listed. False if it runs by now. Raises EngineError."""
+    """Remove a container if unchanged since it was listed; return False if it is running. Raises EngineError."""
     return lifecycle.remove_stopped(engine, leftover.container.name, leftover.id)

@@ -75,7 +75,7 @@ class RecipeContainer:
 
     @property
     def usual(self) -> bool:
-        """Whether it has the name that is used where none is chosen."""
+        """Whether the container has the default name, of this or an earlier version."""
         origin = ContainerOrigin(self.settings.workspace, self.settings.recipe_file)
         names = container_name(self.recipe, self.variant, origin, self.owner), earlier_name(self.recipe, self.variant)
         return self.name in names

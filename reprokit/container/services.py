@@ -29,7 +29,7 @@ from reprokit.supply.store import Store, key_of
 # Labels: the recipe's container that a service or a network belongs to, and what the service was made from.
 OF = "reprokit.service.of"
 _MADE_FROM = "reprokit.service.from"
-# A service may write without end, and the engine keeps what it writes.
+# Limits the service's log, which the engine keeps.
 _LOG = {"Type": "json-file", "Config": {"max-size": "4m", "max-file": "2"}}
 _SHOWN_LINES, _SHOWN_BYTES = 20, 8 << 10
 _LONGEST_PAUSE_S = 1.0

@@ -57,8 +57,8 @@ def log_path() -> Path:
 def keep(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) -> tuple[str, ...]:
     """Keep a failure's log for `reprokit explain --last`; return its cause and remedy as lines to show.
 
-    `facts` are lines about what left no text in the output. Without a known cause there are no lines. Never raises: the
-    failure itself must reach the user.
+    `facts`: evidence that is not in the output, such as an out-of-memory kill. Without a known cause there are no
+    lines. Never raises: the failure itself must reach the user.
     """
     return shown(causes_of(output, facts))
 

@@ -81,9 +81,9 @@ class KernelWatch:
         return list(found.values())
 
     def killed(self, container: str = "") -> tuple[str, int]:
-        """Whom the kernel killed in a container (its id), or on the machine, in words, and the bytes of the largest.
+        """Processes killed by the kernel in a container (its id) or on the machine, and the largest one's bytes.
 
-        The words are empty where nobody was killed.
+        As text, "" if there are none.
         """
         records = [record for record in self.records() if container in ("", record.container)]
         if records:

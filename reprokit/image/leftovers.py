@@ -89,7 +89,7 @@ class _Known:
         }
 
     def reason(self, one: str) -> str:
-        """Why nobody needs the image, "" if somebody may."""
+        """Why the image is unused; "" if it may be in use."""
         entry, names = self.made[one], names_of(self._listed[one])
         if not names:
             if entry.role == "image":

@@ -21,7 +21,7 @@ from reprokit.host.command import Flood, exchanged
 from reprokit.recipe import fields as f
 from reprokit.recipe.blocks import OwnBlock, shared_template
 
-# The process itself ends after 3 s of processor time; this is for one that waits.
+# Wall-clock limit, for a process that sleeps. One that computes ends after 3 s of processor time.
 _LIMIT_S = 120
 _MOST = 4 << 20  # bytes of an answer
 _NEUTRAL = "/"

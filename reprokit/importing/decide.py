@@ -60,7 +60,7 @@ def decide(
     requirements: dict[str, Choice] = {}
     optional: set[str] = set()
     declaring = [one for each in stated.values() for one in each if one.statement.format in _DECLARING]
-    # Of a project that states what it needs, the rest is optional.
+    # If a project declares its requirements, other imports are optional.
     complete = project is not None and any(one.statement.scope == "run" for one in declaring)
     for key, each in stated.items():
         declared = [o for o in each if o.statement.format in _DECLARING and o.statement.scope in scopes]

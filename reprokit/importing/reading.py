@@ -109,7 +109,7 @@ def _read(file: SourceFile, statements: Statements | None) -> Iterator[Statement
                 yield file.states("unread", "a value is too long", statement.origin.line)
             else:
                 yield statement
-    # Readers take what libraries raise for any input; a ReprokitError is one of theirs, too.
+    # Readers pass on the errors of libraries. A ReprokitError is an expected one.
     except Exception as error:
         why = getattr(error, "message", "") or str(error)
         yield file.states("unread", why.partition("\n")[0][:200] or type(error).__name__)

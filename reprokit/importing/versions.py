@@ -1,6 +1,6 @@
-"""The time machine: one exact version of everything that a decision requires, as of its day.
+"""Exact versions of everything that a decision requires, as of its day.
 
-Where the day has no wheel for the Python that can be had, the nearest that has one is taken, and that is reported.
+If no wheel existed that day for the available Python, take the nearest version that has one, and report it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _VersionSearch(DayResolution):
                     break
         if repaired:
             return True
-        # Newer releases have wheels and do not fit with the others; an older one that does is built.
+        # Newer wheels conflict with the other packages, so build an older sdist.
         for one in filter(None, found):
             older = (canonicalize_name(one.name), "older")
             if one.specifier and older not in self.tried and self.take_sdist(older[0], one.specifier):

@@ -41,7 +41,7 @@ class WheelChanges:
         wanted = [str(requirement), *(other for other in have if other != name)]
         preferred = {other: version for other, version in have.items() if other != name}
         failure: SourceError | None = None
-        # A project without a release of the day may be younger: the first, or else any.
+        # If the project has no release by that day, take its first one, else any.
         times = [self._first(name, platform), ANY_TIME] if self.time else []
         for later in (self.later, *({**self.later, name: time} for time in times if time)):
             request = WheelRequest(

@@ -78,7 +78,7 @@ class NodeFacts:
 
     @property
     def nested(self) -> bool:
-        """Whether the login is in a container of its own engine, whose paths are then another machine's."""
+        """Whether the login runs in a container of this node's engine; its paths are not the engine's."""
         return own_container(self.mountinfo) in self.running
 
 

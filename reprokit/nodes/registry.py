@@ -127,7 +127,7 @@ def pull(
 
 
 def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str], replace: bool) -> None:
-    """Ask before `name` moves to another image than it has, once. Raises UsageError."""
+    """Ask once before moving an existing tag to another image. Raises UsageError."""
     before = engine.image(name)
     if before and before["Id"] not in {*coming, *movable}:
         consent.require(f"there is another image called {name}", "--replace", replace)

@@ -133,7 +133,7 @@ class Loader:
         return answer
 
     def _chains(self) -> LayerChains:
-        """The layers that need not be sent.
+        """Layers that the engine already has.
 
         A containerd store has the bundle's compressed blobs only where an earlier attempt loaded them.
         """

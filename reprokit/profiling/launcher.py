@@ -22,7 +22,7 @@ def main() -> None:
             try:
                 _run(program)
             finally:
-                # What the program has started on the GPU ends within the profile.
+                # Wait for queued GPU work so that the profile contains it.
                 _synchronize()
     finally:  # also after sys.exit(), an error or Ctrl-C
         profile.export_chrome_trace(os.path.join(folder, "trace.json"))

@@ -82,7 +82,7 @@ def ratio_interval(
     drawn = sorted(math.log(other[second]) - math.log(one[first]) for first, second in ranks)
     wider = math.sqrt(dependence)
     ends = (drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES)])
-    # A float ends at e to the 709th.
+    # exp() overflows above 709.
     low, high = (math.exp(min(middle + wider * (end - middle), 700.0)) for end in ends)
     return low, high
 

@@ -12,7 +12,7 @@ from reprokit.supply.kinds.kind import InputServer, argument
 class ServedSet:
     """Locked inputs by kind, all of them in the store.
 
-    `blocks` are those that take in a set of a kind of their own; other kinds are one set, of the block of their name.
+    `blocks` are the blocks with their own set, per kind. Any other kind has one set, for the block named after it.
     Of kinds that are not given, the build asks for the original addresses, through the gateway. Wheels and git commits
     are served always, even if there are none.
     """
@@ -34,7 +34,7 @@ class ServedSet:
     def arguments(self) -> dict[str, str]:
         """Build arguments with the addresses of the inputs.
 
-        An address holds a hash of its set, and of nothing else: equal sets are equal layers in all recipes.
+        An address has a hash of the set alone, so equal sets give equal layers in all recipes.
         """
         return {name: server.address for name, server in self.servers.items() if server.address}
 

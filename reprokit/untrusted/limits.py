@@ -41,7 +41,7 @@ class Limit:
         """The limit in force. Raises UsageError where the variable is no number."""
         text = os.environ.get(self.variable, "")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise UsageError(f"{text[:40]!r} is not a whole number", f"${self.variable}")
+            raise UsageError(f"{text[:40]!r} is not an integer", f"${self.variable}")
         return int(text) if text else self.default
 
     @property
@@ -63,12 +63,12 @@ COMMAND_OUTPUT = Limit("COMMAND_OUTPUT", 64 << 20)
 NODE_ANSWER = Limit("NODE_ANSWER", 8 << 20)
 # Submodules of a source: large projects have some hundred.
 SUBMODULES = Limit("SUBMODULES", 1000)
-# One JSON document. Registries accept manifests of 4 MiB; the largest document is a store archive's list of files, with
+# One JSON document. Registries accept manifests of 4 MiB; the largest document is a bundle's list of inputs, with
 # 90 bytes each.
 DOCUMENT = Limit("DOCUMENT", 16 << 20)
 # All JSON documents of a bundle, or of an archive that an engine saved.
 DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
-# Values and keys of one JSON or YAML document; each wrong one needs up to 1 KB. A file of a store archive has five of
+# Values and keys of one JSON or YAML document; each wrong one needs up to 1 KB. A file of a bundle's inputs has five of
 # them, a package of a lock about 18.
 VALUES = Limit("VALUES", 300_000)
 # A file of records, and the values of all its records: 100 000 records have 100 to 300 MB, with 60 to 100 values each.

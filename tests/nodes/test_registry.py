@@ -61,7 +61,7 @@ def test_push_and_pull(engine: Engine, name: str, call: Call):
 
         asked = len(registry.asked)
         warm = call("pull", pushed.stdout.strip())
-        assert warm.returncode == 0 and "it was before" in warm.stdout
+        assert warm.returncode == 0 and ", already present)" in warm.stdout
         assert len(registry.asked) == asked  # a present image is found by digest without the registry
 
 

@@ -165,7 +165,7 @@ def test_pull_moves_a_name_only_with_replace(engine, user, recipe, monkeypatch, 
             assert engine.image(name)["Id"] == mine and engine.image(published) is None
         said = user("pull", published, "--replace")
         assert engine.image(name)["Id"] == theirs and "is unverified" in said
-        assert "it was before" in user("pull", published)
+        assert ", already present)" in user("pull", published)
 
 
 def test_a_push_leaves_the_registrys_name_as_it_was(engine, user, recipe, monkeypatch, tmp_path):

@@ -19,7 +19,7 @@ _TIERS = (("gcc", "clang", "llvm", "cmake", "cudnn"), ("distro", "base", "python
 
 @dataclass(frozen=True)
 class PinOption:
-    """`steps` counts the release series in between, `tier` is that of a changed pin.
+    """`steps`: release series between old and new version. `tier`: priority of the changed pin.
 
     `rank` orders the options of a pin with equal steps: same major, same release, newest patch, same build.
     """

@@ -172,7 +172,7 @@ class Kind:
         raise NotImplementedError
 
     def asking(self, request: InputRequest) -> list[str]:
-        """The blocks that take in the sets of a section that is split by block: it is stale when they change too."""
+        """Blocks with their own part of this section. If this list changes, the section is stale."""
         return []
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:

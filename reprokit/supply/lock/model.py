@@ -126,7 +126,7 @@ class Distribution(Later, Sized):
 class GitCommit(Later):
     """A commit that a build takes in, of a source, a requirement or a submodule at any depth, and its tree.
 
-    `ref` is the tag or branch of a requirement, which was at the commit when it was locked.
+    `ref` is the tag or branch of a requirement that pointed to the commit at lock time.
     """
 
     url: f.GitUrl

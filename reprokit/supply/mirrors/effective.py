@@ -24,7 +24,7 @@ _AT_ONCE = 8
 _MOST_BYTES = 1 << 20
 _MOST_S = 5
 _A_HOST = "github.com"
-_ENOUGH_BYTES = 1 << 16  # for a rate
+_ENOUGH_BYTES = 1 << 16  # measured to compute the download rate
 PUBLIC = "public"
 WAYS = ("proxy", "certificates", "hosts", "fetch")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -163,7 +163,7 @@ def _front(template: str) -> str:
 
 
 def ask(line: Line, client: Client) -> MirrorAnswer:
-    """Ask one mirror, for some seconds at most once it answers."""
+    """Ask one mirror; stop reading a few seconds after the start."""
     url = address_of(line)
     if url.startswith("file:"):
         return MirrorAnswer(line, error="" if path_of(url).exists() else "no such file or folder")

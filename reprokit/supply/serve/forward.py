@@ -1,4 +1,4 @@
-"""Plain HTTP of a build passed on, as apt sends it: streamed both ways, through the host's proxy if there is one."""
+"""Forward a build's plain HTTP requests (apt's), streamed both ways, through the host's proxy if there is one."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def names_of(locks: Iterable[Lock]) -> Names:
 
 
 def locked(text: str) -> tuple[Path, Lock]:
-    """The recipe's file, and the part of its lock for `NAME[:VARIANT]`. Raises UsageError where there is none.
+    """The recipe's file and the matching variants of its lock. Raises UsageError where there is none.
 
     The data of benchmarks belongs to the recipe, not to a single variant.
     """

@@ -106,4 +106,4 @@ def test_each_limit_can_be_raised(run: Run, tmp_path: Path) -> None:
     assert run("inspect", "x.rkit", REPROKIT_LIMIT_IMAGES="300").count("x/y:") == 300
     for wrong in ("many", "-1", "1e9", "9" * 30, "\u0663"):
         text = run("inspect", "x.rkit", code=2, REPROKIT_LIMIT_IMAGES=wrong)
-        assert "is not a whole number ($REPROKIT_LIMIT_IMAGES)" in text
+        assert "is not an integer ($REPROKIT_LIMIT_IMAGES)" in text

@@ -85,7 +85,7 @@ def lock_wheels(
 
 
 def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package:
-    """The package with only the files whose checksum a requirements file allows, or that have none yet."""
+    """Keep files with an allowed checksum, and files whose checksum is unknown."""
     if allowed is None:
         return package
     files = tuple(file for file in package.files if not file.sha256 or file.sha256 in allowed)
