@@ -23,17 +23,6 @@ from reprokit.recipe.requirements import required
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds.kind import argument
 
-# What cannot be built, by the name that a user would try.
-_UNSUPPORTED = {
-    name: (
-        f"there is no block {name}: it downloads from registries of its own, which a lock cannot name",
-        f"put them into the source or `files` ({vendor}), and build with the block run and `{offline}`",
-    )
-    for name, vendor, offline in (
-        ("cargo", "`cargo vendor`", "cargo build --offline"),
-        ("bazel", "`bazel vendor`", "bazel build --vendor_dir=DIR --nofetch"),
-    )
-}
 _TYPES: dict[str, type] = {
     "boolean": bool,
     "string": str,
@@ -93,9 +82,10 @@ def _own(target: Target, at: tuple, name: str) -> OwnBlock | None:
     own = known.own_block_files([target.path.parent])
     if name in own:
         return known.own_block(own[name])
-    if name in _UNSUPPORTED:
-        problem, hint = _UNSUPPORTED[name]
-        raise UsageError(problem, where_in(target, at), hint)
+    for spec in map(block_spec, block_names()):
+        if name in spec.instead_of:
+            problem = f"there is no block {name}: it downloads from registries of its own, which a lock cannot name"
+            raise UsageError(problem, where_in(target, at), spec.instead_of[name])
     names = [*block_names(), *own]
     raise UsageError(
         f"unknown block {name!r}{nearest(name, names)}",

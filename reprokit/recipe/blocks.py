@@ -73,7 +73,7 @@ class BlockSpec(OwnFront):
     other pins: recipes share that layer; `bounds` limit these dependencies. `differs` are paths that are not the same
     in two builds of a lock, as patterns where `*` also matches `/`, each with its reason; none do in variants without
     the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
-    used several times.
+    used several times. `instead_of` are names of tools that users may look for, each with how this block replaces it.
     """
 
     name: str
@@ -86,6 +86,7 @@ class BlockSpec(OwnFront):
     differs_with: str = ""
     build_args: bool = False
     repeats: bool = False
+    instead_of: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
