@@ -51,9 +51,9 @@ def move_user_data(notify: Callable[[str], None]) -> None:
     """Move folders that earlier versions had in the cache to `data()`, unless that is another disk."""
     for name in _USER_DATA if data() != home() else ():
         folder, earlier = data() / name, home() / name
-        if _user_data(name) != earlier:
-            continue
         try:
+            if _user_data(name) != earlier:
+                continue
             private(folder.parent)
             earlier.rename(folder)
             earlier.symlink_to(folder)  # containers of earlier versions mount it by that path

@@ -84,9 +84,8 @@ def test_a_slow_down_during_a_run_is_a_warning_of_its_record(bench, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 300, 91, 0x0000000000000040\n")
     (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
-    (record,) = bench.measure(
-        "m", benchmark("echo 3 ms", values=[{"pattern": "(?P<value>\\d) ms", "metric": "m"}]), "."
-    )
+    values = [{"pattern": "(?P<value>\\d) ms", "metric": "m", "unit": "ms"}]
+    (record,) = bench.measure("m", benchmark("echo 3 ms", values=values), ".")
     assert "GPU 0 was slowed down: heat" in record.warnings
 
 

@@ -69,8 +69,8 @@ def test_a_flood_is_ended(monkeypatch):
 def test_stop_interrupts_what_runs_and_starts_nothing_more(tmp_path):
     script = (
         "import pathlib, time\n"
-        "file = pathlib.Path({!r})\nfile.write_text('on')\n"
-        "try: time.sleep(60)\n"
+        "file = pathlib.Path({!r})\n"
+        "try: file.write_text('on'); time.sleep(60)\n"
         "except KeyboardInterrupt: file.write_text('container stopped'); raise SystemExit(130)"
     ).format(str(tmp_path / "state"))
     processes, results = BenchProcesses(), []
