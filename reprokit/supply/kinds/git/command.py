@@ -49,9 +49,13 @@ class GitFailed(Exception):
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """`base`, or this process's environment, without variables that select another repository or allow prompts."""
+    """`base`, or this process's environment, without variables that select another repository or allow prompts.
+
+    git uses the repository of `--git-dir`, or none. The current folder may be in a stranger's, whose settings name
+    programs.
+    """
     place = (
-        "GIT_DIR",
+        "GIT_COMMON_DIR",
         "GIT_WORK_TREE",
         "GIT_INDEX_FILE",
         "GIT_OBJECT_DIRECTORY",
@@ -59,7 +63,7 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     )
     kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in place}
     # LFS content is not part of a commit.
-    return {**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
+    return {**kept, "GIT_DIR": os.devnull, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
 def git(
@@ -68,11 +72,12 @@ def git(
     environ: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> str:
-    """Run git and return its standard output. `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
+    """Run git on exactly this repository, or on none, and return its standard output.
 
+    `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
     Raises GitFailed, OSError where the disk is full, SourceError where git is not installed.
     """
-    arguments = (*(["-C", str(folder)] if folder else []), *arguments)
+    arguments = (*([f"--git-dir={folder}"] if folder else []), *arguments)
     code, output, errors = _run(*arguments, environ=environ, timeout=timeout)
     if code:
         raise _failure(errors)
@@ -132,7 +137,7 @@ def git_with_progress(
     environ: Mapping[str, str] | None = None,
 ) -> None:
     """Run git and report its progress in steps of 10 %. Raises GitFailed, Stopped, OSError where the disk is full."""
-    command = ["git", *_SAFE, "-C", str(folder), *arguments]
+    command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
     tail: deque[str] = deque(maxlen=50)
     last = ""
     with subprocess.Popen(
