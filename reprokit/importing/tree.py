@@ -19,7 +19,7 @@ from reprokit.untrusted.limits import Limit
 ENTRIES = Limit("SOURCE_ENTRIES", 200_000)
 # Environments and caches beside the code, which are not the repository's.
 _SKIPPED = {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", ".eggs", "node_modules", "__pycache__"}
-_GIT_TIMEOUT_S = 20.0
+_GIT_TIMEOUT_S = 8.0
 _HEAD_BYTES = 4096
 _CONFIG_BYTES = 1 << 20
 
@@ -151,8 +151,9 @@ class CommitTree:
 def commit_date(folder: Path, commit: str) -> datetime | None:
     """The committer's date; None where the repository lacks the commit."""
     try:
-        seconds = git("show", "--no-patch", "--no-show-signature", "--format=%ct", commit, folder=folder,
-                      timeout=_GIT_TIMEOUT_S)  # fmt: skip
+        # Not `show`, which compares trees.
+        options = ("-1", "--no-show-signature", "--format=%ct")
+        seconds = git("log", *options, commit, folder=folder, timeout=_GIT_TIMEOUT_S)
         return datetime.fromtimestamp(int(seconds), timezone.utc)
-    except (GitFailed, ValueError, OverflowError, OSError):
+    except (GitFailed, UsageError, ValueError, OverflowError, OSError):
         return None

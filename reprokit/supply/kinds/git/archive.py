@@ -6,17 +6,19 @@ import gzip
 import os
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 from reprokit.errors import SourceError
-from reprokit.supply.kinds.git.command import environment
-from reprokit.supply.kinds.git.store import folder_of, submodules_of
+from reprokit.supply.kinds.git.command import start_git
+from reprokit.supply.kinds.git.store import check_count, folder_of, packed_size, submodules_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.serve.site import Content, Site
 from reprokit.supply.store import Store, key_of
+from reprokit.untrusted.limits import ENTRIES, check_unpacked
 
 
 def archives(commits: Sequence[GitCommit]) -> Site:
@@ -34,7 +36,10 @@ def archives(commits: Sequence[GitCommit]) -> Site:
 
 
 def archive_of(commit: Commit, store: Store) -> Path:
-    """A .tar.gz of the commit, below one folder, in the store. Raises SourceError where the store lacks an object."""
+    """A .tar.gz of the commit, below one folder, in the store.
+
+    Raises SourceError where the store lacks an object, UsageError where the archive is much larger than the commits.
+    """
     with store.scratch() as scratch:
         path = Path(scratch) / "archive.tar.gz"
         # Without a date: pip writes the checksum of what it got into the image.
@@ -43,39 +48,42 @@ def archive_of(commit: Commit, store: Store) -> Path:
             gzip.GzipFile("", "wb", 1, file, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as out,
         ):
-            _add(out, commit, store, commit.commit)
+            _write(out, commit, store)
         return store.path(store.add(path))
 
 
-def _add(out: tarfile.TarFile, commit: Commit, store: Store, below: str) -> None:
+def _write(out: tarfile.TarFile, top: Commit, store: Store) -> None:
+    """Add the files of a commit and of its submodules. A few small repositories and trees can have endless paths."""
+    left = [(top.commit, top)]
+    packed: dict[Commit, int] = {}
+    paths = entries = unpacked = 0
+    while left:
+        below, commit = left.pop()
+        packed[commit] = packed_size(folder_of(commit, store))
+        for member, content in _files(commit, store, below):
+            entries, unpacked = entries + 1, unpacked + member.size
+            ENTRIES.check(entries, "files in an archive", top.url)
+            check_unpacked(unpacked, sum(packed.values()), top.url)
+            out.addfile(member, content)
+        inner = submodules_of(commit, store).items()
+        paths += len(inner)
+        check_count(paths, top.url)
+        left += [(f"{below}/{path}", c) for path, c in reversed(inner) if folder_of(c, store).is_dir()]
+
+
+def _files(commit: Commit, store: Store, below: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     # Without the user's settings: filters of these could run programs on files of the commit.
     isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1"}
-    command = [
-        "git",
-        "-c",
-        "safe.directory=*",
-        f"--git-dir={folder_of(commit, store)}",
-        "archive",
-        f"--prefix={below}/",
-        commit.commit,
-    ]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment() | isolated,
-    ) as process:
+    repository = ("-c", "safe.directory=*", f"--git-dir={folder_of(commit, store)}")
+    command = (*repository, "archive", f"--prefix={below}/", commit.commit)
+    with start_git(*command, stderr=subprocess.DEVNULL, environ={**os.environ, **isolated}) as process:
         try:
             with tarfile.open(fileobj=process.stdout, mode="r|") as found:
                 for member in found:
-                    out.addfile(member, found.extractfile(member) if member.isreg() else None)
+                    yield member, found.extractfile(member) if member.isreg() else None
         except tarfile.TarError as error:
             raise SourceError(f"the files of {commit.commit[:12]} cannot be read: {error}", commit.url) from None
         finally:
             process.stdout.close()  # type: ignore[union-attr]
     if process.returncode:
         raise SourceError(f"the files of {commit.commit[:12]} cannot be read", commit.url)
-    for path, inner in submodules_of(commit, store).items():
-        if folder_of(inner, store).is_dir():
-            _add(out, inner, store, f"{below}/{path}")

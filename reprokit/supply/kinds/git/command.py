@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
+import shutil
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Mapping
@@ -13,10 +16,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from reprokit.display import Notify
-from reprokit.errors import SourceError
+from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
-from reprokit.untrusted.limits import COMMAND_OUTPUT
+from reprokit.untrusted.limits import COMMAND_OUTPUT, GIT_MEMORY, GIT_SECONDS, Limit
 
 if TYPE_CHECKING:
     from reprokit.supply.fetch.stop import Stop
@@ -25,9 +28,13 @@ if TYPE_CHECKING:
 _SAFE = []
 for _setting in ("core.hooksPath=/dev/null", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never"):
     _SAFE += ["-c", _setting]
+# git streams larger files instead of reading them into memory.
+_SAFE += ["-c", "core.bigFileThreshold=16m"]
 for _protocol in ("https", "http", "ssh", "git", "file"):
     _SAFE += ["-c", f"protocol.{_protocol}.allow=always"]
 
+# Limits that git and the programs that it starts have from their first instruction. A lower one of the user stays.
+_LIMITED = '{ ulimit -S -d "$1"; ulimit -S -t "$2"; } 2>/dev/null; shift 2; exec git "$@"'
 _LONGEST = 10_000  # characters of a line
 
 _REFUSED = (
@@ -39,7 +46,7 @@ _REFUSED = (
 )
 
 
-class GitFailed(Exception):
+class GitFailed(SourceError):
     """git failed; the text is its first `fatal:` or `error:` line."""
 
     @property
@@ -66,6 +73,28 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "GIT_DIR": os.devnull, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
 
+def start_git(
+    *arguments: str,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    stdout: IO[bytes] | int = subprocess.PIPE,
+    stderr: IO[bytes] | int = subprocess.PIPE,
+    environ: Mapping[str, str] | None = None,
+    start_new_session: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Start git with limits of memory and processor time, as objects can be small packed and huge unpacked.
+
+    `environ` is as for `environment`. Raises SourceError where git is not installed.
+    """
+    environ = environment(environ)
+    if shutil.which("git", path=environ.get("PATH")) is None:
+        raise SourceError("git is not installed here", hint="install the package git")
+    limits = (str(GIT_MEMORY.most >> 10), str(GIT_SECONDS.most))
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _LIMITED, "git", *limits, *_SAFE, *arguments],
+        stdin=stdin, stdout=stdout, stderr=stderr, env=environ, start_new_session=start_new_session,
+    )  # fmt: skip
+
+
 def git(
     *arguments: str,
     folder: Path | None = None,
@@ -75,12 +104,13 @@ def git(
     """Run git on exactly this repository, or on none, and return its standard output.
 
     `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
-    Raises GitFailed, OSError where the disk is full, SourceError where git is not installed.
+    Raises GitFailed, UsageError where git reaches a limit, OSError where the disk is full, SourceError where git is not
+    installed.
     """
     arguments = (*([f"--git-dir={folder}"] if folder else []), *arguments)
     code, output, errors = _run(*arguments, environ=environ, timeout=timeout)
     if code:
-        raise _failure(errors)
+        raise _failure(code, errors)
     return output
 
 
@@ -89,13 +119,13 @@ def git_says(
 ) -> tuple[int, list[str]]:
     """Run git on exactly this repository; returns its exit code and every line of output, for commands that report.
 
-    `source` is its standard input, `target` takes its standard output. Raises OSError where the disk is full,
-    SourceError where git is not installed.
+    `source` is its standard input, `target` takes its standard output. Raises UsageError where git reaches a limit,
+    OSError where the disk is full, SourceError where git is not installed.
     """
     code, output, errors = _run(f"--git-dir={folder}", *arguments, source=source, target=target)
     lines = [*errors, *output.splitlines()]
-    if code and _disk_is_full(lines):
-        raise _failure(lines)
+    if code and not isinstance(failure := _failure(code, lines), GitFailed):
+        raise failure
     return code, [redact(line) for line in lines]
 
 
@@ -107,16 +137,9 @@ def _run(
     timeout: float | None = None,
 ) -> tuple[int, str, list[str]]:
     """Exit code, standard output unless `target` takes it, and the lines of standard error."""
-    try:
-        process = subprocess.Popen(
-            ["git", *_SAFE, *arguments],
-            stdin=source or subprocess.DEVNULL,
-            stdout=target or subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(environ),
-        )
-    except FileNotFoundError:
-        raise SourceError("git is not installed here", hint="install the package git") from None
+    process = start_git(
+        *arguments, stdin=source or subprocess.DEVNULL, stdout=target or subprocess.PIPE, environ=environ
+    )
     with process:
         try:
             output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT.most)
@@ -136,25 +159,20 @@ def git_with_progress(
     stop: Stop,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Run git and report its progress in steps of 10 %. Raises GitFailed, Stopped, OSError where the disk is full."""
-    command = ["git", *_SAFE, f"--git-dir={folder}", *arguments]
+    """Run git and report its progress in steps of 10 %. Raises GitFailed, Stopped, UsageError where git reaches a
+    limit, OSError where the disk is full.
+    """
     tail: deque[str] = deque(maxlen=50)
     last = ""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment(environ),
-        start_new_session=True,  # reprokit handles Ctrl-C: git's helpers would each print an error
+    # reprokit handles Ctrl-C in git's place: git's helpers would each print an error.
+    with start_git(
+        f"--git-dir={folder}", *arguments, stdout=subprocess.DEVNULL, environ=environ, start_new_session=True
     ) as process:
         try:
             assert process.stderr is not None
-            with stop.ends(process.terminate):
-                # Universal newlines, as progress ends in \r. A server may send lines without an end.
-                for line in iter(partial(process.stderr.readline, _LONGEST), ""):
+            # Universal newlines, as progress ends in \r. A server may send lines without an end.
+            with io.TextIOWrapper(process.stderr, errors="replace") as text, stop.ends(process.terminate):
+                for line in iter(partial(text.readline, _LONGEST), ""):
                     tail.append(redact(line.rstrip()))
                     if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
                         step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"
@@ -164,13 +182,23 @@ def git_with_progress(
             process.terminate()
             raise
     if process.returncode:
-        raise _failure(list(tail))
+        raise _failure(process.returncode, list(tail))
 
 
-def _failure(lines: list[str]) -> Exception:
+def _failure(code: int, lines: list[str]) -> Exception:
     if _disk_is_full(lines):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    own = "".join(line for line in lines if not line.startswith("remote: "))
+    if code == -signal.SIGXCPU or f"died of signal {signal.SIGXCPU.value}" in own:
+        return _exceeded(GIT_SECONDS, "seconds of processor time")
+    if "out of memory" in own.lower() or os.strerror(errno.ENOMEM) in own:
+        return _exceeded(GIT_MEMORY, "bytes of memory")
     return GitFailed(first_cause(lines))
+
+
+def _exceeded(limit: Limit, what: str) -> ReprokitError:
+    hint = f"if you trust the repository, raise the limit: {limit.variable}={2 * limit.most}"
+    return UsageError(f"git takes more than {limit.most} {what}", hint=hint)
 
 
 def _disk_is_full(lines: list[str]) -> bool:

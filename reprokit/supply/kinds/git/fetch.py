@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from reprokit.display import Notify
-from reprokit.errors import SourceError
+from reprokit.errors import ReprokitError, SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
-from reprokit.supply.kinds.git.store import folder_of, has_commit, tree_of
+from reprokit.supply.kinds.git.store import check_objects, folder_of, has_commit, tree_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import key_of, unwritable
@@ -75,7 +75,8 @@ def fetch_git(
 def ensure(commits: Iterable[Commit], mirrors: Mirrors, notify: Notify = lambda line: None) -> None:
     """Fetch the missing ones of these commits.
 
-    Raises SourceError where a fetch fails, EngineError where the store is not writable.
+    Raises SourceError where a fetch fails, UsageError for too large objects, EngineError where the store is not
+    writable.
     """
     store = mirrors.store
     missing = [c for c in dict.fromkeys(commits) if not folder_of(c, store).is_dir()]
@@ -106,7 +107,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> Non
             fetch = _Fetch(commit, Path(scratch) / "repository", pieces, notify, stop)
             try:
                 _try(fetch, list(dict.fromkeys([*mirrors.git(commit.url), commit.url])), mirrors)
-            except (SourceError, OSError, Stopped):
+            except (ReprokitError, OSError, Stopped):
                 if not any(pieces.glob("objects/pack/*.pack")):
                     shutil.rmtree(pieces, ignore_errors=True)
                 raise
@@ -153,7 +154,7 @@ class _Fetch:
     environ: Mapping[str, str] | None = None
 
     def fetch(self, address: str) -> None:
-        """Raises GitFailed, and OSError where the disk is full."""
+        """Raises GitFailed, UsageError for too large objects, and OSError where the disk is full."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.pieces.exists():
             self.pieces.mkdir(parents=True)  # its existence marks an interrupted fetch
@@ -185,6 +186,7 @@ class _Fetch:
             self._history(address)
         git("symbolic-ref", "HEAD", "refs/heads/reprokit", folder=self.folder)
         shutil.rmtree(self.folder / "hooks", ignore_errors=True)
+        check_objects(self.folder, self.commit.url)
 
     def _history(self, address: str) -> None:
         self.notify(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import zlib
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qs, unquote
 
-from reprokit.supply.kinds.git.command import environment
+from reprokit.supply.kinds.git.command import start_git
 from reprokit.supply.kinds.git.store import serving_repository
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.store import Store
@@ -67,17 +68,15 @@ class Repositories:
 
 
 def _command(handler: Handler, repository: Path, *options: str) -> subprocess.Popen[bytes]:
-    environ = environment()
+    environ = dict(os.environ)
     # The value becomes git's environment, so only known versions pass.
     protocol = handler.headers.get("Git-Protocol", "")
     environ.pop("GIT_PROTOCOL", None)
     if protocol in ("version=1", "version=2"):
         environ["GIT_PROTOCOL"] = protocol
     settings = ["-c", "uploadpack.allowAnySHA1InWant=true", "-c", "safe.directory=*"]
-    command = ["git", *settings, "upload-pack", "--strict", "--stateless-rpc", *options, str(repository)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environ
-    )
+    command = [*settings, "upload-pack", "--strict", "--stateless-rpc", *options, str(repository)]
+    return start_git(*command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, environ=environ)
 
 
 def _advertise(handler: Handler, repository: Path) -> None:

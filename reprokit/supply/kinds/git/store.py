@@ -16,7 +16,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.supply.kinds.git.command import GitFailed, git, git_says
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
-from reprokit.untrusted.limits import SUBMODULES
+from reprokit.untrusted.limits import SUBMODULES, check_unpacked
 
 REPOSITORIES = "repositories"
 # Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
@@ -147,6 +147,18 @@ def faults(folder: Path, commit: str) -> str:
     return "" if has_commit(folder, commit) else "the commit is not in it"
 
 
+def check_objects(folder: Path, where: str) -> None:
+    """Raises UsageError for a packed repository whose objects are almost only repetition, such as zeros."""
+    with tempfile.TemporaryFile() as sizes:
+        git_says(folder, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectsize)", target=sizes)
+        sizes.seek(0)
+        check_unpacked(sum(map(int, sizes)), packed_size(folder), where)
+
+
+def packed_size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "objects" / "pack").glob("*.pack"))
+
+
 def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
     """Write all objects of a commit to `target`; returns the commits whose parents are not among them.
 
@@ -171,7 +183,8 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
 def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path) -> str:
     """Make a bare repository of the commit in `folder`; returns what is wrong with the pack, or nothing.
 
-    A pack holds objects only: the configuration of a repository is never copied.
+    A pack holds objects only: the configuration of a repository is never copied. Raises UsageError for a pack that
+    unpacks to too much.
     """
     git("init", "--quiet", "--bare", str(folder))
     if shallow:
@@ -180,6 +193,7 @@ def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path)
         code, said = git_says(folder, "index-pack", "--stdin", source=source)
     if code:
         return said[0] if said else "git could not read it"
+    check_objects(folder, commit.url)
     (folder / "refs" / "heads" / "reprokit").write_text(f"{commit.commit}\n")
     (folder / "HEAD").write_text("ref: refs/heads/reprokit\n")
     shutil.rmtree(folder / "hooks", ignore_errors=True)

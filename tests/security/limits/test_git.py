@@ -1,0 +1,129 @@
+"""Git objects that are small packed and huge unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from reprokit.config import Configuration
+from reprokit.errors import SourceError, UsageError
+from reprokit.importing.tree import CommitTree
+from reprokit.recipe.model import Source
+from reprokit.supply.kinds.git.archive import archive_of
+from reprokit.supply.kinds.git.command import GitFailed, git
+from reprokit.supply.kinds.git.resolve import lock_git
+from reprokit.supply.kinds.git.store import folder_of, unpack
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+from tests.support.rendering import source
+from tests.support.repositories import Repositories
+from tests.support.stores import fetch
+
+COMMIT, BLOB = 1, 3
+
+
+def a_pack(path: Path, kind: int, size: int) -> Path:
+    """A pack with one object of `size` zeros, as gitformat-pack(5) describes it."""
+    header, rest = kind << 4 | size & 15, size >> 4
+    data = b"PACK" + struct.pack(">II", 2, 1)
+    while rest:
+        data, header, rest = data + bytes([header | 128]), rest & 127, rest >> 7
+    squeeze, block = zlib.compressobj(9), bytes(1 << 20)
+    data += bytes([header]) + b"".join(squeeze.compress(block[: size - at]) for at in range(0, size, len(block)))
+    data += squeeze.flush()
+    path.write_bytes(data + hashlib.sha1(data).digest())
+    return path
+
+
+def unpacked(tmp_path: Path, kind: int, size: int) -> str:
+    return unpack(a_pack(tmp_path / "pack", kind, size), Commit("https://h.test/a/b", "1" * 40), (), tmp_path / "r")
+
+
+def test_a_pack_of_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as limited:
+        limited.setenv("REPROKIT_LIMIT_UNPACKED", str(64 << 20))
+        with pytest.raises(UsageError, match="more than 67108864 bytes unpacked from") as caught:
+            unpacked(tmp_path, BLOB, 65 << 20)
+    assert "REPROKIT_LIMIT_UNPACKED=134217728" in caught.value.hint
+    assert "object missing" in unpacked(tmp_path, BLOB, 65 << 20)  # the control: only the commit is not in it
+
+
+def test_a_file_of_zeros_in_a_repository(repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch):
+    head = repositories.make("team/tool", {"zeros": "0" * (65 << 20)})
+    with monkeypatch.context() as limited:
+        limited.setenv("REPROKIT_LIMIT_UNPACKED", str(64 << 20))
+        with pytest.raises(UsageError, match="more than 67108864 bytes unpacked from"):
+            fetch(store, "team/tool", head)
+    assert not list(store.root.rglob("*.git"))
+    assert folder_of(fetch(store, "team/tool", head), store).is_dir()  # the control
+
+
+def test_an_object_that_git_reads_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as limited:
+        limited.setenv("REPROKIT_LIMIT_GIT_MEMORY", str(64 << 20))
+        with pytest.raises(UsageError, match="git takes more than 67108864 bytes of memory") as caught:
+            unpacked(tmp_path, COMMIT, 65 << 20)
+        assert "object missing" in unpacked(tmp_path, BLOB, 65 << 20)  # the control: a file is streamed
+    assert "REPROKIT_LIMIT_GIT_MEMORY=134217728" in caught.value.hint
+
+
+def test_every_program_of_git_has_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\nulimit -S -d\nulimit -S -t\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert git("--version").split() == [str(1 << 20), "600"]
+    program.write_text("#!/bin/sh\nkill -XCPU $$\n")
+    with pytest.raises(UsageError, match="git takes more than 600 seconds of processor time") as caught:
+        git("--version")
+    assert "REPROKIT_LIMIT_GIT_SECONDS=1200" in caught.value.hint
+    program.write_text("#!/bin/sh\necho 'remote: Out of memory' >&2\nexit 1\n")
+    with pytest.raises(GitFailed, match="Out of memory"):  # the server's
+        git("--version")
+
+
+def test_a_tree_with_more_paths_than_can_be_listed(
+    repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """Ten names for the same folder, six levels deep."""
+
+    def tree(lines: str) -> str:
+        command = ["git", "-C", str(repositories.root / "team/tool.git"), "mktree"]
+        return subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout.strip()
+
+    repositories.make("team/tool", {"a": ""})
+    inner = repositories.git("team/tool", "rev-parse", "HEAD^{tree}")
+    for _ in range(6):
+        inner = tree("".join(f"040000 tree {inner}\t{n}\n" for n in range(10)))
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    head = repositories.git("team/tool", *identity, "commit-tree", "-m", "bomb", inner)
+    repositories.git("team/tool", "update-ref", "refs/heads/bomb", head)
+    commit = fetch(store, "team/tool", head)
+    with pytest.raises(SourceError, match="git printed more than 64 MiB"):
+        CommitTree(folder_of(commit, store), commit.url, head)
+    monkeypatch.setenv("REPROKIT_LIMIT_ENTRIES", "1000")
+    with pytest.raises(UsageError, match="more than 1000 files in an archive"):
+        archive_of(commit, store)
+
+
+def test_submodules_that_double(repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch):
+    """Each of four repositories has the next one at two paths: 30 submodules in 5 repositories."""
+    address, head = "", ""
+    for n in range(5):
+        inner = (f"team/m{n - 1}", address)
+        head = repositories.make(f"team/m{n}", {"a": "1"}, {"left": inner, "right": inner} if n else {})
+        address = f"https://forge.test/team/m{n}"
+    top = Source(**{**source("m", "/m"), "git": address, "commit": head, "submodules": True})
+    found = lock_git(top, Mirrors(store, Configuration()), print)
+    assert len(found) == 5
+    assert archive_of(found[0].address, store).is_file()  # the control
+    monkeypatch.setattr("reprokit.supply.kinds.git.store._MOST_SUBMODULES", 29)
+    with pytest.raises(UsageError, match="more than 29 submodules"):
+        archive_of(found[0].address, store)
