@@ -14,11 +14,13 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.errors import ReprokitError
-from reprokit.supply.kinds.git.command import GitFailed, environment, git
+from reprokit.supply.kinds.git.command import environment, git
 from reprokit.untrusted import files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_TEXT, _MOST_REFS, _MOST_INDEX = 4096, 64 << 20, 256 << 20
+# A container can leave pipes in place of files, or files that take git very long.
+_GIT_TIMEOUT_S = 8.0
 _OURS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
 
 
@@ -47,7 +49,7 @@ def _state(root: Path) -> tuple[str, bool | None]:
         return "", None
     try:
         return commit, _changed(root, own, common, commit)
-    except (ReprokitError, GitFailed, OSError):
+    except (ReprokitError, OSError):
         return commit, None
 
 
@@ -80,10 +82,9 @@ def _changed(root: Path, own: Path, common: Path, commit: str) -> bool:
         written = (own / "index").stat().st_mtime_ns
         (mirror / "index").write_bytes(files.read(own / "index", _MOST_INDEX))
         os.utime(mirror / "index", ns=(written, written))
-        where = (f"--git-dir={mirror}", f"--work-tree={root}", "-c", "core.bare=false", "-c", "core.fsmonitor=false")
-        listed = git(
-            *where, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", environ=environ
-        )
+        where = (f"--work-tree={root}", "-c", "core.bare=false", "-c", "core.fsmonitor=false")
+        options = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+        listed = git(*where, "status", *options, folder=mirror, environ=environ, timeout=_GIT_TIMEOUT_S)
         return bool(listed.strip())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -79,3 +80,16 @@ def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
     if key != "core.hooksPath":  # the control: plain git runs it
         git(repository, "status")
         assert ran.exists()
+
+
+@pytest.mark.parametrize("place", ["an object", ".gitattributes"])
+def test_pipes_are_not_waited_for(repository, monkeypatch, place):
+    head, file = git(repository, "rev-parse", "HEAD"), repository / ".gitattributes"
+    (repository / "workspaces" / "x" / "a.py").write_text("6\n")
+    assert commit_of(repository) == (head, True)  # the control
+    if place == "an object":
+        file = repository / ".git" / "objects" / head[:2] / head[2:]
+        file.unlink()
+    os.mkfifo(file)
+    monkeypatch.setattr("reprokit.bench.checkout._GIT_TIMEOUT_S", 0.5)
+    assert commit_of(repository) == (head, None)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -45,3 +46,13 @@ def test_a_folder_without_git_has_no_commit(tmp_path: Path):
     (tmp_path / "a.py").write_text("")
     tree = FolderTree(tmp_path)
     assert (tree.address, tree.commit, tree.date) == ("", "", None) and list(tree.contents.sizes) == ["a.py"]
+
+
+def test_a_pipe_in_place_of_the_commit_is_not_waited_for(repositories, monkeypatch):
+    head = repositories.make("team/tool", FILES)
+    root = repositories.root / "team/tool.git"
+    assert FolderTree(root).date  # the control
+    (commit := root / ".git/objects" / head[:2] / head[2:]).unlink()
+    os.mkfifo(commit)
+    monkeypatch.setattr("reprokit.importing.tree._GIT_TIMEOUT_S", 0.5)
+    assert (FolderTree(root).commit, FolderTree(root).date) == (head, None)
