@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from reprokit.errors import SourceError
+from reprokit.supply.kinds.wheels.pip import run_limited
 
 Run = Callable[..., str]
 MOST = (1 << 20) - 100
@@ -55,3 +59,14 @@ def test_an_extra_that_is_no_requirement(run: Run, tmp_path: Path) -> None:
     text = "[project]\nname = 'foo'\n[project.optional-dependencies]\na = ['foo[']\n"
     a_recipe(tmp_path, "pyproject.toml", text, "{file: pyproject.toml, extras: [a]}")
     assert "foo[" in run("render", "x", code=2)
+
+
+@pytest.mark.parametrize("stream", ["1", "2"])
+def test_what_pip_and_uv_print_is_limited(stream: str) -> None:
+    def printed(words: str) -> str:
+        done = run_limited(["sh", "-c", f"{words} >&{stream}"], os.environ, "/")
+        return done.stdout + done.stderr
+
+    assert printed("yes | head -n 2") == "y\ny\n"
+    with pytest.raises(SourceError, match="an index lets sh print more than 64 MiB"):
+        printed("yes")

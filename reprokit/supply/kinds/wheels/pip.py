@@ -20,7 +20,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
 from reprokit.errors import SourceError
+from reprokit.host.command import Flood, exchanged
 from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.untrusted.limits import COMMAND_OUTPUT
 
 _NEUTRAL = "/"
 # Later sections win, as for `pip download`.
@@ -136,14 +138,24 @@ def _run(*arguments: str, variables: Mapping[str, str] = {}) -> subprocess.Compl
     environment = {**os.environ, **variables}
     if file := environment.get("PIP_CONFIG_FILE"):
         environment["PIP_CONFIG_FILE"] = str(Path(file).absolute())
-    return subprocess.run(
-        [sys.executable, "-I", *arguments],
-        cwd=_NEUTRAL,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
+    return run_limited([sys.executable, "-I", *arguments], environment, _NEUTRAL)
+
+
+def run_limited(
+    command: Sequence[str], environment: Mapping[str, str], folder: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pip or uv, which print what an index sends. Raises SourceError where that is too much."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            out, err = exchanged(process, b"", None, COMMAND_OUTPUT)
+        except Flood:
+            raise SourceError(f"an index lets {command[0]} print more than {COMMAND_OUTPUT >> 20} MiB") from None
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(
+        command, process.returncode, out.decode(errors="replace"), err.decode(errors="replace")
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +19,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.redact import redact
-from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings, run_limited
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.untrusted import toml
 from reprokit.untrusted.documents import understood
+from reprokit.untrusted.limits import DOCUMENT
 
 # glibc minors that `uv --python-platform` knows; for others the next lower one is used.
 _GLIBC = (17, 28, *range(31, 41))
@@ -94,18 +94,11 @@ def resolve(
         command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]
         command += [f"--python-platform={python_platform(platform)}"]
         command += [*places(settings, request.indexes), *request.as_of.options()]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment({**os.environ, **variables}, settings),
-            cwd=folder,
-        )
+        done = run_limited(command, environment({**os.environ, **variables}, settings), folder)
         if done.returncode:
             raise explain(redact(done.stderr), platform)
         yanked = set(re.findall(r"^warning: `(\S+)` is yanked", done.stderr, re.MULTILINE))
+        DOCUMENT.check(output.stat().st_size, "bytes in what indexes list")
         with understood("what an index lists"):
             pylock = toml.loads(output.read_text(encoding="utf-8"))
             return _packages(pylock, yanked, [*settings.indexes, *settings.find_links])
