@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import IO
 
 from reprokit.explain.demangle import demangled
@@ -10,12 +11,12 @@ from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.packages import packages
 from reprokit.explain.pins import pins
-from reprokit.explain.scan import NEAR, Hit, Scan, scan
+from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
 
 _MOST = 5
 # Characters of the log that stand in a cause.
 _QUOTED = 160
-_ORDER = ("exact", "likely", "general", "wording", "unexplained", "symptom")
+_ORDER = ("exact", "likely", "general", "wording", "meaning", "unexplained", "symptom")
 # Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
 _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
 # An error of an unknown kind without another sign of failure counts this near to the end.
@@ -25,6 +26,7 @@ _LONG_AFTER = 5000
 # A line that calls itself a warning ended nothing where an error follows.
 _WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
 _PYTHON_WARNING = re.compile(r"\w+Warning: ")
+_LEVEL = re.compile(r"^(?:\W*\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal|E)\b(?: \W*|:\W*|\]\W*))+")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
 _MEANING = {
@@ -36,6 +38,16 @@ _MEANING = {
     "ImportError": "something cannot be imported",
     "AssertionError": "a check of the program does not hold",
     "FileNotFoundError": "a file is missing",
+    "RuntimeError": "the code or a library found that it cannot go on",
+    "OSError": "the operating system refused, or a file is not as expected",
+    "PermissionError": "this user may not do that",
+    "NotImplementedError": "the code has no implementation for this case",
+    "ZeroDivisionError": "a division by zero",
+    "OverflowError": "a number is too large",
+    "EOFError": "an input ended too early",
+    "TimeoutError": "something took too long",
+    "ConnectionError": "a connection failed",
+    "SystemError": "a fault in Python or in a compiled module",
     "KeyboardInterrupt": "somebody or the batch system stopped it",
 }
 _LOOK_UP = "read that line and what calls it; compare the installed versions with those that the project names"
@@ -48,8 +60,8 @@ def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = 
     if failed is False or (failed is None and _succeeded(found, rules)):
         return Explanation(True, [])
     causes = _causes(found, rules)
-    if not causes and found.tail is not None:
-        causes = [_unexplained(found.tail)]
+    if not causes and (last := found.complaint or found.tail) is not None:
+        causes = [_unexplained(last, rules)]
     return Explanation(False, causes)
 
 
@@ -65,7 +77,8 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
     if not failure:
         success = max(success, found.signs.get("progress", 0))
         # Errors of an unknown kind, and those that tools survive, count where the log ends soon after them.
-        last = max([found.signs.get("error", 0), *(hit.last for _, hit in hits)])
+        complaint = found.complaint.line if found.complaint else 0
+        last = max([found.signs.get("error", 0), complaint, *(hit.last for _, hit in hits)])
         return last == 0 or success > last or found.lines - last > _AT_END
     return success > max(failure, found.signs.get("error", 0))
 
@@ -82,8 +95,12 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     unknown.sort(key=lambda hit: hit.excused == hit.last)
     if raised := [hit for hit in unknown if "class" in hit.values]:
         ordered.append((_ORDER.index("wording"), raised[0].line, _raised(*raised[:2])))
+    if not unknown and found.complaint and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
+        unknown = [found.complaint] if found.complaint.line not in best else []
     if unknown and unknown[0] not in raised[:1]:
-        ordered.append((_ORDER.index("unexplained"), unknown[0].line, _unexplained(unknown[0])))
+        said = _unexplained(unknown[0], rules)
+        kind = rules.rules[said.rule].kind if said.rule in rules.rules else "unexplained"
+        ordered.append((_ORDER.index(kind), said.line, said))
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
 
@@ -143,11 +160,17 @@ def _raised(hit: Hit, chained: Hit | None = None) -> Cause:
     value = hit.values
     said = [_exception(value)]
     if "file" in value:
-        said.append(f"({value['file']}, line {value['row']}" + (f": {value['code']})" if "code" in value else ")"))
+        own = value.get("own_file") not in (None, value["file"])
+        said.append(f"({_frame(value)}, called from {_frame(value, 'own_')})" if own else f"({_frame(value)})")
     if chained is not None and chained.text != hit.text:
         said.append("and then " + _exception(chained.values))
     cause = "Python raised " + " ".join(said)
     return Cause("python-exception", hit.line, hit.text, cause, _LOOK_UP, [], CONFIDENCE["wording"], hit.context)
+
+
+def _frame(values: dict[str, str], which: str = "") -> str:
+    code = values.get(f"{which}code")
+    return f"{values[f'{which}file']}, line {values[f'{which}row']}" + (f": {code}" if code else "")
 
 
 def _exception(values: dict[str, str]) -> str:
@@ -156,6 +179,13 @@ def _exception(values: dict[str, str]) -> str:
     return f"{said}: {values['what']}" if "what" in values else said
 
 
-def _unexplained(hit: Hit) -> Cause:
+def _unexplained(hit: Hit, rules: Matcher) -> Cause:
+    """An error that no rule knows: what its usual words mean, where it has any."""
+    line = b"Error: " + (_LEVEL.sub("", hit.text) or hit.text).encode()
+    for number in sorted(rules.set.search(line)):
+        rule = rules.owners[number]
+        if isinstance(rule, LogRule) and rule.kind in ("wording", "meaning"):
+            said = replace(hit, values=captured(rules.patterns[number], line))
+            return _cause(rule, said, _ORDER.index(rule.kind))
     cause = f"{_UNEXPLAINED}: {hit.text}"
     return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)

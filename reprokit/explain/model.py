@@ -10,9 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from reprokit.explain.literals import literals
 from reprokit.untrusted.patterns import compiled
 
-# How sure a cause is, by kind. `wording` knows the usual words of errors, but not the program. A symptom follows
-# from something else; `unexplained` is the first error nobody knows.
-CONFIDENCE = {"exact": 0.95, "likely": 0.8, "general": 0.6, "wording": 0.4, "unexplained": 0.2, "symptom": 0.1}
+# How sure a cause is, by kind. `wording` knows the usual words of errors, but not the program; `meaning` says what
+# those words mean in a line that nothing else knows, and finds no line. A symptom follows from something else;
+# `unexplained` is the first error nobody knows.
+CONFIDENCE = {
+    "exact": 0.95,
+    "likely": 0.8,
+    "general": 0.6,
+    "wording": 0.4,
+    "meaning": 0.3,
+    "unexplained": 0.2,
+    "symptom": 0.1,
+}
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 # Values that the engine adds to those captured.
 ADDED = {"demangled", "oldest_cuda", "distribution", "apt"}
@@ -46,7 +55,7 @@ class LogRule(BaseModel):
     near: str = Field(default="", description="must match within `lines` lines of the line; may capture too")
     without: str = Field(default="", description="must not match there")
     lines: int = Field(default=6, ge=1, le=40, description="how far `near` and `without` look in both directions")
-    kind: Literal["exact", "likely", "general", "wording", "symptom"] = "exact"
+    kind: Literal["exact", "likely", "general", "wording", "meaning", "symptom"] = "exact"
     survivable: bool = Field(default=False, description="true: tools retry or go on, so a log of a success may have it")
     network: bool = Field(default=False, description="true: a server or the way to it failed, which may pass")
     cause: str = Field(min_length=10, description="one sentence; {name} is replaced by what was captured")

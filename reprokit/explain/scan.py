@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import IO, Any
 
+from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
 from reprokit.explain.load import Matcher
 from reprokit.explain.model import LogRule
+from reprokit.explain.place import LONGEST, Place, part_of_line, readable
 from reprokit.explain.tracebacks import exception, raised
 from reprokit.untrusted.patterns import compiled_bytes
-from reprokit.untrusted.text import escaped
 
-# Lines are examined up to this length around the text that made them suspicious.
-LONGEST = 4096
-_SHOWN = 400
 _VALUE = 200
-_CONTEXT = 3
 # Suspicious lines that are examined; after those, only the log's last block.
 MOST = 100_000
 # Lines that are held against a rule's `near` and `without`; the rest are taken for more of the same.
@@ -29,15 +26,6 @@ NEAR = 60
 _ENDS_NOTHING = re.compile(rb"Exception ignored in|--- Logging error ---|Error in atexit")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
-# What builders, CI services, loggers and launchers of several processes put before a line.
-_PREFIX = re.compile(
-    rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
-    rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
-    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EFW]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
-    rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
-    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
-)
-_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
 _BREAK = re.compile(rb"\s*\n\s*")
 
 
@@ -68,6 +56,7 @@ class Scan:
     examined: int = 0
     tried: dict[str, int] = field(default_factory=dict)  # lines held against each rule
     tail: Hit | None = None  # the last line that is not empty
+    complaint: Hit | None = None  # near the end, a line with words of an error
 
 
 def scan(log: IO[bytes], matcher: Matcher) -> Scan:
@@ -79,6 +68,7 @@ def scan(log: IO[bytes], matcher: Matcher) -> Scan:
         if block.last:
             found.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
             found.tail = _tail(block)
+            found.complaint = _complaint(block, matcher, found)
     return found
 
 
@@ -90,7 +80,7 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         if match is None:
             return
         found.examined += 1
-        start, end = _part(block.text, match.start(), match.end())
+        start, end = part_of_line(block.text, match.start(), match.end())
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line)
@@ -100,63 +90,6 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         if numbers:
             _record(found, matcher, numbers, place)
         position = max(end, match.end())
-
-
-@dataclass(frozen=True)
-class Place:
-    """A part of a line in a block."""
-
-    block: LogBlock
-    start: int
-    end: int
-    line: int
-
-    @property
-    def text(self) -> bytes:
-        part = self.block.text[self.start : self.end]
-        return part[_prefix(part) :]
-
-    def around(self, lines: int) -> bytes:
-        """The line between its neighbours."""
-        text, start, end = self.block.text, self.start, self.end
-        for _ in range(lines + 1):
-            start = text.rfind(b"\n", max(0, start - LONGEST), max(0, start))
-            if start < 0:
-                start = max(0, self.start - lines * LONGEST)
-                break
-        for _ in range(lines + 1):
-            after = text.find(b"\n", end, end + LONGEST)
-            end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
-        part: bytes = text[start + 1 if start > 0 else 0 : end]
-        # Events of a JSON stream hold their text between carriage returns.
-        return _STAMP.sub(b"", part.replace(b"\r", b"\n"))
-
-    def context(self) -> list[tuple[int, str]]:
-        """The lines around this one with their numbers, this one among them."""
-        text, shown = self.block.text, [(self.line, readable(self.text))]
-        start, end = self.start, self.end
-        for step in range(1, _CONTEXT + 1):
-            end = text.find(b"\n", end)
-            if end < 0 or end + 1 >= len(text):
-                break
-            after = text.find(b"\n", end + 1, end + LONGEST)
-            shown.append((self.line + step, readable(text[end + 1 : after if after >= 0 else end + LONGEST])))
-            end += 1
-        for step in range(1, _CONTEXT + 1):
-            start = text.rfind(b"\n", 0, max(start, 0))
-            if start < 0:
-                break
-            before = text.rfind(b"\n", max(0, start - LONGEST), start)
-            shown.insert(0, (self.line - step, readable(text[before + 1 : start])))
-        return shown
-
-
-def _part(text: bytes, start: int, end: int) -> tuple[int, int]:
-    """The part of a line, between newlines or carriage returns, that holds `text[start:end]`."""
-    lowest, highest = max(0, start - LONGEST), min(len(text), end + LONGEST)
-    begin = max(text.rfind(b"\n", lowest, start), text.rfind(b"\r", lowest, start)) + 1
-    stops = [stop for stop in (text.find(b"\n", end, highest), text.find(b"\r", end, highest)) if stop >= 0]
-    return begin or lowest, min(stops, default=highest)
 
 
 def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> None:
@@ -174,6 +107,8 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
     known = False
     for owner, own in owners.items():
         if owner in matcher.rules:
+            if matcher.rules[owner].kind == "meaning":
+                continue
             known |= _match(found, matcher, matcher.rules[owner], min(own), place)
         elif owner == "survived":
             _excuse(found, place.line)
@@ -250,25 +185,41 @@ def _tail(block: LogBlock) -> Hit | None:
     text = block.text.rstrip()
     if not text:
         return None
-    start, end = _part(text, len(text) - 1, len(text))
+    start, end = part_of_line(text, len(text) - 1, len(text))
     return _hit(Place(block, start, end, block.line + text.count(b"\n", 0, start)), {})
+
+
+def _complaint(block: LogBlock, matcher: Matcher, scanned: Scan) -> Hit | None:
+    """Of the last lines that no pattern knows, the first that reads like an error and after which nothing went on."""
+    text = block.text.rstrip()
+    start = len(text)
+    for _ in range(ending.WINDOW):
+        start = text.rfind(b"\n", 0, max(0, start))
+    found, line = None, block.line + text.count(b"\n", 0, start + 1)
+    for number, part in enumerate(text[start + 1 :].split(b"\n")):
+        longest = max(part.split(b"\r"), key=len)
+        at = text.index(longest, start + 1)
+        place = Place(block, at, at + len(longest), line + number)
+        start += len(part) + 1
+        if ending.reads_like_error(place.text):
+            owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
+            known = any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners)
+            found = place if found is None and not known else found
+        elif ending.went_on(place.text):
+            found = None
+    return _hit(found, {}) if found else None
+
+
+def captured(pattern: str, line: bytes) -> dict[str, str]:
+    """What a pattern captures in a line that it matches."""
+    match = _compiled(pattern).search(line)
+    return _values(match) if match else {}
 
 
 def _values(match: Any) -> dict[str, str]:
     return {
         name.decode(): readable(_BREAK.sub(b" ", value))[:_VALUE] for name, value in match.groupdict().items() if value
     }
-
-
-def _prefix(part: bytes) -> int:
-    match = _PREFIX.match(part)
-    return match.end() if match else 0
-
-
-def readable(part: bytes) -> str:
-    """A line as it may be shown: bounded, its longest part alone, without control characters."""
-    part = max(part[-LONGEST:].split(b"\r"), key=len)
-    return escaped(part.strip().decode("utf-8", "replace")[:_SHOWN])
 
 
 @cache

@@ -18,6 +18,10 @@ _BEFORE = re.compile(
 )
 _LINE = re.compile(rb"[^\r\n]+")
 _FRAME = re.compile(rb'File "(?P<file>[^"]+)", line (?P<row>\d+)')
+# Files that come with Python or with an installed package.
+_INSTALLED = re.compile(
+    rb"(?:site|dist)-packages/|/lib/python\d|<frozen|<string>|\.pyx$|[\\/]lib[\\/](?!.*/src/)\w+\.py$"
+)
 _END = re.compile(
     rb"(?P<class>(?:\w+\.)*(?:[A-Z]\w*|\w+\.(?:error|timeout|gaierror|herror)))"
     rb"(?:\(\w+\))?(?::(?: +(?P<what>.*))?)?\s*$"
@@ -38,7 +42,7 @@ class Raised(NamedTuple):
 
 def raised(text: bytes, start: int) -> Raised | None:
     """The exception of the traceback whose first line begins at `start`; None where its end is not at hand."""
-    indent, frame = None, {}
+    indent, frame, own = None, {}, {}
     for line in _LINE.finditer(text, start, min(len(text), start + REACH)):
         if indent is None:
             indent = _indent(line[0])
@@ -48,6 +52,8 @@ def raised(text: bytes, start: int) -> Raised | None:
         bare = _bare(line[0])
         if found := _FRAME.search(bare):
             frame = {**found.groupdict(), "code": _code(_following(text, line.end()), _indent(line[0]))}
+            if not _INSTALLED.search(found["file"]):
+                own = {f"own_{name}": value for name, value in frame.items()}
             continue
         end = _END.match(bare.lstrip()) if _indent(line[0]) <= indent else None
         if end is None or end["class"] in _NO_CLASS:
@@ -56,7 +62,7 @@ def raised(text: bytes, start: int) -> Raised | None:
         if what[-1:] in (b"", b":"):
             following = _bare(next(iter(_following(text, line.end())), b"")).strip()
             what = b"" if following.startswith(_CHAINED) else b" ".join((what, following)).strip()
-        return Raised(line.start(), line.end(), {**frame, "class": end["class"], "what": what})
+        return Raised(line.start(), line.end(), {**frame, **own, "class": end["class"], "what": what})
     return None
 
 

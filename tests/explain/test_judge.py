@@ -80,14 +80,14 @@ def test_usual_words_count_where_the_log_ends():
 
 
 def test_a_line_that_a_symptom_knows_is_no_cause_by_its_words():
-    text = "srun: error: node1: task 0: Exited with exit code 1\nFailed to align the flux\n"
+    text = "srun: error: node1: task 0: Exited with exit code 1\nerror: odd flux\n"
     assert [cause.rule for cause in explained(text).causes] == ["unexplained", "slurm-step-exit"]
 
 
 def test_what_no_rule_knows_is_quoted():
-    (cause,) = explained("Failed to align the flux of x\n").causes
+    (cause,) = explained("error: odd flux of x\n").causes
     assert cause.rule == "unexplained"
-    assert cause.cause.endswith("says: Failed to align the flux of x")
+    assert cause.cause.endswith("says: error: odd flux of x")
 
 
 def test_what_was_survived_ranks_below_what_came_after():
@@ -141,7 +141,7 @@ def test_a_fallback_ranks_below_the_failure_after_it():
 
 def test_a_warning_ranks_below_the_error_after_it():
     text = "WARNING: cannot open shared library: libfoo.so: cannot open shared object file\nFailed to align the flux\n"
-    assert [cause.rule for cause in explained(text).causes] == ["unexplained", "shared-library-missing"]
+    assert [cause.rule for cause in explained(text).causes] == ["says-failed", "shared-library-missing"]
 
 
 def test_a_retried_error_is_the_cause_where_nothing_else_failed():
@@ -243,3 +243,21 @@ def test_json_has_the_promised_keys():
     assert set(found["causes"][0]) == {"rule", "line", "text", "cause", "remedy", "recipe_change", "confidence"}
     assert found["success"] is False
     assert found["causes"][0]["line"] == 1
+
+
+def test_the_last_words_of_an_unknown_program_are_its_failure():
+    (cause,) = explained("Files to fetch: 4\n=== PROBLEM ===\nNot enough flux (10 % are kept)\nRequired: 5 GB\n").causes
+    assert (cause.rule, cause.line) == ("says-no-resources", 3)
+    assert "Not enough flux" in cause.cause
+
+
+@pytest.mark.parametrize(
+    "after", ["done in 3 s", "Epoch 1/2 accuracy: 0.9", "falling back to the CPU", "upload succeeded"]
+)
+def test_last_words_that_something_follows_are_no_failure(after: str):
+    assert explained(f"the flux cannot be aligned\n{after}\n").success
+
+
+def test_an_error_that_no_rule_knows_has_the_meaning_of_its_words():
+    (cause,) = explained("ERROR  : the flux capacitor is not installed\n").causes
+    assert cause.cause.startswith("the program says that something is missing: ")

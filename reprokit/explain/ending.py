@@ -1,0 +1,38 @@
+"""The line at the end of a log that reads most like an error, whatever program wrote it."""
+
+from __future__ import annotations
+
+import re
+
+# Lines before the end that are searched.
+WINDOW = 12
+_WORDS = re.compile(
+    rb"(?i)(?<![\w/.@\"-])(?:error|fatal|failed|failure|cannot|can't|could ?n(?:o|')t|unable to|no such|not enough"
+    rb"|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory|does(?:n't| not) exist"
+    rb"|not installed|command not found|segmentation fault|core dumped)(?![\w/(-]|\.\w| =)"
+)
+# Levels below an error, counts of none, metrics, names of tests and commits, places in sources.
+_HARMLESS = re.compile(
+    rb"(?i)\b(?:no|0|without(?: any)?|zero) (?:errors?|failures?|failed)\b"
+    rb"|\b(?:errors?|failures?|failed|killed)\b\W{0,3}\d"
+    rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
+    rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
+    rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|if|can be)\b|\[ *ok *\]|#"
+    rb"|^ok \d|^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
+)
+# The program went on after what it complained about.
+_WENT_ON = re.compile(
+    rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
+    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|saved|started|ready|listening)\b"
+    rb"|\d ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+)
+
+
+def reads_like_error(line: bytes) -> bool:
+    """Whether a line has words of an error, in a place where they mean one."""
+    return bool(_WORDS.search(line[:1000])) and not _HARMLESS.search(line[:1000])
+
+
+def went_on(line: bytes) -> bool:
+    """Whether a line says that something was achieved."""
+    return bool(_WENT_ON.search(line[:1000]))

@@ -1,0 +1,92 @@
+"""Places in a log: a part of a line, without what loggers put before it, and its neighbours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from reprokit.explain.blocks import LogBlock
+from reprokit.untrusted.text import escaped
+
+# Lines are examined up to this length around the text that made them suspicious.
+LONGEST = 4096
+_SHOWN = 400
+_CONTEXT = 3
+# What builders, CI services, loggers and launchers of several processes put before a line.
+_PREFIX = re.compile(
+    rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
+    rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
+    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EFW]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
+    rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
+    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
+)
+# Also the numbers that spack puts before the lines of a log.
+_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a line in a block."""
+
+    block: LogBlock
+    start: int
+    end: int
+    line: int
+
+    @property
+    def text(self) -> bytes:
+        part = self.block.text[self.start : self.end]
+        return part[_prefix(part) :]
+
+    def around(self, lines: int) -> bytes:
+        """The line between its neighbours."""
+        text, start, end = self.block.text, self.start, self.end
+        for _ in range(lines + 1):
+            start = text.rfind(b"\n", max(0, start - LONGEST), max(0, start))
+            if start < 0:
+                start = max(0, self.start - lines * LONGEST)
+                break
+        for _ in range(lines + 1):
+            after = text.find(b"\n", end, end + LONGEST)
+            end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
+        part: bytes = text[start + 1 if start > 0 else 0 : end]
+        # Events of a JSON stream hold their text between carriage returns.
+        return _STAMP.sub(b"", part.replace(b"\r", b"\n"))
+
+    def context(self) -> list[tuple[int, str]]:
+        """The lines around this one with their numbers, this one among them."""
+        text, shown = self.block.text, [(self.line, readable(self.text))]
+        start, end = self.start, self.end
+        for step in range(1, _CONTEXT + 1):
+            end = text.find(b"\n", end)
+            if end < 0 or end + 1 >= len(text):
+                break
+            after = text.find(b"\n", end + 1, end + LONGEST)
+            shown.append((self.line + step, readable(text[end + 1 : after if after >= 0 else end + LONGEST])))
+            end += 1
+        for step in range(1, _CONTEXT + 1):
+            start = text.rfind(b"\n", 0, max(start, 0))
+            if start < 0:
+                break
+            before = text.rfind(b"\n", max(0, start - LONGEST), start)
+            shown.insert(0, (self.line - step, readable(text[before + 1 : start])))
+        return shown
+
+
+def part_of_line(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """The part of a line, between newlines or carriage returns, that holds `text[start:end]`."""
+    lowest, highest = max(0, start - LONGEST), min(len(text), end + LONGEST)
+    begin = max(text.rfind(b"\n", lowest, start), text.rfind(b"\r", lowest, start)) + 1
+    stops = [stop for stop in (text.find(b"\n", end, highest), text.find(b"\r", end, highest)) if stop >= 0]
+    return begin or lowest, min(stops, default=highest)
+
+
+def _prefix(part: bytes) -> int:
+    match = _PREFIX.match(part)
+    return match.end() if match else 0
+
+
+def readable(part: bytes) -> str:
+    """A line as it may be shown: bounded, its longest part alone, without control characters."""
+    part = max(part[-LONGEST:].split(b"\r"), key=len)
+    return escaped(part.strip().decode("utf-8", "replace")[:_SHOWN])
