@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 # Lines before the end that are searched.
-WINDOW = 12
+WINDOW = 40
+# A log that nothing else calls a failure is one where such a line is this near to the end.
+LAST_WORDS = 14
 _WORDS = re.compile(
     rb"(?i)(?<![\w/.@\"-])(?:error|fatal|failed|failure|cannot|can't|could ?n(?:o|')t|unable to|no such|not enough"
     rb"|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory|does(?:n't| not) exist"
-    rb"|not installed|command not found|segmentation fault|core dumped)(?![\w/(-]|\.\w| =)"
+    rb"|not installed|command not found|segmentation fault|core dumped|\w+error|\w+exception|invalid|not allowed"
+    rb"|not supported|unsupported|mismatch|does(?:n't| not) match|abort|unterminated|unrecogni[sz]ed|not implemented"
+    rb"|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
 )
 # Levels below an error, counts of none, metrics, names of tests and commits, places in sources.
 _HARMLESS = re.compile(
@@ -18,7 +22,7 @@ _HARMLESS = re.compile(
     rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
     rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
     rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|if|can be)\b|\[ *ok *\]|#"
-    rb"|^ok \d|^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
+    rb"|^ok \d|^W: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
 )
 # The program went on after what it complained about.
 _WENT_ON = re.compile(

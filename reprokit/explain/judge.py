@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import IO
 
 from reprokit.explain.demangle import demangled
+from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.packages import packages
@@ -60,7 +61,7 @@ def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = 
     if failed is False or (failed is None and _succeeded(found, rules)):
         return Explanation(True, [])
     causes = _causes(found, rules)
-    if not causes and (last := found.complaint or found.tail) is not None:
+    if not causes and (last := [*found.complaints, found.tail][0]) is not None:
         causes = [_unexplained(last, rules)]
     return Explanation(False, causes)
 
@@ -77,8 +78,8 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
     if not failure:
         success = max(success, found.signs.get("progress", 0))
         # Errors of an unknown kind, and those that tools survive, count where the log ends soon after them.
-        complaint = found.complaint.line if found.complaint else 0
-        last = max([found.signs.get("error", 0), complaint, *(hit.last for _, hit in hits)])
+        words = [hit.line for hit in found.complaints if found.lines - hit.line < LAST_WORDS]
+        last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
         return last == 0 or success > last or found.lines - last > _AT_END
     return success > max(failure, found.signs.get("error", 0))
 
@@ -95,8 +96,8 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     unknown.sort(key=lambda hit: hit.excused == hit.last)
     if raised := [hit for hit in unknown if "class" in hit.values]:
         ordered.append((_ORDER.index("wording"), raised[0].line, _raised(*raised[:2])))
-    if not unknown and found.complaint and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
-        unknown = [found.complaint] if found.complaint.line not in best else []
+    if not unknown and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
+        unknown = [hit for hit in found.complaints if hit.line not in best]
     if unknown and unknown[0] not in raised[:1]:
         said = _unexplained(unknown[0], rules)
         kind = rules.rules[said.rule].kind if said.rule in rules.rules else "unexplained"

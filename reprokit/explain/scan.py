@@ -56,7 +56,7 @@ class Scan:
     examined: int = 0
     tried: dict[str, int] = field(default_factory=dict)  # lines held against each rule
     tail: Hit | None = None  # the last line that is not empty
-    complaint: Hit | None = None  # near the end, a line with words of an error
+    complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
 
 
 def scan(log: IO[bytes], matcher: Matcher) -> Scan:
@@ -68,7 +68,7 @@ def scan(log: IO[bytes], matcher: Matcher) -> Scan:
         if block.last:
             found.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
             found.tail = _tail(block)
-            found.complaint = _complaint(block, matcher, found)
+            found.complaints = _complaints(block, matcher, found)
     return found
 
 
@@ -189,13 +189,14 @@ def _tail(block: LogBlock) -> Hit | None:
     return _hit(Place(block, start, end, block.line + text.count(b"\n", 0, start)), {})
 
 
-def _complaint(block: LogBlock, matcher: Matcher, scanned: Scan) -> Hit | None:
-    """Of the last lines that no pattern knows, the first that reads like an error and after which nothing went on."""
+def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
+    """Those of the last lines that no pattern knows, that read like errors, and after which nothing went on."""
     text = block.text.rstrip()
     start = len(text)
     for _ in range(ending.WINDOW):
         start = text.rfind(b"\n", 0, max(0, start))
-    found, line = None, block.line + text.count(b"\n", 0, start + 1)
+    found: list[Place] = []
+    line = block.line + text.count(b"\n", 0, start + 1)
     for number, part in enumerate(text[start + 1 :].split(b"\n")):
         longest = max(part.split(b"\r"), key=len)
         at = text.index(longest, start + 1)
@@ -203,11 +204,11 @@ def _complaint(block: LogBlock, matcher: Matcher, scanned: Scan) -> Hit | None:
         start += len(part) + 1
         if ending.reads_like_error(place.text):
             owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
-            known = any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners)
-            found = place if found is None and not known else found
+            if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
+                found.append(place)
         elif ending.went_on(place.text):
-            found = None
-    return _hit(found, {}) if found else None
+            found.clear()
+    return [_hit(place, {}) for place in found if place.line > scanned.signs.get("success", 0)]
 
 
 def captured(pattern: str, line: bytes) -> dict[str, str]:
