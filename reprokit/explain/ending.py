@@ -9,20 +9,22 @@ WINDOW = 40
 # A log that nothing else calls a failure is one where such a line is this near to the end.
 LAST_WORDS = 14
 _WORDS = re.compile(
-    rb"(?i)(?<![\w/.@\"-])(?:error|fatal|failed|failure|cannot|can't|could ?n(?:o|')t|unable to|no such|not enough"
-    rb"|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory|does(?:n't| not) exist"
-    rb"|not installed|command not found|segmentation fault|core dumped|\w+error|\w+exception|invalid|not allowed"
-    rb"|not supported|unsupported|mismatch|does(?:n't| not) match|abort|unterminated|unrecogni[sz]ed|not implemented"
-    rb"|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
+    rb"(?i)(?<![\w/.@\"<-])(?:error(?= *[:!(\[]| in |$)|fatal|failed|failure|cannot|can't|could ?n(?:o|')t"
+    rb"|unable to|no such|not enough|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory"
+    rb"|does(?:n't| not) exist|not installed|command not found|segmentation fault|core dumped|\w+error|\w+exception"
+    rb"|invalid|not allowed|not supported|unsupported|mismatch|does(?:n't| not) match|abort|unterminated"
+    rb"|unrecogni[sz]ed|not implemented|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
 )
+_LEVEL = re.compile(rb"(?<![\w/.@\"<-])(?:ERROR|FATAL|Error|Fatal)\b(?![/.-])")
+_ASIDE = re.compile(rb"(?<=\s)\([^()]*\)")
 # Levels below an error, counts of none, metrics, names of tests and commits, places in sources.
 _HARMLESS = re.compile(
     rb"(?i)\b(?:no|0|without(?: any)?|zero) (?:errors?|failures?|failed)\b"
-    rb"|\b(?:errors?|failures?|failed|killed)\b\W{0,3}\d"
+    rb"|\b(?:errors?|failures?|failed|killed) *[:=]+ *\d|\b(?:errors|failures) \d"
     rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
     rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
     rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|if|can be)\b|\[ *ok *\]|#"
-    rb"|^ok \d|^W: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
+    rb"|^ok \d|^W: |^-|\bnote: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
 )
 # The program went on after what it complained about.
 _WENT_ON = re.compile(
@@ -34,7 +36,8 @@ _WENT_ON = re.compile(
 
 def reads_like_error(line: bytes) -> bool:
     """Whether a line has words of an error, in a place where they mean one."""
-    return bool(_WORDS.search(line[:1000])) and not _HARMLESS.search(line[:1000])
+    line = _ASIDE.sub(b"", line[:1000])
+    return bool(_WORDS.search(line) or _LEVEL.search(line)) and not _HARMLESS.search(line)
 
 
 def went_on(line: bytes) -> bool:

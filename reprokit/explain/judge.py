@@ -101,6 +101,8 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     if unknown and unknown[0] not in raised[:1]:
         said = _unexplained(unknown[0], rules)
         kind = rules.rules[said.rule].kind if said.rule in rules.rules else "unexplained"
+        if kind == "meaning" and raised and 0 < raised[0].line - said.line < NEAR:
+            kind = "wording"  # what a program says just before its exception comes first
         ordered.append((_ORDER.index(kind), said.line, said))
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
