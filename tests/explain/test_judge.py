@@ -261,3 +261,26 @@ def test_last_words_that_something_follows_are_no_failure(after: str):
 def test_an_error_that_no_rule_knows_has_the_meaning_of_its_words():
     (cause,) = explained("ERROR  : the flux capacitor is not installed\n").causes
     assert cause.cause.startswith("the program says that something is missing: ")
+
+
+def test_an_exception_names_the_users_own_frame_too():
+    (cause,) = explained(
+        'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    go(cfg)\n'
+        '  File "/env/lib/python3.9/site-packages/flux/core.py", line 8, in go\n    raise OddFlux(3)\nOddFlux: odd\n'
+    ).causes
+    assert "core.py, line 8: raise OddFlux(3), called from train.py, line 3: go(cfg))" in cause.cause
+
+
+def test_numbers_that_spack_puts_before_lines_hide_no_context():
+    text = (
+        '  >> 4    CMake Error at x.cmake:61 (set_target_properties):\n     5      The link interface of target "a" '
+        "contains:\n     6    \n     7        CUDA::cupti\n     8    \n     9      but the target was not found.\n"
+    )
+    assert "needs the CMake target CUDA::cupti" in explained(text).causes[0].cause
+
+
+def test_an_error_just_before_an_exception_comes_first():
+    text = "E0911 06:19:37.20 3746 a.cpp:70] Failed to open the flux\n" + (
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nOddFlux: cannot go on\n'
+    )
+    assert [cause.line for cause in explained(text).causes] == [1, 4]
