@@ -84,7 +84,7 @@ def test_a_shell_of_the_usual_kind_leaves_the_container_alone(engine: Engine, st
 def test_a_command_ends_when_it_has_written_too_much(
     engine: Engine, start: Start, home, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("reprokit.container.execute.COMMAND_OUTPUT", 1 << 20)
+    monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", str(1 << 20))
     container = start("")
     much = ["sh", "-c", "while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"]
     with ThreadPoolExecutor(1) as pool:

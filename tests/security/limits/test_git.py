@@ -124,6 +124,6 @@ def test_submodules_that_double(repositories: Repositories, store: Store, monkey
     found = lock_git(top, Mirrors(store, Configuration()), print)
     assert len(found) == 5
     assert archive_of(found[0].address, store).is_file()  # the control
-    monkeypatch.setattr("reprokit.supply.kinds.git.store._MOST_SUBMODULES", 29)
+    monkeypatch.setenv("REPROKIT_LIMIT_SUBMODULES", "29")
     with pytest.raises(UsageError, match="more than 29 submodules"):
         archive_of(found[0].address, store)

@@ -105,4 +105,5 @@ def test_names_that_no_file_can_have(run: Run, tmp_path: Path, name: str) -> Non
     made.blobs["workspaces/w.tar.zst"] = content
     described = {"kind": "workspace", "name": "w", "path": "workspaces/w.tar.zst"}
     made.metadata["parts"] = [described | {"digest": digest_of(content), "size": len(content)}]
-    assert "too long" in run(made.write(tmp_path / "x.rkit"), python=UNPACK, code=2)
+    said = run(made.write(tmp_path / "x.rkit"), python=UNPACK, code=2)
+    assert "too long" in said or "more than 64 folders inside each other" in said

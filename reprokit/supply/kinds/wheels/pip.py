@@ -149,9 +149,9 @@ def run_limited(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
-            out, err = exchanged(process, b"", None, COMMAND_OUTPUT)
+            out, err = exchanged(process, b"", None, COMMAND_OUTPUT.most)
         except Flood:
-            raise SourceError(f"an index lets {command[0]} print more than {COMMAND_OUTPUT >> 20} MiB") from None
+            raise SourceError(f"an index lets {command[0]} print more than {COMMAND_OUTPUT.most >> 20} MiB") from None
         finally:
             process.kill()
     return subprocess.CompletedProcess(
