@@ -114,7 +114,7 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Whether an open file still has this name."""
+    """Whether the open file is still the one with this name."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file), path.stat())
     return False

@@ -6,7 +6,7 @@ import re
 
 # Lines before the end that are searched.
 WINDOW = 40
-# A log that nothing else calls a failure is one where such a line is this near to the end.
+# Where nothing else shows a failure, such a line is one only within so many lines of the end.
 LAST_WORDS = 14
 _WORDS = re.compile(
     rb"(?i)(?<![\w/.@\"<-])(?:error(?= *[:!(\[]| in |$)|fatal|failed|failure|cannot|can't|could ?n(?:o|')t"

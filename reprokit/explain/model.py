@@ -12,7 +12,7 @@ from reprokit.untrusted.patterns import compiled
 
 # How sure a cause is, by kind. `wording` knows the usual words of errors, but not the program; `meaning` says what
 # those words mean in a line that nothing else knows, and finds no line. A symptom follows from something else;
-# `unexplained` is the first error nobody knows.
+# `unexplained` is the first error that no rule knows.
 CONFIDENCE = {
     "exact": 0.95,
     "likely": 0.8,

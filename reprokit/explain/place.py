@@ -20,7 +20,7 @@ _PREFIX = re.compile(
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
     rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
 )
-# Also the numbers that spack puts before the lines of a log.
+# Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
 
 

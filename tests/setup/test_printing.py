@@ -10,7 +10,7 @@ import pytest
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "reprokit"
-# Beside the verbs: displays of progress, and tables.
+# Besides the verbs, displays of progress and tables may print.
 PRINTING = {"cli.py", "display.py", "tables.py", "supply/fetch/display.py"}
 PRINTERS = {"console", "document", "dump", "echo"}
 

@@ -53,7 +53,7 @@ def archive_of(commit: Commit, store: Store) -> Path:
 
 
 def _write(out: tarfile.TarFile, top: Commit, store: Store) -> None:
-    """Add the files of a commit and of its submodules. A few small repositories and trees can have endless paths."""
+    """Add the files of a commit and of its submodules, within limits: small repositories can name endless paths."""
     left = [(top.commit, top)]
     packed: dict[Commit, int] = {}
     paths = entries = unpacked = 0
