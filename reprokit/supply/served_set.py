@@ -12,7 +12,8 @@ from reprokit.supply.kinds.kind import InputServer, argument
 class ServedSet:
     """Locked inputs by kind, all of them in the store.
 
-    `blocks` lists, for each kind, the blocks that have their own set. Any other kind has one set, for the block named after it.
+    `blocks` lists, for each kind, the blocks that have their own set. Any other kind has one set, for the block named
+    after it.
     Of kinds that are not given, the build asks for the original addresses, through the gateway. Wheels and git commits
     are served always, even if there are none.
     """
