@@ -49,7 +49,7 @@ def desk(engine: Engine, debian_12, served, tmp_path_factory) -> Iterator[Desk]:
 def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
     first = desk.lock.read_bytes()
     assert "unchanged" in desk.run("lock", desk.recipe)
-    (row,) = json.JSONDecoder().raw_decode(desk.run("lock", desk.recipe, "--json"))[0]["locks"]
+    row, _small = json.JSONDecoder().raw_decode(desk.run("lock", desk.recipe, "--json"))[0]["locks"]
     assert (row["recipe"], row["lock"], row["changed"]) == (f"{desk.recipe}:v", str(desk.lock), False)
     desk.run("lock", desk.recipe, "--update", "all")
     assert desk.lock.read_bytes() == first
