@@ -1,19 +1,22 @@
-"""An artifact with environment.yml, an sdist, a requirement of git and a private source: from `new` to a claim."""
+"""An artifact with environment.yml, an sdist, a requirement of git and private sources: from `new` to a claim."""
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import trustme
 
 from reprokit.engine import Engine
 from tests.support.conda_channel import index_channel, make_package
 from tests.support.forge import Forge
+from tests.support.git_server import GitServer
 from tests.support.names import unique
 from tests.support.ssh_server import SshServer, ssh_server
 from tests.support.verbs import run_verb
@@ -36,13 +39,15 @@ variants:
     conda: [{{file: environment.yml}}]
     conda_channels: [lab]
     wheels: [{{file: environment.yml}}, {{file: pyproject.toml, extras: [bench]}}]
-    sources: [{{name: code, git: "{server}/team/code", commit: {commit}, path: /opt/code}}]
+    sources:
+      - {{name: code, git: "{server}/team/code", commit: {commit}, path: /opt/code}}
+      - {{name: runs, git: "{site}/team/runs", commit: {runs}, path: /opt/runs}}
 benchmarks:
   spmm:
     command: python3 /opt/code/bench.py
     parse: {{values: [{{pattern: 'time: (?P<value>\\S+) ms', metric: spmm.time, unit: ms}}]}}
 claims:
-  - {{metric: spmm.time, value: 1.5, unit: ms, hardware: a CPU, where: table 3}}
+  - {{metric: spmm.time, value: 3, unit: ms, hardware: a CPU, where: table 3}}
 """
 # docopt has an sdist only.
 ENVIRONMENT = """\
@@ -59,8 +64,10 @@ PROJECT = (
 BENCH = """\
 import docopt, os, six, subprocess, tool
 print(os.environ["TOKEN"])
-print(subprocess.check_output("solver").decode(), "time:", tool.MS, "ms")
+print(subprocess.check_output("solver").decode(), "time:", tool.MS * int(open("/opt/runs/runs.txt").read()), "ms")
 """
+# What the user's credential helper gives git, and what one command in a container gets.
+HELPED, AT_RUN_TIME = "token-of-the-helper", "hunter2-of-the-lab"
 TOOL = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61"]\nbuild-backend = "setuptools.build_meta"\n'
     '[project]\nname = "tool"\nversion = "1.0"\ndependencies = ["six"]\n[tool.setuptools]\npy-modules = ["tool"]\n',
@@ -68,8 +75,19 @@ TOOL = {
 }
 
 
+def token_site(root: Path) -> tuple[GitServer, dict[str, str]]:
+    """A git server over https that wants a token, and the settings of a user whose credential helper has it."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(root / "ca.pem")
+    helper = f'"!f() {{ echo username=me; echo password={HELPED}; }}; f"'
+    (root / "gitconfig").write_text(f"[credential]\n\thelper = {helper}\n[http]\n\tsslCAInfo = {root}/ca.pem\n")
+    return GitServer(root / "forge", HELPED, context), {"GIT_CONFIG_GLOBAL": str(root / "gitconfig")}
+
+
 class Lab:
-    """A folder with a recipe, as its user has it, whose `key` opens the private repository."""
+    """A folder with a recipe, as its user has it: `key` opens one private repository, `HELPED` the other."""
 
     def __init__(self, root: Path, name: str, server: SshServer, port: int) -> None:
         self.root, self.key = root, server.private_key.splitlines()[2]
@@ -78,14 +96,18 @@ class Lab:
         forge.publish("team/tool", TOOL)
         forge.git("team/tool", "tag", "v1")
         commit = private.publish("team/code", {"bench.py": BENCH})
+        runs = private.publish("team/runs", {"runs.txt": "2"})
+        self.site, user = token_site(server.root)
         self.environment = {
-            **os.environ, **forge.settings, **server.environment,
+            **os.environ, **forge.settings, **server.environment, **user,
             "REPROKIT_HOME": str(root / "home"), "REPROKIT_CONDA_MIRRORS": f"http://127.0.0.1:{port}/{{channel}}",
         }  # fmt: skip
         (root / "recipes").mkdir()
         self.run("new", self.name)
         texts = {"environment.yml": ENVIRONMENT, "pyproject.toml": PROJECT}
-        texts[f"{self.name}.yaml"] = RECIPE.format(name=self.name, server=server.address, commit=commit)
+        texts[f"{self.name}.yaml"] = RECIPE.format(
+            name=self.name, server=server.address, commit=commit, site=self.site.url, runs=runs
+        )
         for file, text in texts.items():
             (root / "recipes" / file).write_text(text)
 
@@ -118,24 +140,24 @@ def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path,
             assert "would use your keys" in lab.run("lock", lab.name, code=4, REPROKIT_CONFIG=str(stranger))
             lab.run("lock", lab.name)
             lab.run("fetch", lab.name)
-        # What was locked needs neither key nor network of the user any more.
-        lab.environment["SSH_AUTH_SOCK"] = ""
+        # What was locked needs no key, token or network of the user any more.
+        lab.environment |= {"SSH_AUTH_SOCK": "", "GIT_CONFIG_GLOBAL": os.devnull}
         lab.run("build", "--offline", lab.name)
         tokens = short_path / "tokens.env"
-        tokens.write_text("TOKEN=hunter2-of-the-lab\n")
+        tokens.write_text(f"TOKEN={AT_RUN_TIME}\n")
         text = lab.run("bench", lab.name, "--env-file", str(tokens))
         assert "spmm.time" in text
         [record] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
-        assert json.loads(record)["samples"] == [1.5]
+        assert json.loads(record)["samples"] == [3.0]
         shown = lab.run("claims", lab.name, "--json")
-        assert "spmm.time" in shown and "1.5" in shown
+        assert "spmm.time" in shown and "3.0" in shown
         lab.run("export", lab.name, "-o", "lab.rkit")
         image = f"reprokit/{lab.name}:v"
         with (lab.root / "image.tar").open("wb") as saved:
             saved.writelines(engine.save(image))
         described = [engine.image(image), *map(engine.container, (c["Id"] for c in engine.containers([of_lab])))]
         (lab.root / "described.json").write_text(json.dumps(described))
-        for secret in (lab.key.encode(), b"hunter2-of-the-lab"):
+        for secret in (lab.key.encode(), HELPED.encode(), AT_RUN_TIME.encode()):
             assert holds(short_path, secret), "the search finds the secret where it is"
             assert holds(lab.root, secret) == []
         locked = (lab.root / "recipes" / f"{lab.name}.lock.yaml").read_text()

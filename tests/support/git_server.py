@@ -1,8 +1,10 @@
-"""A git server over HTTP that can cut its answers short: git's own backend behind a small handler."""
+"""A git server over HTTP that can ask for a password and cut its answers: git's own backend behind a handler."""
 
 from __future__ import annotations
 
+import base64
 import os
+import ssl
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,16 +12,26 @@ from pathlib import Path
 
 
 class GitServer:
-    """Serves the repositories below `root`. The next `cuts` packs are cut after `cut_after` bytes."""
+    """Serves the repositories below `root`. The next `cuts` packs are cut after `cut_after` bytes.
 
-    def __init__(self, root: Path) -> None:
+    With a `password`, only the user `me` who sends it is answered.
+    """
+
+    def __init__(self, root: Path, password: str = "", tls: ssl.SSLContext | None = None) -> None:
         self.cuts = 0
         self.cut_after = 0
         self.packs: list[int] = []  # sizes of the answers that were sent whole
+        login = "Basic " + base64.b64encode(f"me:{password}".encode()).decode()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if password and self.headers.get("Authorization") != login:
+                    self.send_response(401)
+                    self.send_header("WWW-Authenticate", 'Basic realm="git"')
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
                 path, _, query = self.path.partition("?")
                 environ = {
                     **os.environ,
@@ -57,8 +69,11 @@ class GitServer:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        if tls:
+            self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
+        self.scheme = "https" if tls else "http"
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_port}"
+        return f"{self.scheme}://127.0.0.1:{self.server.server_port}"
