@@ -79,12 +79,6 @@ class Containers(EngineClient):
         with translated(where=container):
             return self.api.exec_create(container, command, **options)["Id"]
 
-    def exec_stream(self, exec_id: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-        """Start a created command; yields pairs of standard output and error as they come."""
-        with contextlib.closing(self.exec_attach(exec_id)) as stream:
-            for error, data in stream.frames():
-                yield (None, data) if error else (data, None)
-
     def exec_start(self, exec_id: str) -> None:
         """Start a created command whose input and output nobody has."""
         with translated():

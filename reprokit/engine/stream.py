@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,11 @@ class CommandStream:
     def end_input(self) -> None:
         """Close the command's standard input."""
         self._socket.shutdown(socket.SHUT_WR)
+
+    def abort(self) -> None:
+        """End a read that another thread waits in; the command goes on."""
+        with contextlib.suppress(OSError):  # closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._response_socket._response.close()

@@ -112,6 +112,8 @@ BUILD_LOG = Limit("BUILD_LOG", 1 << 30)
 # than 512 MiB and 21 s.
 GIT_MEMORY = Limit("GIT_MEMORY", 1 << 30)
 GIT_SECONDS = Limit("GIT_SECONDS", 600)
+# Time of the container in which a base's apt resolves a recipe's packages. From slow mirrors it takes minutes.
+APT_SECONDS = Limit("APT_SECONDS", 3600)
 # Unpacked bytes beyond `UNPACKED_RATIO` times the packed size. Layers and debs shrink to a third, text to a tenth.
 UNPACKED = Limit("UNPACKED", 1 << 30)
 UNPACKED_RATIO = 200

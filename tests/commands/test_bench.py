@@ -208,7 +208,7 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
         engine.start(container)
         try:
             listing = engine.exec_create(container, ["ls", "/opt/reprokit/extensions"])
-            folders = b"".join(out or b"" for out, _ in engine.exec_stream(listing)).split()
+            folders = b"".join(data for is_error, data in engine.exec_attach(listing).frames() if not is_error).split()
             assert len(folders) >= 1
         finally:
             engine.stop(container)

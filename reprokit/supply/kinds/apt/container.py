@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import NoReturn
 
+from reprokit.engine.stream import CommandStream
 from reprokit.errors import SourceError
 from reprokit.helper.sidecar import closed_network
 from reprokit.redact import redact
@@ -15,6 +19,7 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.install import is_vendors
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.served_set import ServedSet
+from reprokit.untrusted.limits import APT_SECONDS, COMMAND_OUTPUT
 
 # Any failed part fails the update. No retries: apt 2.6 can hang when it retries one of two archives of a host.
 # Packages that the image has downloaded are listed too. apt keeps its cache even if the image forbids that: else every
@@ -33,8 +38,6 @@ WITHOUT_VENDOR = (
     "for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do "
     '[ ! -e "$list" ] || : > "$list"; done'
 )
-# The container of a killed process ends by itself.
-_LONGEST_S = 3600
 _TRIES = 3
 
 
@@ -57,6 +60,8 @@ class BaseApt:
     def __init__(self, tools: Tools) -> None:
         self.engine, self.base, self.store, self.notify = tools.engine, tools.base(), tools.store, tools.notify
         self._stack = ExitStack()
+        self._is_late = False
+        self._stream: CommandStream | None = None
 
     def __enter__(self) -> BaseApt:
         with ExitStack() as stack:
@@ -71,10 +76,16 @@ class BaseApt:
             self._gateway = stack.enter_context(gateway)
             self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
             host = {"NetworkMode": network.name, "AutoRemove": True}
-            command = {"Entrypoint": ["sleep"], "Cmd": [str(_LONGEST_S)], "User": "0:0"}
+            # The container of a killed process ends by itself.
+            command = {"Entrypoint": ["sleep"], "Cmd": [str(APT_SECONDS.most)], "User": "0:0"}
             self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
             stack.callback(self.engine.remove, self.name, force=True)
             self.engine.start(self.name)
+            # Each program here is the base's, and may be a stranger's that never ends.
+            late = threading.Timer(APT_SECONDS.most, self._end_late)
+            late.daemon = True
+            stack.callback(late.cancel)
+            late.start()
             self.ask(["sh", "-ec", f"mkdir -p /tmp/archives/partial; echo '{_CONFIGURATION}' >/tmp/apt.conf"])
             if is_vendors(self.base.reference):
                 self.ask(["sh", "-c", WITHOUT_VENDOR])
@@ -86,17 +97,30 @@ class BaseApt:
         self._stack.close()
 
     def ask(self, command: Sequence[str]) -> CommandResult:
-        """Run a command as root."""
+        """Run a command as root. Raises SourceError for more output, or time of the container, than limits allow."""
         environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
         environment["DEBIAN_FRONTEND"] = "noninteractive"
+        output, errors = bytearray(), bytearray()
         started = self.engine.exec_create(self.name, list(command), environment=environment, user="0:0")
-        output, errors = [], []
-        for out, err in self.engine.exec_stream(started):
-            output.append(out or b"")
-            errors.append(err or b"")
+        with contextlib.closing(self.engine.exec_attach(started)) as stream:
+            self._stream = stream
+            for is_error, data in () if self._is_late else stream.frames():
+                (errors if is_error else output).extend(data)
+                if len(output) + len(errors) > COMMAND_OUTPUT.most:
+                    self._refuse(f"prints more than {COMMAND_OUTPUT.most >> 20} MiB", COMMAND_OUTPUT.hint)
+        if self._is_late:
+            self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
         code = self.engine.exec_exit_code(started)
-        texts = (b"".join(parts).decode("utf-8", "replace") for parts in (output, errors))
+        texts = (part.decode("utf-8", "replace") for part in (output, errors))
         return CommandResult(1 if code is None else code, *(redact(text) for text in texts))
+
+    def _refuse(self, what: str, hint: str) -> NoReturn:
+        raise SourceError(f"the package manager of {self.base.reference} {what}", hint=hint)
+
+    def _end_late(self) -> None:
+        self._is_late = True
+        if self._stream:
+            self._stream.abort()
 
     def update(self) -> None:
         """Download today's package lists. Raises SourceError."""
