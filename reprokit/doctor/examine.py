@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from reprokit.compat.model import SEVERITIES, Finding
+from reprokit.compat.model import SEVERITIES, Finding, Severity
 from reprokit.doctor.bounded import Bounded, NoAnswer
 from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.shell import clipped
@@ -74,7 +74,9 @@ def _ordered(outcomes: Sequence[CheckOutcome]) -> list[Finding]:
     found = [finding for outcome in outcomes for finding in outcome.findings]
     for reason, names in _grouped((outcome.unanswered, outcome.check) for outcome in outcomes):
         remedy = "something that these checks ask hangs, or the machine is very busy; try again, then reboot"
-        found.append(Finding("warning", "no-answer", names, f"not checked: {reason}", remedy=remedy))
+        # Nobody knows then whether this machine can run the recipe that was asked for.
+        severity: Severity = "error" if "recipe" in names else "warning"
+        found.append(Finding(severity, "no-answer", names, f"not checked: {reason}", remedy=remedy))
     for reason, names in _grouped((outcome.not_asked, outcome.check) for outcome in outcomes):
         remedy = "repair that first, then run `reprokit doctor` again"
         found.append(Finding("unknown", "not-asked", names, f"not checked: {reason}", remedy=remedy))

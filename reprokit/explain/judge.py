@@ -114,7 +114,10 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     later = [
         other_rule.kind
         for other_rule, other in known
-        if other.line > hit.last and not other_rule.survivable and other_rule.kind not in ("wording", "symptom")
+        if other.line > hit.last
+        and other.excused != other.last
+        and not other_rule.survivable
+        and other_rule.kind not in ("wording", "symptom")
     ]
     overtaken = bool(later) if rule.survivable else hit.excused == hit.last and bool({"exact", "likely"} & {*later})
     long_ago = (

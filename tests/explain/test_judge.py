@@ -100,6 +100,13 @@ def test_what_was_survived_ranks_below_what_came_after():
     assert causes[-1].rule == "pip-network"
 
 
+def test_of_two_errors_that_a_retry_survived_the_first_is_the_cause():
+    twice = "Host key verification failed.\ngit@forge.test: Permission denied (publickey).\n"
+    text = f"{twice}Failed to clone 'x'. Retry scheduled\nFailed to clone 'x' a second time, aborting\n"
+    first, *_ = explained(text).causes
+    assert (first.rule, first.line) == ("ssh-host-key", 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,39 +13,13 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reprokit.explain.judge import explain
 from tests.support import logs
-
-
-@dataclass
-class Score:
-    """Counts of one area."""
-
-    failures: int = 0
-    first: int = 0
-    top: int = 0
-    near: int = 0
-    successes: int = 0
-    quiet: int = 0
-
-    def add(self, other: Score) -> None:
-        for name in vars(self):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-
-def judge(log: logs.Log, form: Callable[[str], str]) -> Score:
-    text = log.noisy()
-    found = explain(logs.stream(form(text)))
-    if log.rule is None:
-        return Score(successes=1, quiet=int(found.success))
-    rules = [cause.rule for cause in found.causes]
-    near = bool(found.causes) and abs(found.causes[0].line - log.causal(text)) <= logs.NEAR
-    return Score(1, int(rules[:1] == [log.rule]), int(log.rule in rules[:3]), int(near))
+from tests.support.scores import Score, judge
 
 
 def table(title: str, chosen: list[logs.Log], form: Callable[[logs.Log], Callable[[str], str]]) -> None:

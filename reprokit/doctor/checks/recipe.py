@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.model import Finding
+from reprokit.doctor.bounded import NoAnswer
 from reprokit.doctor.checks import disk, memory
 from reprokit.doctor.examined import Examined, NotAsked, text
 from reprokit.doctor.findings import info
@@ -27,8 +28,20 @@ def find(host: Examined) -> Iterator[Finding]:
         state = None
     has_gpu = state is None or cdi or bool(state.devices or state.rows)
     variant, gpus = host.target.variant, state.gpus if state else []
-    free = disk.free_bytes(host, root or ENGINE_ROOT)
-    found = recipe_findings(variant, has_gpu, gpus, memory.total(host), free)
+    # One program that hangs hides nothing of the rest.
+    sizes: list[int | None] = [None, None]
+    found = recipe_findings(variant, has_gpu, gpus, *sizes)
     yield from found
+    hanging: NoAnswer | None = None
+    for place, ask in enumerate((lambda: memory.total(host), lambda: disk.free_bytes(host, root or ENGINE_ROOT))):
+        try:
+            sizes[place] = ask()
+        except NoAnswer as error:
+            hanging = error
+        more = [each for each in recipe_findings(variant, has_gpu, gpus, *sizes) if each not in found]
+        yield from more
+        found += more
+    if hanging:
+        raise hanging
     if not found:
         yield info("recipe", f"recipe={host.target.label}", "this machine has what the recipe requires")
