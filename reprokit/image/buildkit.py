@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.host.machine import fitting_jobs
 from reprokit.image.context import write_context
-from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, OutputLine
+from reprokit.image.events import BuildPlan, BuildStep, Built, Cached, Event, Failed, Note, OutputLine
 from reprokit.image.lines import HALF, lines_of
 from reprokit.image.render import Rendered, instructions
 from reprokit.image.shell import without_step
@@ -38,6 +39,12 @@ class BuildKit:
 
     def run(self, plan: BuildPlan) -> Generator[Event, None, None]:
         """Build. Raises EngineError if the CLI cannot build at all."""
+        processors = len(os.sched_getaffinity(0))
+        if (jobs := fitting_jobs(processors)) < processors:
+            yield Note(
+                f"the memory has room for {jobs} compilers at once, and BuildKit starts {processors}: "
+                "if it kills one, use `--builder classic`, which limits them"
+            )
         with TemporaryDirectory(prefix="reprokit-build-") as scratch:
             folder = Path(scratch) / "context"
             folder.mkdir()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
+from reprokit.image import buildkit
 from reprokit.image.buildkit import Instructions, ProgressReader
-from reprokit.image.events import BuildStep, Cached, Failed, OutputLine
+from reprokit.image.events import BuildPlan, BuildStep, Cached, Failed, Note, OutputLine
 from tests.support.builds import STAGES, rendered
 
 
@@ -44,3 +49,13 @@ def test_instructions_are_found_by_what_buildkit_prints():
     assert found.step("stage-2", "COPY --from=tvm /a /b").block == "later"
     assert found.step("base", "FROM docker.io/library/debian:12").number == 2
     assert Instructions(rendered("FROM x\nRUN a\n")).step("", "RUN a").number == 2
+
+
+def test_compilers_that_do_not_fit_are_told(monkeypatch: pytest.MonkeyPatch):
+    """The CLI has no limit for them."""
+    monkeypatch.setattr(buildkit, "find_cli", lambda: ["docker"])
+    monkeypatch.setattr(buildkit, "fitting_jobs", lambda processors: 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    plan = BuildPlan("x", rendered(STAGES), "sha256:1", "base", {}, {}, {})
+    first = next(buildkit.BuildKit(None).run(plan))
+    assert isinstance(first, Note) and "room for 1 compilers at once, and BuildKit starts 3" in first.text
