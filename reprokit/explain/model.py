@@ -24,7 +24,7 @@ CONFIDENCE = {
 }
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 # Values that the engine adds to those captured.
-ADDED = {"demangled", "oldest_cuda", "distribution", "apt"}
+ADDED = {"demangled", "oldest_cuda", "driver_newest_cuda", "distribution", "apt"}
 
 
 def _searchable(patterns: list[str]) -> list[str]:

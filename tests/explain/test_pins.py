@@ -15,3 +15,8 @@ def test_the_oldest_cuda_of_an_architecture(arch: str, cuda: str):
 @pytest.mark.parametrize("arch", ["", "sm_999999", "x", "99"])
 def test_an_unknown_architecture_has_none(arch: str):
     assert pins({"arch": arch}) == {}
+
+
+@pytest.mark.parametrize(("number", "cuda"), [("11040", "11.4"), ("12010", "12.1"), ("9020", "9.2")])
+def test_the_newest_cuda_of_a_driver(number: str, cuda: str):
+    assert pins({"driver_cuda": number}) == {"driver_newest_cuda": cuda}

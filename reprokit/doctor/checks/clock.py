@@ -1,4 +1,4 @@
-"""The clocks of the machine, of its engine and of a server."""
+"""The clocks of the machine, of its engine and of a node."""
 
 from __future__ import annotations
 

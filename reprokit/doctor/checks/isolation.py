@@ -12,12 +12,14 @@ _SCRIPT = """
 cat "$ROOT/proc/sys/user/max_user_namespaces" 2>/dev/null | say most
 cat "$ROOT/proc/sys/kernel/unprivileged_userns_clone" 2>/dev/null | say clone
 cat "$ROOT/proc/sys/kernel/apparmor_restrict_unprivileged_userns" 2>/dev/null | say apparmor
+command -v unshare >/dev/null && { unshare --user true 2>/dev/null && echo yes || echo no; } | say made
 """
 
 
 def find(host: Examined) -> Iterator[Finding]:
     kernel = host.ask(_SCRIPT)
-    allowed = kernel.one("most") != "0" and kernel.one("clone") != "0" and kernel.one("apparmor") != "1"
+    settings = kernel.one("most") != "0" and kernel.one("clone") != "0" and kernel.one("apparmor") != "1"
+    allowed = settings and kernel.one("made") != "no"
     can = "users may make user namespaces" if allowed else "users may not make user namespaces (a rootless engine does)"
     yield info("isolation", f"host.user_namespaces={'yes' if allowed else 'no'}", can)
     engine_info = host.info()
