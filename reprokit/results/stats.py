@@ -62,7 +62,7 @@ def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
     p = _p_value(a, b, dependence)
     needed = _needed(a, b, dependence)
     level = LEVEL if _spread(a, b) <= _QUIET else _NOISY_LEVEL
-    if min(len(a), len(b)) < 2 or _least_p(len(a), len(b)) >= LEVEL:
+    if min(len(a), len(b)) < 2 or _least_p(len(a), len(b)) >= level:
         return Effect(ratio, low, high, p, "too few samples", needed)
     apart = abs(second - first) > MARGIN * abs(first) and not _drifts(a, b)
     if p >= level or not apart:
@@ -102,14 +102,15 @@ def _middle_ranks(count: int, seed: int) -> tuple[int, ...]:
 def _p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float:
     """The Mann-Whitney test, with its score reduced to the number of independent samples."""
     try:
-        from scipy.stats import mannwhitneyu
+        from scipy.stats import mannwhitneyu, norm
     except ImportError:
         raise UsageError("comparing results needs scipy", hint='install it: pip install "reprokit[results]"') from None
     exact = len(a) * len(b) <= _EXACT_MOST and len({*a, *b}) == len(a) + len(b)
     p = float(mannwhitneyu(a, b, method="exact" if exact else "asymptotic").pvalue)
     if not 0 < p < 1:  # NaN where all samples are equal
         return 0.0 if p == 0 else 1.0
-    return 2 * (1 - _NORMAL.cdf(_NORMAL.inv_cdf(1 - p / 2) / math.sqrt(dependence))) if p > 1e-12 else p
+    # Through the upper tail, which is exact for the smallest p, too.
+    return float(2 * norm.sf(norm.isf(p / 2) / math.sqrt(dependence)))
 
 
 def _least_p(a: int, b: int) -> float:

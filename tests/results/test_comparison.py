@@ -67,9 +67,9 @@ def test_sets_that_were_not_measured_in_turns_are_said(compared):
 
 def test_runs_are_compared_where_there_are_enough(compared):
     # Each run has samples of its own level: ten samples of two levels would look like a sure difference.
-    runs = [level for level in (1.0, 1.2, 1.0, 1.2, 1.0) for _ in range(10)]
-    shifted = [level for level in (1.2, 1.0, 1.2, 1.2, 1.0) for _ in range(10)]
-    spec = {"repeats": (10,) * 5}
+    runs = [level for level in (1.0, 1.2, 1.0, 1.2, 1.0, 1.2) for _ in range(10)]
+    shifted = [level for level in (1.2, 1.0, 1.2, 1.2, 1.0, 1.0) for _ in range(10)]
+    spec = {"repeats": (10,) * 6}
     (case,), _ = compared(
         {"commit": A, "samples": tuple(runs), **spec}, {"commit": B, "samples": tuple(shifted), **spec}
     )
@@ -99,7 +99,7 @@ def test_sets_are_named_by_field_or_by_what_a_word_can_mean(record):
 
 
 def test_the_table_says_how_many_samples_a_noisy_case_needs(compared):
-    noisy = (1.0, 1.3, 0.9, 1.2, 1.1)
+    noisy = (1.0, 1.3, 0.9, 1.2, 1.1, 1.0)
     cases, _ = compared({"commit": A, "samples": noisy}, {"commit": B, "samples": noisy[::-1]})
     table = as_table(cases, "B against A")
     assert table.rows[0][-1] == "no difference found"

@@ -42,6 +42,20 @@ def test_samples_that_drift_are_not_called_different():
     assert effect(timings(10, 0.001), timings(10, 0.001, 1.1)).judgement == "higher"
 
 
+def test_samples_that_depend_on_each_other_are_worth_less_however_small_p_is():
+    RNG.seed(23)
+    drawn = []
+    for _ in range(2):
+        level, samples = 0.0, []
+        for _ in range(100):
+            level = 0.98 * level + RNG.gauss(0, 0.2)
+            samples.append(1 + 0.05 * level)
+        drawn.append(samples)
+    found = effect(*drawn)
+    # Without dependence, p would be 2e-18.
+    assert found.p > 0.005 and found.judgement == "no difference found"
+
+
 def test_a_difference_below_the_margin_is_none_even_if_it_is_significant():
     found = effect(timings(50, 0.001), timings(50, 0.001, factor=1.01))
     assert found.p < 0.001 and found.judgement == "no difference found"
@@ -49,6 +63,9 @@ def test_a_difference_below_the_margin_is_none_even_if_it_is_significant():
 
 def test_too_few_samples_are_said_and_how_many_it_would_take():
     assert effect([1.0, 1.1, 1.05], [2.0, 2.1, 2.05]).judgement == "too few samples"
+    # 5 noisy samples cannot reach the level of noisy sets.
+    tenfold = effect([1.0, 1.06, 0.97, 1.03, 1.10], [10.0, 10.7, 9.6, 10.3, 11.2])
+    assert tenfold.judgement == "too few samples"
     noisy = effect(timings(10, 0.1), timings(10, 0.1))
     assert noisy.needed is not None and 40 < noisy.needed < 400
     quiet = effect(timings(10, 0.005), timings(10, 0.005))
@@ -59,7 +76,7 @@ def test_too_few_samples_are_said_and_how_many_it_would_take():
 def test_exact_counts_zeros_and_negative_numbers():
     assert effect([5.0] * 5, [6.0] * 5).judgement == "higher"
     assert effect([5.0] * 5, [5.0] * 5).judgement == "no difference found"
-    zero = effect([0.0] * 5, [1.0] * 5)
+    zero = effect([0.0] * 6, [1.0] * 6)
     assert (zero.ratio, zero.low, zero.judgement) == (None, None, "higher")
     assert effect([-1.0, -2.0, -3.0, -4.0], [1.0, 2.0, 3.0, 4.0]).ratio is None
 
