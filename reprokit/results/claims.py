@@ -133,7 +133,6 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
         ratio = baseline.value / group.median if claim.better == "lower" else group.median / baseline.value
         return _Found(ratio, (None, None), (group,))
     metric = baseline.metric or claim.metric
-    free = {_IMPLEMENTATION, *claim.params, *baseline.params}
     others = [
         other
         for other in _latest(groups)
@@ -142,7 +141,7 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
         and _has(other, baseline.params)
         and not _variation(group, other)
         and all(other.identity[name] == group.identity[name] for name in ("cpu", "gpu", "threads", "node", "unit"))
-        and _without(other.identity["params"], free) == _without(group.identity["params"], free)
+        and _same_case(claim, baseline, group, other)
     ]
     others = [other for other in others if other.median > 0]
     if not others or group.median <= 0:
@@ -246,8 +245,12 @@ def _variation(group: Group, other: Group) -> bool:
     return mine is not None and str(other.identity["params"].get(_IMPLEMENTATION, "")).startswith(f"{mine}-")
 
 
-def _without(params: Mapping[str, Any], names: set[str]) -> Any:
-    return _sorted({name: value for name, value in params.items() if name not in names})
+def _same_case(claim: Claim, baseline: ClaimBaseline, group: Group, other: Group) -> bool:
+    """Whether the baseline agrees in the parameters, except those that make it another implementation."""
+    mine, its = group.identity["params"], other.identity["params"]
+    free = {_IMPLEMENTATION, *baseline.params, *(name for name in claim.params if name not in its)}
+    case, its_case = ({n: v for n, v in params.items() if n not in free} for params in (mine, its))
+    return _sorted(case) == _sorted(its_case)
 
 
 def _sorted(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reprokit.compat.facts import bundled
@@ -9,6 +11,7 @@ from reprokit.recipe.find import load_recipe, recipe_names
 from reprokit.recipe.model import Recipe
 from reprokit.results.claims import as_lines, as_table, judge
 from reprokit.results.likeness import groups
+from tests.support.records import RECORD
 
 OURS = (1.0, 1.02, 0.98, 1.01, 0.99)
 THEIRS = (2.0, 2.02, 1.98, 2.01, 1.99)
@@ -71,6 +74,19 @@ def test_a_speed_up_is_over_the_fastest_baseline_of_the_same_case_and_machine(ju
     assert judged({**claim, "value": 4}, *records).verdict == "not reproduced"
     alone = judged(claim, records[0])
     assert alone.verdict == "not comparable" and "its baseline was not measured" in alone.reason
+
+
+def test_the_baseline_of_a_case_is_not_that_of_an_easier_one():
+    recipe = load_recipe("atoffer")
+    (claim,) = (each for each in recipe.claims if each.metric == "mha.atoffer" and each.gpu == "RTX 4090")
+    spec = {"recipe": "atoffer", "unit": "ms", "gpu": "NVIDIA GeForce RTX 4090", "driver": "550"}
+    times = {("native", 64): 0.1, ("native", 1024): 2217.0, ("atoffer", 64): 0.1, ("atoffer", 1024): 1000.0}
+    records = [
+        replace(RECORD, **spec, metric=f"mha.{name}", samples=(time,), params={**claim.params, "seq_len": length})
+        for (name, length), time in times.items()
+    ]
+    found = next(each for each in judge(recipe, groups(records), bundled()) if each.claim is claim)
+    assert (found.verdict, found.ratio) == ("reproduced", 1.0)
 
 
 def test_a_number_of_the_paper_can_be_the_baseline(judged):
