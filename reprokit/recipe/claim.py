@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -9,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from reprokit.recipe import fields as f
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True, populate_by_name=True)
+
+_TIMES = {"s": 0, "ms": -3, "us": -6, "µs": -6, "μs": -6, "ns": -9}  # powers of ten of a second
 
 
 class ClaimBaseline(BaseModel):
@@ -36,7 +39,7 @@ class Claim(BaseModel):
 
     metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
     value: float | int = Field(description="the number; with a baseline, how many times better")
-    unit: f.Line = Field(default="", description="such as ms, or x for a ratio")
+    unit: f.Line = Field(default="", description="such as ms, or x for a ratio; only times are converted")
     benchmark: f.Line = Field(default="", description="only records of this benchmark; any by default")
     params: dict[str, str | int | float | bool] = Field(default={}, description="parameters of the records it is about")
     baseline: ClaimBaseline | None = Field(default=None, description="what a ratio is relative to")
@@ -48,3 +51,21 @@ class Claim(BaseModel):
     hardware: f.Line = Field(description="hardware of the measurement, in words")
     gpu: f.Line = Field(default="", description="its GPU, as in `check --gpu`; `any` for some GPU, `none` for a CPU")
     where: f.Line = Field(description="table, figure or section of the paper")
+
+
+def unit_factor(unit: str, other: str) -> float | None:
+    """What a number in `unit` is multiplied by to be in the other; None where they measure different things."""
+    if unit == other:
+        return 1.0
+    return 10.0 ** (_TIMES[unit] - _TIMES[other]) if unit in _TIMES and other in _TIMES else None
+
+
+def check_units(claims: Iterable[Claim], benchmark: str, units: Iterable[tuple[str, str]]) -> None:
+    """Raise ValueError for a claim in another unit than a benchmark's, which is given by metric."""
+    for metric, unit in units:
+        for claim in claims:
+            mine = claim.metric == metric and claim.benchmark in ("", benchmark) and not claim.baseline
+            if mine and unit_factor(unit, claim.unit) is None:
+                raise ValueError(
+                    f"the claim about {metric} is in {claim.unit!r}, but {benchmark} measures it in {unit!r}"
+                )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from reprokit.recipe import fields as f
-from reprokit.recipe.claim import Claim
+from reprokit.recipe.claim import Claim, check_units
 from reprokit.recipe.packages import CondaEntry, RecipeFile, RecipePart, Sdist, WheelEntry
 from reprokit.recipe.service import Service
 
@@ -279,9 +279,10 @@ class Recipe(RecipePart):
     claims: list[Claim] = Field(default=[], description="results that the paper states")
 
     @model_validator(mode="after")
-    def _check_data(self) -> Recipe:
+    def _check_benchmarks(self) -> Recipe:
         names = [data.name for data in self.data]
         for name, benchmark in self.benchmarks.items():
+            check_units(self.claims, name, ((value.metric, value.unit) for value in benchmark.parse.values))
             for file in benchmark.inputs:
                 if file.data and file.data not in names:
                     raise ValueError(f"benchmark {name} reads {file.data!r}, which is not an entry of `data`")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from reprokit.compat.facts import Facts
 from reprokit.compat.gpu import parse_gpu
 from reprokit.errors import UsageError
-from reprokit.recipe.claim import Claim, ClaimBaseline
+from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
 from reprokit.results.likeness import Group
 from reprokit.results.stats import ratio_interval
@@ -106,7 +106,10 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
     """The measured value, or why there is none."""
     latest = _latest(cases)
     if claim.baseline is None:
-        found = [_single(group) for group in latest]
+        units = [group.identity["unit"] for group in latest]
+        if other := [unit or "no unit" for unit in units if unit_factor(unit, claim.unit) is None]:
+            return f"measured in {other[0]}, claimed in {claim.unit or 'no unit'}"
+        found = [_single(group, claim.unit) for group in latest]
     else:
         found = [pair for group in latest if (pair := _relative(claim, claim.baseline, group, groups))]
         if not found:
@@ -122,9 +125,10 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
     return found[0]
 
 
-def _single(group: Group) -> _Found:
-    low, high = ratio_interval([1.0, 1.0], group.samples)
-    return _Found(group.median, (low, high), (group,))
+def _single(group: Group, unit: str) -> _Found:
+    factor = unit_factor(group.identity["unit"], unit) or 1.0
+    interval = ratio_interval([1.0, 1.0], [sample * factor for sample in group.samples])
+    return _Found(group.median * factor, interval, (group,))
 
 
 def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from reprokit.compat.facts import bundled
 from reprokit.recipe.find import load_recipe, recipe_names
@@ -74,6 +75,29 @@ def test_a_speed_up_is_over_the_fastest_baseline_of_the_same_case_and_machine(ju
     assert judged({**claim, "value": 4}, *records).verdict == "not reproduced"
     alone = judged(claim, records[0])
     assert alone.verdict == "not comparable" and "its baseline was not measured" in alone.reason
+
+
+def test_times_are_converted_and_other_units_are_not_comparable(judged):
+    seconds = {"unit": "s", "samples": tuple(sample / 1000 for sample in OURS)}
+    assert judged({"value": 1}, seconds).ratio == 1.0
+    assert judged({"value": 0.001}, seconds).verdict == "not reproduced"
+    found = judged({"value": 1}, {"unit": "MB"})
+    assert (found.verdict, found.reason, found.ratio) == ("not comparable", "measured in MB, claimed in ms", None)
+
+
+def test_a_recipe_cannot_claim_in_another_unit_than_its_benchmark_prints():
+    value = {"pattern": "^(?P<value>.*)", "metric": "t", "unit": "ms"}
+    recipe = {
+        "name": "x",
+        "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "none"},
+        "variants": {"cpu": {"base": "debian:12"}},
+        "benchmarks": {"b": {"command": "c", "parse": {"values": [value]}}},
+        "claims": [{"metric": "t", "value": 1, "unit": "s", "hardware": "h", "where": "w"}],
+    }
+    Recipe.model_validate(recipe)
+    recipe["claims"][0]["unit"] = "MB"
+    with pytest.raises(ValidationError, match="the claim about t is in 'MB', but b measures it in 'ms'"):
+        Recipe.model_validate(recipe)
 
 
 def test_the_baseline_of_a_case_is_not_that_of_an_easier_one():
