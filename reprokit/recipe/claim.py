@@ -15,7 +15,7 @@ _TIMES = {"s": 0, "ms": -3, "us": -6, "µs": -6, "μs": -6, "ns": -9}  # powers 
 
 
 class ClaimBaseline(BaseModel):
-    """What a claimed ratio is relative to: another metric or case, or a number of the paper."""
+    """What a claimed ratio is relative to: another metric, case or variant, or a number of the paper."""
 
     model_config = _STRICT
 
@@ -23,12 +23,13 @@ class ClaimBaseline(BaseModel):
     params: dict[str, str | int | float | bool] = Field(
         default={}, description="parameters of its records; of several cases the best counts"
     )
+    variant: f.Line = Field(default="", description="its variant; by default that of the claim's records")
     value: float | int | None = Field(default=None, description="a number in place of a metric")
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClaimBaseline:
-        if (self.value is not None) == bool(self.metric or self.params):
-            raise ValueError("a baseline has either `value`, or `metric` or `params`")
+        if (self.value is not None) == bool(self.metric or self.params or self.variant):
+            raise ValueError("a baseline has either `value`, or `metric`, `params` or `variant`")
         return self
 
 

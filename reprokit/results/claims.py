@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,13 +14,18 @@ from reprokit.compat.gpu import parse_gpu
 from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
-from reprokit.results.likeness import Group
+from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
 _IMPLEMENTATION = "impl"
+# What one verdict is about; and a baseline was measured under the same conditions.
+_SETTING = ("variant", "cpu", "gpu", "driver", "threads", "node")
+_CONDITIONS = (*_SETTING, "image_digest", "files")
+_QUESTION = ("metric", "unit", "params", "benchmark", "command")
+_IMAGE = ("variant", "image_digest", "input_hash", "environment")
 
 
 @dataclass(frozen=True)
@@ -74,10 +79,11 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
         wanted = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
         return JudgedClaim(recipe.name, claim, "not comparable", f"measured for other cases, not {wanted}")
     fitting = [group for group in cases if not _other_hardware(claim, group, facts)]
-    shown_by = fitting or cases
-    found = _measured(claim, shown_by, groups)
+    of_one, others = latest_alike(fitting or cases, _SETTING)
+    found = _measured(claim, of_one, groups)
     if isinstance(found, str):
-        return JudgedClaim(recipe.name, claim, "not comparable", found, command=command)
+        reason = "; ".join(filter(None, (found, others)))
+        return JudgedClaim(recipe.name, claim, "not comparable", reason, command=command)
     ratio = found.value / claim.value if claim.value else math.inf
     low, high = (end / claim.value if end is not None and claim.value else None for end in found.interval)
     if not fitting:
@@ -85,11 +91,26 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
         reason = _other_hardware(claim, found.groups[0], facts)
     else:
         verdict, reason = _verdict(claim, ratio)
-    doubts = [f"in doubt: {text}" for text in dict.fromkeys(text for group in found.groups for text in group.doubts)]
-    if not claim.gpu:
-        doubts.append("the recipe does not say on which GPU it was measured")
-    reason = "; ".join(filter(None, (reason, *doubts)))
+    reason = "; ".join(filter(None, (reason, others, *_doubts(claim, found))))
     return JudgedClaim(recipe.name, claim, verdict, reason, found.value, ratio, low, high, command, found.groups)
+
+
+def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
+    """What a reader should know of the records behind a verdict."""
+    if not claim.gpu:
+        yield "the recipe does not say on which GPU it was measured"
+    if any(group.identity["dirty"] for group in found.groups):
+        yield "measured in a checkout with changes"
+    of_image = _IMAGE if claim.baseline and claim.baseline.variant else ()
+    apart = _apart(found.groups, set(IDENTITY) - {*_QUESTION, *of_image})
+    if apart:
+        yield f"its records differ in {apart}"
+    yield from dict.fromkeys(f"in doubt: {text}" for group in found.groups for text in group.doubts)
+
+
+def _apart(groups: Sequence[Group], names: Collection[str]) -> str:
+    """The fields among these in which groups differ."""
+    return ", ".join(field for field in differing(groups) if field.partition(".")[0] in names)
 
 
 def _verdict(claim: Claim, ratio: float) -> tuple[Verdict, str]:
@@ -111,9 +132,10 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
             return f"measured in {other[0]}, claimed in {claim.unit or 'no unit'}"
         found = [_single(group, claim.unit) for group in latest]
     else:
-        found = [pair for group in latest if (pair := _relative(claim, claim.baseline, group, groups))]
+        pairs = [_relative(claim, claim.baseline, group, groups) for group in latest]
+        found = [pair for pair in pairs if isinstance(pair, _Found)]
         if not found:
-            return "its baseline was not measured under the same conditions"
+            return next(pair for pair in pairs if isinstance(pair, str))
     if claim.over == "mean":
         mean = math.exp(statistics.fmean(math.log(each.value) for each in found if each.value > 0))
         return _Found(mean, (None, None), tuple(group for each in found for group in each.groups))
@@ -126,42 +148,61 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
 
 
 def _single(group: Group, unit: str) -> _Found:
+    samples = _samples(group, unit)
+    return _Found(statistics.median(samples), ratio_interval([1.0, 1.0], samples), (group,))
+
+
+def _samples(group: Group, unit: str) -> list[float]:
     factor = unit_factor(group.identity["unit"], unit) or 1.0
-    interval = ratio_interval([1.0, 1.0], [sample * factor for sample in group.samples])
-    return _Found(group.median * factor, interval, (group,))
+    return [sample * factor for sample in group.samples]
 
 
-def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | None:
-    """How many times better the group is than its baseline, measured on the same machine for the same case."""
+def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | str:
+    """How many times better the group is than its baseline of the same case and conditions, or why that is unknown."""
     if baseline.value is not None:
         ratio = baseline.value / group.median if claim.better == "lower" else group.median / baseline.value
         return _Found(ratio, (None, None), (group,))
     metric = baseline.metric or claim.metric
-    others = [
+    cases = [
         other
-        for other in _latest(groups)
+        for other in groups
         if other is not group
         and other.identity["metric"] == metric
+        and baseline.variant in ("", other.identity["variant"])
         and _has(other, baseline.params)
         and not _variation(group, other)
-        and all(other.identity[name] == group.identity[name] for name in ("cpu", "gpu", "threads", "node", "unit"))
         and _same_case(claim, baseline, group, other)
+        and unit_factor(other.identity["unit"], group.identity["unit"])
+        and other.median > 0
     ]
-    others = [other for other in others if other.median > 0]
-    if not others or group.median <= 0:
-        return None
-    best = (min if claim.better == "lower" else max)(others, key=lambda other: other.median)
-    above, below = (best, group) if claim.better == "lower" else (group, best)
-    interval = ratio_interval(below.samples, above.samples)
-    return _Found(above.median / below.median, interval, (group, best))
+    if not cases or group.median <= 0:
+        return "its baseline was not measured for the same case"
+    others = [other for other in cases if not _apart((group, other), _conditions(baseline, other))]
+    if not others:
+        latest = max(cases, key=lambda other: other.last)
+        return f"its baseline was measured apart: differs in {_apart((group, latest), _conditions(baseline, latest))}"
+    unit = group.identity["unit"]
+    best = (min if claim.better == "lower" else max)(
+        _latest(others), key=lambda other: statistics.median(_samples(other, unit))
+    )
+    pair = group.samples, _samples(best, unit)
+    below, above = pair if claim.better == "lower" else reversed(pair)
+    return _Found(statistics.median(above) / statistics.median(below), ratio_interval(below, above), (group, best))
+
+
+def _conditions(baseline: ClaimBaseline, other: Group) -> tuple[str, ...]:
+    """The fields in which a baseline agrees; one of another variant has another image, and on the CPU no GPU."""
+    free = _IMAGE if baseline.variant else ()
+    if baseline.variant and not other.identity["gpu"]:
+        free = (*free, "gpu", "driver")
+    return tuple(name for name in _CONDITIONS if name not in free)
 
 
 def _latest(groups: Sequence[Group]) -> list[Group]:
-    """The latest group of each case on each machine: unlike records are never averaged."""
+    """The latest group of each case."""
     found: dict[str, Group] = {}
     for group in groups:
-        fields = ("benchmark", "metric", "unit", "params", "cpu", "gpu", "threads", "node")
-        key = repr([_sorted(group.identity[name]) for name in fields])
+        key = key_of(group, ("benchmark", "metric", "params"))
         if key not in found or found[key].last < group.last:
             found[key] = group
     return list(found.values())
@@ -253,9 +294,5 @@ def _same_case(claim: Claim, baseline: ClaimBaseline, group: Group, other: Group
     """Whether the baseline agrees in the parameters, except those that make it another implementation."""
     mine, its = group.identity["params"], other.identity["params"]
     free = {_IMPLEMENTATION, *baseline.params, *(name for name in claim.params if name not in its)}
-    case, its_case = ({n: v for n, v in params.items() if n not in free} for params in (mine, its))
-    return _sorted(case) == _sorted(its_case)
-
-
-def _sorted(value: Any) -> Any:
-    return sorted((key, repr(inner)) for key, inner in value.items()) if isinstance(value, dict) else value
+    case, its_case = ({n: repr(v) for n, v in params.items() if n not in free} for params in (mine, its))
+    return case == its_case

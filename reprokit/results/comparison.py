@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.results.likeness import Group, differing, key_of
+from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
 from reprokit.results.stats import SLOWDOWN, Effect, effect
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
@@ -60,10 +60,8 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
     notes: list[str] = []
     sides = []
     for name, found in (("A", a), ("B", b)):
-        latest = max(found, key=lambda group: group.last)
-        if len(found) > 1:
-            others = ", ".join(differing(found))
-            notes.append(f"{name}: only the latest of {len(found)} sets of unlike records, which differ in {others}")
+        (latest, *_), note = latest_alike(found, IDENTITY)
+        notes += [f"{name}: {note}"] if note else []
         notes += [f"{name}: in doubt: {text}" for text in latest.doubts]
         sides.append(latest)
     parts = [_repeats(side) for side in sides]

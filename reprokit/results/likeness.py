@@ -103,6 +103,17 @@ def differing(found: Sequence[Group]) -> list[str]:
     return fields
 
 
+def latest_alike(found: Sequence[Group], names: Sequence[str]) -> tuple[list[Group], str]:
+    """The groups that agree in these fields with the latest one, and a note on the others, or ""."""
+    keys = [key_of(group, names) for group in found]
+    _, latest = max((group.last, key) for group, key in zip(found, keys, strict=True))
+    alike = [group for group, key in zip(found, keys, strict=True) if key == latest]
+    if len(alike) == len(found):
+        return alike, ""
+    apart = ", ".join(field for field in differing(found) if field.partition(".")[0] in names)
+    return alike, f"only the latest of {len(set(keys))} sets of unlike records, which differ in {apart}"
+
+
 def key_of(group: Group, names: Iterable[str]) -> str:
     """A JSON text that is equal for groups which agree in these fields."""
     return json.dumps([group.identity[name] for name in names], sort_keys=True)

@@ -113,6 +113,41 @@ def test_the_baseline_of_a_case_is_not_that_of_an_easier_one():
     assert (found.verdict, found.ratio) == ("reproduced", 1.0)
 
 
+@pytest.mark.parametrize("over", ["mean", "best"])
+def test_cases_of_other_machines_or_variants_are_not_mixed(judged, over):
+    first = {"time": "2026-01-01T00:00:00Z", "samples": (0.01, 0.01)}
+    for change in ({"cpu": "Xeon"}, {"variant": "cuda"}, {"gpu": "NVIDIA H200"}):
+        found = judged({"value": 1, "over": over}, {**first, **change}, {"params": {"n": 1}}, {"params": {"n": 2}})
+        assert (found.measured, found.verdict) == (1.0, "reproduced")
+        assert found.reason == f"only the latest of 2 sets of unlike records, which differ in {', '.join(change)}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"variant": "cuda"}, {"image_digest": "sha256:3d"}, {"driver": "470"}, {"files": {"g": "1"}}, {"threads": 9}],
+)
+def test_a_baseline_of_other_conditions_is_not_comparable(judged, change):
+    claim = {"value": 2, "unit": "x", "params": {"impl": "ours"}, "baseline": {"params": {"impl": "torch"}}}
+    ours, torch = {"params": {"impl": "ours"}}, {"params": {"impl": "torch"}, "samples": THEIRS}
+    found = judged(claim, ours, {**torch, **change})
+    (name,) = change
+    assert found.verdict == "not comparable" and found.reason.startswith("its baseline was measured apart: differs in")
+    assert name in found.reason
+    # A like one counts, even if it is older.
+    assert judged(claim, ours, torch, {**torch, **change, "time": "2027-01-01T00:00:00Z"}).ratio == 1.0
+    commits = judged(claim, ours, {**torch, "commit": "a" * 40, "dirty": True})
+    assert commits.verdict == "reproduced"
+    assert commits.reason == "measured in a checkout with changes; its records differ in commit, dirty"
+
+
+def test_the_baseline_can_be_another_variant_on_the_same_machine(judged):
+    claim = {"value": 2000, "unit": "x", "baseline": {"variant": "cpu"}}
+    on_cpu = {"variant": "cpu", "gpu": "", "driver": "", "image_digest": "sha256:3d", "unit": "s", "samples": THEIRS}
+    assert judged(claim, {"variant": "cuda"}, on_cpu).ratio == 1.0
+    for change in ({"cpu": "Xeon"}, {"variant": "other"}, {"gpu": "NVIDIA A100"}):
+        assert judged(claim, {"variant": "cuda"}, {**on_cpu, **change}).verdict == "not comparable"
+
+
 def test_a_number_of_the_paper_can_be_the_baseline(judged):
     assert judged({"value": 3, "baseline": {"value": 3.0}}, {}).verdict == "reproduced"
 
