@@ -50,7 +50,11 @@ class Claim(BaseModel):
     )
     tolerance: float = Field(default=0.1, gt=0, lt=1, description="relative difference that still reproduces it")
     hardware: f.Line = Field(description="hardware of the measurement, in words")
-    gpu: f.Line = Field(default="", description="its GPU, as in `check --gpu`; `any` for some GPU, `none` for a CPU")
+    gpu: f.Line = Field(
+        default="",
+        description="its GPU, as in `check --gpu`, or such as `8x A100`; `any` for some GPU, `none` for a CPU",
+    )
+    cpu: f.Line = Field(default="", description="words of its CPU's name, such as Xeon E5-2680")
     where: f.Line = Field(description="table, figure or section of the paper")
 
 

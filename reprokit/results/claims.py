@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.gpu import parse_gpu
-from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
+from reprokit.results.hardware import other_hardware
 from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown
@@ -78,7 +76,7 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
     if not cases:
         wanted = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
         return JudgedClaim(recipe.name, claim, "not comparable", f"measured for other cases, not {wanted}")
-    fitting = [group for group in cases if not _other_hardware(claim, group, facts)]
+    fitting = [group for group in cases if not other_hardware(claim, group.identity, facts)]
     of_one, others = latest_alike(fitting or cases, _SETTING)
     found = _measured(claim, of_one, groups)
     if isinstance(found, str):
@@ -88,7 +86,7 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
     low, high = (end / claim.value if end is not None and claim.value else None for end in found.interval)
     if not fitting:
         verdict: Verdict = "not comparable"
-        reason = _other_hardware(claim, found.groups[0], facts)
+        reason = other_hardware(claim, found.groups[0].identity, facts)
     else:
         verdict, reason = _verdict(claim, ratio)
     reason = "; ".join(filter(None, (reason, others, *_doubts(claim, found))))
@@ -99,6 +97,8 @@ def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
     if not claim.gpu:
         yield "the recipe does not say on which GPU it was measured"
+    if claim.gpu == "none" and not claim.cpu:
+        yield "the recipe does not say on which CPU it was measured"
     if any(group.identity["dirty"] for group in found.groups):
         yield "measured in a checkout with changes"
     of_image = _IMAGE if claim.baseline and claim.baseline.variant else ()
@@ -206,27 +206,6 @@ def _latest(groups: Sequence[Group]) -> list[Group]:
         if key not in found or found[key].last < group.last:
             found[key] = group
     return list(found.values())
-
-
-def _other_hardware(claim: Claim, group: Group, facts: Facts) -> str:
-    """Why the group's hardware is not the claim's, or ""."""
-    gpu, cpu = group.identity["gpu"], group.identity["cpu"]
-    if not claim.gpu or (claim.gpu == "none" and not gpu) or (claim.gpu == "any" and gpu):
-        return ""
-    if not gpu:
-        return f"measured on a CPU ({cpu}), claimed for {claim.hardware}"
-    if claim.gpu == "none":
-        return f"measured on a GPU ({gpu}), claimed for {claim.hardware}"
-    names = {_gpu_name(re.sub(r"^\d+x ", "", name), facts) for name in gpu.split(", ")}
-    return "" if _gpu_name(claim.gpu, facts) in names else f"measured on {gpu}, claimed for {claim.hardware}"
-
-
-def _gpu_name(text: str, facts: Facts) -> str:
-    try:
-        gpu = parse_gpu(facts, text)
-    except UsageError:
-        return text.lower()
-    return gpu.name if gpu else "none"
 
 
 def command_of(recipe: Recipe, claim: Claim) -> str:

@@ -189,6 +189,10 @@ def test_what_was_not_measured_names_the_command(judged):
 def test_doubts_stand_beside_the_verdict(judged):
     assert "in doubt: heat" in judged({"value": 1}, {"warnings": ("heat",)}).reason
     assert "does not say on which GPU" in judged({"value": 1, "gpu": ""}, {}).reason
+    on_cpu = {"value": 2, "gpu": "none", "params": {"impl": "a"}, "baseline": {"params": {"impl": "b"}}}
+    pair = {"gpu": "", "params": {"impl": "a"}}, {"gpu": "", "params": {"impl": "b"}, "samples": THEIRS}
+    ratio = judged(on_cpu, *pair)
+    assert (ratio.verdict, ratio.reason) == ("reproduced", "the recipe does not say on which CPU it was measured")
 
 
 @pytest.mark.parametrize("name", recipe_names())
