@@ -19,6 +19,7 @@ from reprokit.tables import ReportTable
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
 _IMPLEMENTATION = "impl"
+_NO_RATIO = "no ratio: a number is 0 or less, or too large"
 # What one verdict is about; and a baseline was measured under the same conditions.
 _SETTING = ("variant", "cpu", "gpu", "driver", "threads", "node")
 _CONDITIONS = (*_SETTING, "image_digest", "files")
@@ -82,11 +83,12 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
     if isinstance(found, str):
         reason = "; ".join(filter(None, (found, others)))
         return JudgedClaim(recipe.name, claim, "not comparable", reason, command=command)
-    ratio = found.value / claim.value if claim.value else math.inf
-    low, high = (end / claim.value if end is not None and claim.value else None for end in found.interval)
+    ratio, low, high = (_ratio(value, claim.value) for value in (found.value, *found.interval))
+    verdict: Verdict = "not comparable"
     if not fitting:
-        verdict: Verdict = "not comparable"
         reason = other_hardware(claim, found.groups[0].identity, facts)
+    elif ratio is None:
+        reason = _NO_RATIO
     else:
         verdict, reason = _verdict(claim, ratio)
     reason = "; ".join(filter(None, (reason, others, *_doubts(claim, found))))
@@ -137,7 +139,9 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
         if not found:
             return next(pair for pair in pairs if isinstance(pair, str))
     if claim.over == "mean":
-        mean = math.exp(statistics.fmean(math.log(each.value) for each in found if each.value > 0))
+        if any(each.value <= 0 for each in found):
+            return "no geometric mean: a number is 0 or less"
+        mean = math.exp(statistics.fmean(math.log(each.value) for each in found))
         return _Found(mean, (None, None), tuple(group for each in found for group in each.groups))
     if claim.over == "best":
         rising = claim.baseline is not None or claim.better == "higher"
@@ -160,8 +164,9 @@ def _samples(group: Group, unit: str) -> list[float]:
 def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | str:
     """How many times better the group is than its baseline of the same case and conditions, or why that is unknown."""
     if baseline.value is not None:
-        ratio = baseline.value / group.median if claim.better == "lower" else group.median / baseline.value
-        return _Found(ratio, (None, None), (group,))
+        pair = (baseline.value, group.median) if claim.better == "lower" else (group.median, baseline.value)
+        ratio = _ratio(*pair)
+        return _Found(ratio, (None, None), (group,)) if ratio else _NO_RATIO
     metric = baseline.metric or claim.metric
     cases = [
         other
@@ -185,9 +190,18 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
     best = (min if claim.better == "lower" else max)(
         _latest(others), key=lambda other: statistics.median(_samples(other, unit))
     )
-    pair = group.samples, _samples(best, unit)
-    below, above = pair if claim.better == "lower" else reversed(pair)
-    return _Found(statistics.median(above) / statistics.median(below), ratio_interval(below, above), (group, best))
+    one, other = _samples(best, unit), group.samples
+    above, below = (one, other) if claim.better == "lower" else (other, one)
+    ratio = _ratio(statistics.median(above), statistics.median(below))
+    return _Found(ratio, ratio_interval(below, above), (group, best)) if ratio else _NO_RATIO
+
+
+def _ratio(value: float | None, other: float) -> float | None:
+    """None where there is none: of numbers of 0 or less, and beyond what a float holds."""
+    if value is None or value <= 0 or other <= 0:
+        return None
+    ratio = value / other
+    return ratio if 0 < ratio < math.inf else None
 
 
 def _conditions(baseline: ClaimBaseline, other: Group) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -173,6 +174,22 @@ def test_other_cases_are_not_comparable(judged):
     both = judged({"value": 1}, {"params": {"batch": 8}}, {"params": {"batch": 9}})
     assert both.verdict == "not comparable" and "2 cases were measured" in both.reason
     assert judged({"value": 1, "over": "mean"}, {"params": {"batch": 8}}, {"params": {"batch": 9}}).measured == 1.0
+
+
+@pytest.mark.parametrize(
+    ("claim", "samples", "reason"),
+    [
+        ({"value": 0}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
+        ({"value": 1}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
+        ({"value": 1, "baseline": {"value": 2}}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
+        ({"value": 1, "over": "mean"}, (0.0, 0.0), "no geometric mean: a number is 0 or less"),
+        ({"value": 1e-300}, (1e150, 1e150), "no ratio: a number is 0 or less, or too large"),
+    ],
+)
+def test_zero_has_no_ratio(judged, claim, samples, reason):
+    found = judged(claim, {"samples": samples})
+    assert (found.verdict, found.reason, found.ratio) == ("not comparable", reason, None)
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_what_was_not_measured_names_the_command(judged):
