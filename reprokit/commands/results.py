@@ -110,7 +110,7 @@ def compare(
         sides.append(found)
     cases, alone = compared(sides[0], sides[1], chosen)
     if not cases:
-        raise UsageError("the two sets have no case in common: metric, unit and parameters differ in all")
+        raise UsageError("the two sets have no case in common: variant, metric, unit or parameters differ in all")
     if as_json:
         dump({"cases": [each.to_json() for each in cases], "alone": alone})
     else:

@@ -13,8 +13,12 @@ from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
 # Where these differ, a difference of the numbers says nothing about the code, unless the user compares just that.
-_HARDWARE = ("cpu", "threads", "gpu", "driver", "node", "files")
-_CASE = ("recipe", "benchmark", "metric", "unit")
+_UNLIKE = ("cpu", "threads", "gpu", "driver", "node", "files", "command", "services", "environment")
+# What may be the effect of a change of the code. The build key follows the code, and a device's clocks always change.
+_NOTED = ("commit", "dirty", "input_hash", "image_digest", "environment.build", "environment.device")
+# Who chooses one of these chooses the versions in an image.
+_IMAGE = {"variant", "input_hash", "image_digest"}
+_CASE = ("recipe", "variant", "benchmark", "metric", "unit")
 # From this many runs of each set on, runs are compared: samples of one run resemble each other.
 _RUNS = 5
 
@@ -33,8 +37,8 @@ class Comparison:
         names = ("recipe", "benchmark", "metric", "unit", "params")
         return {
             **{name: self.a.identity[name] for name in names},
-            "a": {"median": self.a.median, "samples": len(self.a.samples)},
-            "b": {"median": self.b.median, "samples": len(self.b.samples)},
+            "a": _side(self.a),
+            "b": _side(self.b),
             **vars(self.effect),
             "verdict": self.verdict,
             "unlike": list(self.unlike),
@@ -46,11 +50,17 @@ class Comparison:
         return f"unlike: differ in {', '.join(self.unlike)}" if self.unlike else self.effect.judgement
 
 
+def _side(group: Group) -> dict[str, Any]:
+    return {"variant": group.identity["variant"], "median": group.median, "samples": len(group.samples)}
+
+
 def compare(a: Iterable[Group], b: Iterable[Group], chosen: Collection[str]) -> tuple[list[Comparison], int]:
     """The cases that both sets have, and the number of cases that one set alone has.
 
     `chosen` are the fields by which the sets were chosen, such as `node` or `params.impl`, which may differ.
     """
+    if "benchmark" in chosen:
+        chosen = {*chosen, "command"}
     one, other = _by_case(a, chosen), _by_case(b, chosen)
     both = [key for key in one if key in other]
     return [_compared(one[key], other[key], chosen) for key in both], len(one) + len(other) - 2 * len(both)
@@ -72,8 +82,15 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
         )
     if _one_after_the_other(*sides):
         notes.append("one set was measured after the other: a machine that changed in between looks like a difference")
-    fields = [field for field in differing(sides) if field.partition(".")[0] in _HARDWARE]
-    unlike = tuple(field for field in fields if not {field, field.partition(".")[0]} & set(chosen))
+    if sides[0].identity == sides[1].identity and set(sides[0].runs) & set(sides[1].runs):
+        notes.append("some records are in both sets")
+    fields = [field for field in differing(sides) if not {field, field.partition(".")[0]} & set(chosen)]
+    noted = [
+        field for field in fields if field in _NOTED or (field.startswith("environment.") and _IMAGE & set(chosen))
+    ]
+    if noted:
+        notes.append(f"the sets also differ in {', '.join(noted)}")
+    unlike = tuple(field for field in fields if field.partition(".")[0] in _UNLIKE and field not in noted)
     measured = effect(*(_units(side, runs) for side in parts))
     return Comparison(sides[0], sides[1], measured, unlike, tuple(notes))
 
@@ -124,7 +141,7 @@ def as_table(cases: Sequence[Comparison], title: str) -> ReportTable:
         medians = (number(case.a.median), number(case.b.median))
         ratio = f"{measured.ratio:.3f}" if measured.ratio is not None else ""
         counts = f"{len(case.a.samples)}, {len(case.b.samples)}"
-        name = f"{first['benchmark']} {first['metric']} [{first['unit']}]"
+        name = f"{first['variant']} {first['benchmark']} {first['metric']} [{first['unit']}]"
         verdict = "unlike" if case.unlike else case.verdict
         rows.append((name, params, *medians, ratio, interval, f"{measured.p:.2g}", counts, verdict))
         if case.unlike:

@@ -37,13 +37,51 @@ def test_each_case_of_both_sets_is_compared(compared):
     assert cases[0].effect.ratio == 2.0
 
 
-@pytest.mark.parametrize("change", [{"cpu": "Xeon"}, {"threads": 8}, {"gpu": "H200"}, {"files": {"g": "1"}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cpu": "Xeon"}, {"threads": 8}, {"gpu": "H200"}, {"files": {"g": "1"}}, {"command": "other"},
+        {"services": {"g": "sha256:1"}}, {"environment": {"torch": "2.13.0+cpu", "g": "1"}},
+    ],
+)  # fmt: skip
 def test_another_machine_or_other_data_is_unlike_unless_it_was_chosen(compared, change):
     (field,) = change
     records = {"commit": A, "samples": FAST}, {"commit": B, "samples": SLOW, **change}
-    name = "files.g" if field == "files" else field
+    name = f"{field}.g" if isinstance(change[field], dict) else field
     assert compared(*records)[0][0].verdict == f"unlike: differ in {name}"
     assert compared(*records, fields=("commit", field))[0][0].verdict == "higher"
+
+
+def test_what_a_change_of_the_code_brings_along_is_noted(compared):
+    change = {
+        "image_digest": "sha256:3d",
+        "input_hash": "4e",
+        "dirty": True,
+        "environment": {"torch": "2", "build": "5f"},
+    }
+    old = {"commit": A, "samples": FAST, "environment": {"torch": "2", "build": "6a"}}
+    (case,), _ = compared(old, {"commit": B, "samples": SLOW, **change})
+    assert case.verdict == "higher"
+    assert "the sets also differ in input_hash, image_digest, dirty, environment.build" in case.notes
+    # Who compares images does not compare commits.
+    (case,), _ = compared(old, {"commit": B, "samples": SLOW, "environment": {"torch": "3"}}, fields=("image_digest",))
+    assert "the sets also differ in commit, environment.build, environment.torch" in case.notes
+
+
+def test_variants_are_compared_with_themselves_unless_they_were_chosen(compared):
+    records = [{"commit": A, "samples": FAST}, {"commit": B, "samples": SLOW, "variant": "cuda"}]
+    assert compared(*records) == ([], 2)
+    assert compared(*records, fields=("commit", "variant"))[0][0].verdict == "higher"
+    other = {"commit": B, "samples": SLOW, "benchmark": "other", "command": "other"}
+    assert compared(records[0], other, fields=("commit", "benchmark"))[0][0].verdict == "higher"
+    (case,), alone = compared(*records, {"commit": B, "samples": FAST})
+    assert (case.verdict, alone) == ("no difference found", 1)
+
+
+def test_records_in_both_sets_are_named(record):
+    every = groups([record(samples=FAST), record(samples=SLOW)])
+    (case,), _ = compare(every, every, ())
+    assert "some records are in both sets" in case.notes
 
 
 def test_unlike_records_of_one_set_are_not_averaged(compared):
