@@ -174,29 +174,29 @@ def export(
 
 @results.command()
 def prune(
-    name: str = typer.Argument(..., metavar="NAME", autocompletion=completion.targets),
+    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
     before: Annotated[
         str | None, typer.Option(metavar="DATE", help="Remove records from before, as 2026-11-22.")
     ] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep the last N records of each case.")] = None,
     yes: bool = typer.Option(False, "--yes", help="Remove without asking."),
 ) -> None:
-    """Remove old records of a recipe."""
+    """Remove old records of a recipe or a variant."""
     from reprokit import consent
     from reprokit.results import lines
-    from reprokit.results.pruning import kept
+    from reprokit.results.pruning import old
 
     if (before is None) == (last is None):
         raise UsageError("prune needs one rule", hint="add --before DATE or --last N")
     file = results_file(name)
-    numbered = lines.read_numbered(file)
-    left = kept(numbered, before, last)
-    if len(left) == len(numbered):
-        echo(f"nothing to remove: {len(numbered)} records stay ({file})")
+    found = records_of(name, None)
+    gone = old(found, before, last)
+    if not gone:
+        echo(f"nothing to remove: {len(found)} records stay ({file})")
         return
-    consent.require(f"{len(numbered) - len(left)} of {len(numbered)} records will be removed", "--yes", yes, str(file))
-    lines.keep(Path.cwd(), str(file), left)
-    echo(f"{len(numbered) - len(left)} records removed, {len(left)} left ({file})")
+    consent.require(f"{len(gone)} of {len(found)} records will be removed", "--yes", yes, str(file))
+    lines.remove(Path.cwd(), str(file), gone)
+    echo(f"{len(gone)} records removed, {len(found) - len(gone)} left ({file})")
 
 
 @results.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,22 +45,35 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
         raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
 
 
-def keep(root: Path, path: str, numbers: Iterable[int]) -> None:
-    """Keep only the lines with these numbers, from 1. A crash leaves the old file. Raises as `append`."""
-    kept = set(numbers)
+def remove(root: Path, path: str, records: Iterable[Record]) -> None:
+    """Remove these records; lines that were appended since they were read stay. A crash leaves the old file.
+
+    Raises as `append`.
+    """
+    unwanted = Counter(record.to_json() for record in records)
+    where = str(root / path)
     try:
         with Folder(root) as folder, _locked(folder, path) as handle, folder.replacing(path) as new:
             with os.fdopen(os.dup(handle), "rb") as old:
-                new.writelines(line for number, line in enumerate(split(old, str(root / path)), 1) if number in kept)
+                new.writelines(_without(unwanted, split(old, where), where))
             new.flush()
             os.fsync(new.fileno())
     except OSError as error:
-        raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
+        raise EngineError(f"the records could not be written: {error.strerror or error}", where) from None
+
+
+def _without(unwanted: Counter[str], lines: Iterable[bytes], where: str) -> Iterator[bytes]:
+    for number, line in enumerate(lines, 1):
+        text = next((record.to_json() for _, record in numbered([line], where, number)), "")
+        if unwanted[text]:
+            unwanted[text] -= 1
+        else:
+            yield line
 
 
 @contextmanager
 def _locked(folder: Folder, path: str) -> Iterator[int]:
-    """The descriptor of the file, locked against other writers. `keep` may replace the file while one waits."""
+    """The descriptor of the file, locked against other writers. `remove` may replace the file while one waits."""
     while True:
         handle = folder.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
@@ -104,14 +118,9 @@ def _is_torn(line: bytes) -> bool:
 
 def read(file: Path) -> list[Record]:
     """The records of `file`. Raises UsageError naming `file:line` for a line that is no record."""
-    return [record for _, record in read_numbered(file)]
-
-
-def read_numbered(file: Path) -> list[tuple[int, Record]]:
-    """As `read`, with the numbers of the lines."""
     try:
         with files.opened(file) as source:
-            return list(numbered(split(source, str(file)), str(file)))
+            return [record for _, record in numbered(split(source, str(file)), str(file))]
     except FileNotFoundError:
         raise UsageError("no results yet", str(file), "`reprokit bench NAME` measures some") from None
     except OSError as error:

@@ -1,22 +1,28 @@
-"""Which records stay. Pure."""
+"""Which records are old. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
+from reprokit.errors import UsageError
 from reprokit.results.likeness import identity
 from reprokit.results.record import Record
 
 
-def kept(numbered: Sequence[tuple[int, Record]], before: str | None, last: int | None) -> list[int]:
-    """The numbers of the lines that stay: from the date `before` on, or the `last` records of each case."""
+def old(records: Sequence[Record], before: str | None, last: int | None) -> list[Record]:
+    """The records from before the day `before`, or all but the `last` ones of each case. Raises UsageError."""
     if before is not None:
-        return [number for number, record in numbered if record.time >= before]
+        try:
+            day = date.fromisoformat(before).isoformat()
+        except ValueError:
+            raise UsageError(f"not a day: {before}", "--before", "write it as 2026-01-05") from None
+        return [record for record in records if record.time < day]
     left: dict[str, int] = {}
     found = []
-    for number, record in sorted(numbered, key=lambda pair: pair[1].time, reverse=True):
+    for record in sorted(records, key=lambda record: record.time, reverse=True):
         key = identity(record)
         left[key] = left.get(key, 0) + 1
-        if left[key] <= (last or 0):
-            found.append(number)
-    return sorted(found)
+        if left[key] > (last or 0):
+            found.append(record)
+    return found

@@ -89,6 +89,20 @@ def test_old_records_are_removed_with_consent(call, recorded, tmp_path):
     assert len(read(tmp_path / "results" / "x.jsonl")) == 1
 
 
+def test_old_records_are_those_of_the_variant_and_the_day_that_are_named(call, recorded, tmp_path, monkeypatch):
+    file = tmp_path / "results" / "x.jsonl"
+    recorded(*(replace(SPMM, variant=v, time=f"2026-01-{day}T00:00:00Z") for v in "ab" for day in ("03", "10")))
+    for day in ("2026-1-5", "tomorrow"):
+        failure = call("results", "prune", "x", "--before", day, "--yes").exception
+        assert isinstance(failure, UsageError) and failure.message == f"not a day: {day}"
+    # A record that another process appends while the user is asked stays.
+    monkeypatch.setattr("reprokit.consent.require", lambda *_: recorded(replace(SPMM, variant="a", time="2026-01-01")))
+    assert call("results", "prune", "x:a", "--before", "2026-01-05").exit_code == 0
+    assert [(r.variant, r.time[:10]) for r in read(file)] == [
+        ("a", "2026-01-10"), ("b", "2026-01-03"), ("b", "2026-01-10"), ("a", "2026-01-01"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

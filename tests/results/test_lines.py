@@ -14,7 +14,7 @@ import pytest
 
 from reprokit.errors import EngineError, UsageError
 from reprokit.results.index import read_groups
-from reprokit.results.lines import append, keep, read
+from reprokit.results.lines import append, read, remove
 from reprokit.results.record import SCHEMA
 
 
@@ -95,14 +95,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from reprokit.results.index import read_groups
-from reprokit.results.lines import append, keep, read
+from reprokit.results.lines import append, read, remove
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 first = read(folder / "seed.jsonl")[0]
 for turn in range(40):
     append(folder, "r.jsonl", [replace(first, params={"writer": number, "turn": turn})])
     if turn % 10 == 9:  # keeps every line that is there, by a new file
-        keep(folder, "r.jsonl", range(1, 10_000))
+        remove(folder, "r.jsonl", [first])
 """
 
 
@@ -115,10 +115,14 @@ def test_two_processes_lose_nothing_also_while_old_records_are_removed(record, t
     assert sorted(found) == [(writer, turn) for writer in range(2) for turn in range(40)]
 
 
-def test_only_the_lines_that_are_kept_are_left(record, tmp_path):
-    append(tmp_path, "r.jsonl", [record(metric=f"m{n}") for n in range(4)])
-    keep(tmp_path, "r.jsonl", [2, 4])
-    assert [r.metric for r in read(tmp_path / "r.jsonl")] == ["m1", "m3"]
+def test_only_the_records_that_are_removed_are_gone(record, tmp_path):
+    append(tmp_path, "r.jsonl", [record(metric=f"m{n}") for n in (0, 1, 2, 2)])
+    chosen = read(tmp_path / "r.jsonl")[:3]
+    append(tmp_path, "r.jsonl", [record(metric="later")])
+    remove(tmp_path, "r.jsonl", chosen[::2])
+    assert [r.metric for r in read(tmp_path / "r.jsonl")] == ["m1", "m2", "later"]
+    remove(tmp_path, "r.jsonl", chosen[:1])  # another process did
+    assert len(read(tmp_path / "r.jsonl")) == 3
 
 
 def test_records_of_the_first_schema_are_read(tmp_path):
@@ -196,7 +200,7 @@ def test_a_file_without_line_ends_is_refused_and_kept(record, tmp_path, monkeypa
     with pytest.raises(UsageError, match="bytes in the last line") as error:
         append(tmp_path, "r.jsonl", [record()])
     assert "REPROKIT_LIMIT_DOCUMENT=" in error.value.hint and file.stat().st_size == 1 << 40
-    for reading in (lambda: read(file), lambda: keep(tmp_path, "r.jsonl", [1])):
+    for reading in (lambda: read(file), lambda: remove(tmp_path, "r.jsonl", [record()])):
         with pytest.raises(UsageError, match="bytes in a line"):
             reading()
     # The control: a last line of many blocks.
