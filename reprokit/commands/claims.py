@@ -21,11 +21,18 @@ def claims(
 
     Exit code 1 where a claim is not reproduced.
     """
-    from reprokit.commands.results import judged_claims
-    from reprokit.results.claims import as_lines
+    from reprokit.commands.results import recipes_with_results, results_file
+    from reprokit.compat.facts import bundled
+    from reprokit.recipe.find import load_recipe, split
+    from reprokit.results.claims import JudgedClaim, as_lines, judge
+    from reprokit.results.index import read_groups
     from reprokit.tables import paragraph
 
-    found = judged_claims(names or [])
+    chosen = [split(name)[0] for name in names or []] or recipes_with_results()
+    found: list[JudgedClaim] = []
+    for name in dict.fromkeys(chosen):
+        recipe, file = load_recipe(name), results_file(name)
+        found += judge(recipe, read_groups(file) if file.exists() else [], bundled())
     if as_json:
         dump({"claims": [each.to_json() for each in found]})
     else:

@@ -83,7 +83,7 @@ def write(names: Sequence[str], folder: Path, records: Path | None = None, steps
 
 def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: ReportTable | None) -> RecipeReport:
     """A recipe's part; its files are added to `plots`."""
-    from reprokit.commands.results import records_of, results_file
+    from reprokit.commands.results import records_of, results_file, some
     from reprokit.compat.facts import bundled
     from reprokit.recipe.find import load_recipe
     from reprokit.results.claims import judge
@@ -92,6 +92,7 @@ def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: Report
 
     recipe = load_recipe(name)
     found = records_of(name, file) if file or results_file(name).exists() else []
+    found = some(found, name) if file else found
     judged = judge(recipe, groups(found), bundled())
     attention = _attention(found)
     plots |= attention

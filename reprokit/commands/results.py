@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,11 +14,12 @@ from reprokit.errors import UsageError
 from reprokit.untrusted.text import document, dump, echo, paged
 
 if TYPE_CHECKING:
-    from reprokit.results.claims import JudgedClaim
     from reprokit.results.comparison import Comparison
     from reprokit.results.likeness import Group
     from reprokit.results.record import Record
     from reprokit.results.tables import ReportTable
+
+_T = TypeVar("_T", "Group", "Record")
 
 results = typer.Typer(
     name="results",
@@ -68,7 +69,7 @@ def show(name: _Name = None, benchmarks: _Benchmarks = None, records: _Records =
     from reprokit.tables import show_tables
 
     if as_json:
-        found = [record for record in records_of(name, records) if not benchmarks or record.benchmark in benchmarks]
+        found = some(_of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
         dump({"ok": True, "records": [json.loads(record.to_json()) for record in found]})
     else:
         with paged():
@@ -189,7 +190,7 @@ def prune(
     if (before is None) == (last is None):
         raise UsageError("prune needs one rule", hint="add --before DATE or --last N")
     file = results_file(name)
-    found = records_of(name, None)
+    found = some(records_of(name, None), name)
     gone = old(found, before, last)
     if not gone:
         echo(f"nothing to remove: {len(found)} records stay ({file})")
@@ -229,22 +230,7 @@ def files_of(name: str | None) -> list[Path]:
 def _groups(name: str | None) -> list[Group]:
     from reprokit.results.index import read_groups
 
-    return _of([group for file in files_of(name) for group in read_groups(file)], name)
-
-
-def judged_claims(names: Sequence[str]) -> list[JudgedClaim]:
-    """The verdicts on the claims of recipes, or of all that have results. Raises UsageError."""
-    from reprokit.compat.facts import bundled
-    from reprokit.recipe.find import load_recipe, split
-    from reprokit.results.claims import judge
-    from reprokit.results.index import read_groups
-
-    chosen = [split(name)[0] for name in names] or recipes_with_results()
-    found: list[JudgedClaim] = []
-    for name in dict.fromkeys(chosen):
-        recipe, file = load_recipe(name), results_file(name)
-        found += judge(recipe, read_groups(file) if file.exists() else [], bundled())
-    return found
+    return some(_of([group for file in files_of(name) for group in read_groups(file)], name), name)
 
 
 def recipes_with_results() -> list[str]:
@@ -257,15 +243,26 @@ def recipes_with_results() -> list[str]:
     return found
 
 
-def _of(groups: Sequence[Group], name: str | None) -> list[Group]:
+def _of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
+    """The groups or records of a recipe or variant, and of these benchmarks."""
     from reprokit.recipe.find import plain
 
     recipe, _, variant = plain(name or "").partition(":")
+    wanted = {"recipe": [recipe], "variant": [variant], "benchmark": benchmarks or [""]}
+    facts = [vars(each).get("identity", vars(each)) for each in found]
     return [
-        group
-        for group in groups
-        if recipe in ("", group.identity["recipe"]) and variant in ("", group.identity["variant"])
+        each
+        for each, fact in zip(found, facts, strict=True)
+        if all("" in values or fact[field] in values for field, values in wanted.items())
     ]
+
+
+def some(found: list[_T], *names: str | None) -> list[_T]:
+    """What was found. Raises UsageError where that is nothing."""
+    if not found:
+        hint = "`reprokit results list` shows what there is"
+        raise UsageError(f"no record of {' '.join(filter(None, names)) or 'any recipe'}", hint=hint)
+    return found
 
 
 def records_of(name: str | None, file: Path | None) -> list[Record]:
@@ -273,11 +270,9 @@ def records_of(name: str | None, file: Path | None) -> list[Record]:
     from reprokit.recipe.find import plain
     from reprokit.results import lines
 
-    recipe, _, variant = plain(name or "").partition(":")
     if file:
-        return printed.read(file, recipe or file.stem)
-    every = [record for each in files_of(name) for record in lines.read(each)]
-    return [record for record in every if variant in ("", record.variant)]
+        return _of(printed.read(file, plain(name or "").partition(":")[0] or file.stem), name)
+    return _of([record for each in files_of(name) for record in lines.read(each)], name)
 
 
 def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> list[ReportTable]:
@@ -286,7 +281,7 @@ def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> l
     from reprokit.results.tables import sections
 
     found = groups(records_of(name, file)) if file else _groups(name)
-    kept = [group for group in found if not benchmarks or group.identity["benchmark"] in benchmarks]
+    kept = some(_of(found, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
     return sections(kept, [claim for each in sorted(names) for claim in load_recipe(each).claims])
 

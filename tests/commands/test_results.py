@@ -41,6 +41,28 @@ def test_what_is_shown_is_of_the_variant_and_benchmarks_that_are_named(call, rec
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_records_of_other_recipes_and_variants_are_not_shown(call, recorded, form):
+    recorded(SPMM, replace(SPMM, recipe="other"), replace(SPMM, variant="cuda"))
+    assert "other" not in call("results", "show", "x", *form).stdout
+    assert "cuda" not in call("results", "show", "x:cpu", "--records", "results/x.jsonl", *form).stdout
+    for wrong, message in (
+        (["x:nope"], "x:nope"), (["x", "no"], "x no"), (["x:nope", "--records", "results/x.jsonl"], "x:nope"),
+    ):  # fmt: skip
+        failure = call("results", "show", *wrong, *form).exception
+        assert isinstance(failure, UsageError) and failure.message == f"no record of {message}"
+
+
+def test_a_report_has_the_records_of_its_recipe(call, recorded, tmp_path, recipe):
+    recipe("x", "variants: {cpu: {base: 'debian:12'}}\n")
+    recorded(replace(SPMM, recipe="other"))
+    failure = call("report", "x", "--records", "results/x.jsonl", "-o", "out").exception
+    assert isinstance(failure, UsageError) and failure.message == "no record of x"
+    recorded(SPMM)
+    assert call("report", "x", "--records", "results/x.jsonl", "-o", "out").exit_code == 0
+    assert "other:cpu" not in (tmp_path / "out" / "index.html").read_text()
+
+
 def test_what_a_benchmark_printed_outside_is_shown(call, tmp_path):
     (tmp_path / "printed.jsonl").write_text(
         '{"environment": {"processor": "EPYC", "threads": 2}, "time": "2026-11-21T09:00:00Z"}\n'
