@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from reprokit.compat.facts import Facts
 from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
 from reprokit.results.hardware import other_hardware
-from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
+from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
@@ -73,7 +73,7 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
     if not same:
         reason = "" if command else "no benchmark of the recipe measures it"
         return JudgedClaim(recipe.name, claim, "not measured", reason, command=command)
-    cases = [group for group in same if _has(group, claim.params)]
+    cases = [group for group in same if has_params(group.identity["params"], claim.params)]
     if not cases:
         wanted = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
         return JudgedClaim(recipe.name, claim, "not comparable", f"measured for other cases, not {wanted}")
@@ -174,7 +174,7 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
         if other is not group
         and other.identity["metric"] == metric
         and baseline.variant in ("", other.identity["variant"])
-        and _has(other, baseline.params)
+        and has_params(other.identity["params"], baseline.params)
         and not _variation(group, other)
         and _same_case(claim, baseline, group, other)
         and unit_factor(other.identity["unit"], group.identity["unit"])
@@ -269,12 +269,6 @@ def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
         )
     columns = ("claim", "paper", "measured", "ratio", "verdict", "why, or what measures it", "source")
     return ReportTable(title, "", columns, tuple(rows), words=(0, 4, 5, 6))
-
-
-def _has(group: Group, params: Mapping[str, Any]) -> bool:
-    """Whether the group is about this case. A parser may have read a number where the recipe writes text."""
-    found = group.identity["params"]
-    return all(name in found and str(found[name]) == str(value) for name, value in params.items())
 
 
 def _variation(group: Group, other: Group) -> bool:

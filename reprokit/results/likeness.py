@@ -114,6 +114,19 @@ def latest_alike(found: Sequence[Group], names: Sequence[str]) -> tuple[list[Gro
     return alike, f"only the latest of {len(set(keys))} sets of unlike records, which differ in {apart}"
 
 
+def has_params(params: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether records with these parameters are about a case. A user or a parser may have written a value as text."""
+    return all(name in params and _texts(params[name]) & _texts(value) for name, value in wanted.items())
+
+
+def _texts(value: Any) -> set[str]:
+    """How a value may be written: True is also `true`, 1.0 is also `1`."""
+    if isinstance(value, str):
+        return {value}
+    number = isinstance(value, float) and value.is_integer()
+    return {str(value), json.dumps(value), *([str(int(value))] if number else [])}
+
+
 def key_of(group: Group, names: Iterable[str]) -> str:
     """A JSON text that is equal for groups which agree in these fields."""
     return json.dumps([group.identity[name] for name in names], sort_keys=True)

@@ -21,7 +21,7 @@ from reprokit.results.formats import as_markdown
 from reprokit.results.likeness import groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
-from reprokit.results.tables import sections
+from reprokit.results.tables import TABLE, conditions, sections
 from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
 from reprokit.untrusted.text import escaped, markdown
@@ -30,7 +30,6 @@ from reprokit.untrusted.text import escaped, markdown
 _MOST_PLOTS = 12
 # The first rows tell; the rest is in the exported CSV.
 _MOST_ROWS, _MOST_TABLES = 2000, 60
-_CONDITIONS = ("recipe", "variant", "benchmark", "metric", "unit", "cpu", "gpu", "threads", "node", "image_digest")
 Rows = tuple[tuple[str, str], ...]
 
 
@@ -105,10 +104,12 @@ def recipe_report(
     found = groups(ordered)
     by_conditions: dict[str, list] = {}
     for group in found:
-        by_conditions.setdefault(key_of(group, _CONDITIONS), []).append(group)
+        by_conditions.setdefault(key_of(group, TABLE), []).append(group)
     drawn: list[Plot] = []
     for alike in sorted(by_conditions.values(), key=len, reverse=True):
-        drawn += plots(alike) if len(drawn) < _MOST_PLOTS else []
+        where = ", ".join(conditions(alike[0].identity))
+        new = plots(alike) if len(drawn) < _MOST_PLOTS else []
+        drawn += [Plot(plot.svg, f"{plot.caption}; {where}") for plot in new]
     return RecipeReport(
         name=recipe.name,
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
@@ -202,7 +203,7 @@ def _sizes(lock: VariantLock) -> str:
 def _machines(records: Sequence[Record]) -> list[tuple[str, Rows]]:
     """One table for each machine, of its latest record."""
     found: dict[tuple, Record] = {}
-    for record in records:
+    for record in sorted(records, key=lambda record: record.time):
         found[(record.node, record.cpu, record.gpu, record.threads)] = record
     return [(record.gpu or record.cpu or "machine", _machine(record)) for record in found.values()]
 

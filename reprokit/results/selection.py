@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reprokit.errors import UsageError
 from reprokit.recipe.spelling import nearest
-from reprokit.results.likeness import Group
+from reprokit.results.likeness import Group, has_params
 
 _FIELDS = {
     "commit": "commit", "image": "image_digest", "inputs": "input_hash", "node": "node", "recipe": "recipe",
@@ -68,7 +68,7 @@ def _field_of(word: str, found: Iterable[Group]) -> str:
 
 def _has(group: Group, field: str, value: str) -> bool:
     if field.startswith("params."):
-        return str(group.identity["params"].get(field.partition(".")[2])) == value
+        return has_params(group.identity["params"], {field.partition(".")[2]: value})
     content = str(group.identity[field])
     if field in _PREFIXED:
         short = value.removeprefix("sha256:")

@@ -8,7 +8,7 @@ from typing import Any
 
 from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim
-from reprokit.results.likeness import IDENTITY, Group, differing, key_of
+from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of
 from reprokit.tables import ReportTable
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
@@ -16,7 +16,8 @@ from reprokit.tables import ReportTable
 _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
 _MOST_COLUMNS = 100
-_TABLE = tuple(name for name in IDENTITY if name != "params")
+# The fields that groups of one table, or one plot, have in common.
+TABLE = tuple(name for name in IDENTITY if name != "params")
 
 
 def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[ReportTable]:
@@ -24,7 +25,7 @@ def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[Repo
     tables: dict[str, list[Group]] = {}
     questions: dict[str, list[Group]] = {}
     for group in groups:
-        tables.setdefault(key_of(group, _TABLE), []).append(group)
+        tables.setdefault(key_of(group, TABLE), []).append(group)
         questions.setdefault(key_of(group, _QUESTION), []).append(group)
     return [_section(table, questions, claims) for table in tables.values()]
 
@@ -155,7 +156,7 @@ def _notes(table: list[Group], alike: list[Group], claims: Sequence[Claim]) -> l
         notes.append(f"in doubt for {len(doubts) - _MOST_DOUBTS} further reasons: `--json` has all")
     for claim in claims:
         cases = (group.identity["params"] for group in table)
-        about = any(all(str(params.get(n)) == str(v) for n, v in claim.params.items()) for params in cases)
+        about = any(has_params(params, claim.params) for params in cases)
         if claim.metric == table[0].identity["metric"] and not claim.baseline and about:
             figure = f"{number(claim.value)} {claim.unit}".strip()
             notes.append(f"the paper reports {figure} on {claim.hardware} ({claim.where})")

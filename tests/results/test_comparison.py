@@ -121,6 +121,14 @@ def test_a_parameter_can_be_what_is_compared(record):
     assert (case.verdict, alone) == ("higher", 0)
 
 
+def test_a_parameter_is_selected_as_recipes_and_json_write_it(record):
+    every = groups([record(params={"causal": True, "x": 1.0, "n": 2, "t": "1.0"})])
+    for text in ("param.causal=true", "param.causal=True", "param.x=1", "param.x=1.0", "param.n=2", "param.t=1.0"):
+        assert selection(text, every).groups(every) == every, text
+    for text in ("param.causal=1", "param.x=2", "param.n=2.5", "param.missing=None"):
+        assert selection(text, every).groups(every) == [], text
+
+
 def test_sets_are_named_by_field_or_by_what_a_word_can_mean(record):
     every = groups([record(commit=A, node="alpha"), record(commit=B, image_digest="sha256:" + "3d" * 32)])
     assert selection("aaaa", every).terms == (("commit", "aaaa"),)

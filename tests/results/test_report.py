@@ -47,6 +47,25 @@ def test_the_page_has_claims_environment_plots_tables_machines_and_commands():
     assert summary.startswith("# Reproduction of featgraph\n") and "| 4 | 2 |" in summary
 
 
+def test_a_plot_has_records_of_one_commit_and_driver():
+    records = [
+        replace(SPMM, params={"n": n}, samples=(n * 1.0,), **change)
+        for change in ({}, {"commit": "a" * 40}, {"driver": "570"}) for n in (1, 2, 4)
+    ]  # fmt: skip
+    (part,) = page(*records).recipes
+    assert len(part.plots) == 3
+    assert sum("commit aaaaaaaaaaaa" in plot.caption for plot in part.plots) == 1
+
+
+def test_the_machine_is_that_of_the_latest_record():
+    records = [
+        replace(SPMM, metric="z", time="2025-01-01T00:00:00Z", warnings=("old",)),
+        replace(SPMM, metric="a", time="2026-01-01T00:00:00Z", warnings=("new",)),
+    ]
+    (part,) = page(*records).recipes
+    assert dict(part.machines[0][1])["in doubt"] == "new"
+
+
 def test_the_same_records_give_the_same_bytes(tmp_path):
     records = [replace(SPMM, params={"n": n, "impl": impl}) for n in range(5) for impl in ("a", "b")]
     append(tmp_path, "results/featgraph.jsonl", records)
