@@ -74,7 +74,7 @@ def _values(text: str) -> tuple[Any, ...]:
 
 @dataclass
 class _Position:
-    """How much of the file is in the index: whole lines only."""
+    """How much of the file is in the index: complete lines only, the last one also without its line end."""
 
     size: int = 0
     lines: int = 0
@@ -87,7 +87,7 @@ def _update(database: sqlite3.Connection, file: Path) -> None:
         state = database.execute("SELECT version, inode, mtime, size, lines, tail FROM source").fetchone()
         at = _Position()
         if state and state[:2] == (_VERSION, info.st_ino) and state[3] <= info.st_size:
-            if state[2] == info.st_mtime_ns:
+            if state[2:4] == (info.st_mtime_ns, info.st_size):
                 return
             if state[3] < info.st_size and _end(source, state[3]) == state[5]:
                 at = _Position(state[3], state[4])
@@ -116,9 +116,9 @@ def _rows(
 
 def _complete(source: IO[bytes], where: str, at: _Position) -> Iterator[bytes]:
     for line in lines.split(source, where):
-        if line.endswith(b"\n"):
+        if line.endswith(b"\n") or not lines.is_torn(line):
             at.size += len(line)
-            at.lines += 1
+            at.lines += line.count(b"\n")
             yield line
 
 

@@ -101,14 +101,15 @@ def _repaired(handle: int, where: str) -> int:
     rest = tail.rpartition(b"\n")[2]
     if not rest:
         return size
-    if _is_torn(rest):
+    if is_torn(rest):
         os.ftruncate(handle, size - len(rest))
         return size - len(rest)
     os.write(handle, b"\n")
     return size + 1
 
 
-def _is_torn(line: bytes) -> bool:
+def is_torn(line: bytes) -> bool:
+    """Whether a line without an end is incomplete."""
     try:
         parsed(line.decode("utf-8"))
     except ValueError:
@@ -147,7 +148,7 @@ def numbered(lines: Iterable[bytes], where: str, first: int = 1) -> Iterator[tup
     Raises UsageError naming `where:line` for another line that is no record.
     """
     for number, line in enumerate(lines, first):
-        if line.strip() and (line.endswith(b"\n") or not _is_torn(line)):
+        if line.strip() and (line.endswith(b"\n") or not is_torn(line)):
             yield number, _from_json(line, f"{where}:{number}")
 
 

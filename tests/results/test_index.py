@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from reprokit.errors import UsageError
 from reprokit.results import index
 from reprokit.results.index import read_groups
 from reprokit.results.likeness import groups
@@ -36,6 +39,30 @@ def test_the_index_follows_the_file(record, file, tmp_path):
     check(file)
     content = file.read_bytes().replace(b'"ms"', b'"us"')
     file.write_bytes(content)  # in place, of the same size
+    check(file)
+
+
+def test_a_last_line_without_its_end_counts_once(record, file, tmp_path):
+    append(tmp_path, "r.jsonl", [record()])
+    with file.open("a") as opened:
+        opened.write(record(metric="last").to_json())
+    check(file)
+    assert len(read_groups(file)) == 2
+    append(tmp_path, "r.jsonl", [record(metric="after")])
+    check(file)
+    with file.open("a") as opened:
+        opened.write('{"schema": 9}\n')
+    with pytest.raises(UsageError) as failure:
+        read_groups(file)
+    assert failure.value.where == f"{file}:4"
+
+
+def test_growth_within_one_tick_of_the_clock_is_seen(record, file, tmp_path):
+    append(tmp_path, "r.jsonl", [record()])
+    check(file)
+    before = file.stat()
+    append(tmp_path, "r.jsonl", [record(metric="after")])
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     check(file)
 
 
