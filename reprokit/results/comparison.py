@@ -12,9 +12,8 @@ from reprokit.results.stats import SLOWDOWN, Effect, effect
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
-# Where these differ, a difference of the numbers says nothing about the code, unless the user compares just that.
-_UNLIKE = ("cpu", "threads", "gpu", "driver", "node", "files", "command", "services", "environment")
-# What may be the effect of a change of the code. The build key follows the code, and a device's clocks always change.
+# Where other conditions than these differ, a difference of the numbers says nothing about the code, unless the user
+# compares just that. The build key follows the code, and the clocks of a device always change.
 _NOTED = ("commit", "dirty", "input_hash", "image_digest", "environment.build", "environment.device")
 # Who chooses one of these chooses the versions in an image.
 _IMAGE = {"variant", "input_hash", "image_digest"}
@@ -90,7 +89,7 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
     ]
     if noted:
         notes.append(f"the sets also differ in {', '.join(noted)}")
-    unlike = tuple(field for field in fields if field.partition(".")[0] in _UNLIKE and field not in noted)
+    unlike = tuple(field for field in fields if field not in noted)
     measured = effect(*(_units(side, runs) for side in parts))
     return Comparison(sides[0], sides[1], measured, unlike, tuple(notes))
 
