@@ -12,11 +12,12 @@ from reprokit.untrusted.text import escaped, markdown
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
+    "[": "{[}", "*": "{*}",  # else arguments of the line break before them
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 _NUMBER = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
 # Spreadsheets also read full-width signs, and in many countries split cells at semicolons; some split at tabs.
-_FORMULA = re.compile(r"(^|[;\t])([\s\x22]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_FORMULA = re.compile(r"(^|[;\t])((?:[^\S\t]|\x22)*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def as_csv(tables: Sequence[ReportTable]) -> str:

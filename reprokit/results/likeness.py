@@ -96,8 +96,13 @@ def differing(found: Sequence[Group]) -> list[str]:
     for name in IDENTITY:
         values = [group.identity[name] for group in found]
         if isinstance(values[0], dict):
-            keys = sorted({key for value in values for key in value})
-            fields += [f"{name}.{key}" for key in keys if _differ([value.get(key) for value in values])]
+            entries: dict[str, list[Any]] = {}
+            for value in values:
+                for key, each in value.items():
+                    entries.setdefault(key, []).append(each)
+            # In linear time: records of strangers have other keys each.
+            apart = (key for key, each in entries.items() if len(each) < len(values) or _differ(each))
+            fields += [f"{name}.{key}" for key in sorted(apart)]
         elif _differ(values):
             fields.append(name)
     return fields

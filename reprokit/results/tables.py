@@ -15,6 +15,7 @@ from reprokit.tables import ReportTable
 # table of its own, with a note that names these fields.
 _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
+_MOST_APART = 20
 _MOST_COLUMNS = 100
 # The fields that groups of one table, or one plot, have in common.
 TABLE = tuple(name for name in IDENTITY if name != "params")
@@ -27,7 +28,8 @@ def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[Repo
     for group in groups:
         tables.setdefault(key_of(group, TABLE), []).append(group)
         questions.setdefault(key_of(group, _QUESTION), []).append(group)
-    return [_section(table, questions, claims) for table in tables.values()]
+    apart = {key: [f for f in differing(alike) if not f.startswith("params.")] for key, alike in questions.items()}
+    return [_section(table, apart[key_of(table[0], _QUESTION)], claims) for table in tables.values()]
 
 
 def overview(groups: Sequence[Group]) -> ReportTable:
@@ -63,7 +65,7 @@ def number(value: float) -> str:
     return f"{value:.3e}"
 
 
-def _section(table: list[Group], questions: dict[str, list[Group]], claims: Sequence[Claim]) -> ReportTable:
+def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> ReportTable:
     first = table[0].identity
     every = [group.identity["params"] for group in table]
     names = list(dict.fromkeys(name for params in every for name in params))
@@ -88,7 +90,7 @@ def _section(table: list[Group], questions: dict[str, list[Group]], claims: Sequ
         ", ".join(settings),
         (*varying, *columns),
         tuple(rows),
-        tuple(_notes(table, questions[key_of(table[0], _QUESTION)], claims)),
+        tuple(_notes(table, apart, claims)),
         keys=len(varying),
     )
 
@@ -143,11 +145,12 @@ def conditions(identity: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _notes(table: list[Group], alike: list[Group], claims: Sequence[Claim]) -> list[str]:
+def _notes(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> list[str]:
     notes = []
-    apart = [field for field in differing(alike) if not field.startswith("params.")]
     if apart:
-        notes.append(f"not averaged with other records of this benchmark: they differ in {', '.join(apart)}")
+        others = "not averaged with other records of this benchmark: they differ in "
+        more = f" and {len(apart) - _MOST_APART} more" if len(apart) > _MOST_APART else ""
+        notes.append(others + ", ".join(apart[:_MOST_APART]) + more)
     doubts = list(dict.fromkeys(text for group in table for text in group.doubts))
     # What was measured counts more than how: a stale image is never among the rest.
     doubts.sort(key=lambda text: not text.startswith("the image "))
