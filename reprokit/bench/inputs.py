@@ -46,10 +46,17 @@ _CHECKSUM = re.compile(r"([0-9a-f]{64})(?: |$)")
 _LONGEST_REASON = 400
 
 
-def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Callable[[Input], None]) -> dict[str, str]:
+def prepare(
+    execute: Execute,
+    inputs: Sequence[Input],
+    workdir: str,
+    place: Callable[[Input], None],
+    locked_sum: Callable[[str], str | None],
+) -> dict[str, str]:
     """Create missing inputs; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
 
-    `place` copies the recipe's data to the path of an input.
+    `place` copies the recipe's data to the path of an input. `locked_sum` is the SHA-256 that a file of the recipe's
+    data must have, None where it is not known.
     """
     found = {}
     for file in inputs:
@@ -64,6 +71,12 @@ def prepare(execute: Execute, inputs: Sequence[Input], workdir: str, place: Call
             raise WorkFailed(
                 f"no checksum of the input {file.path} (exit code {total.exit_code}): {_reason(total)}",
                 hint="the image needs a working `sha256sum`, and the file must be readable",
+            )
+        if file.data and (locked_sum(file.data) or match[1]) != match[1]:
+            raise WorkFailed(
+                f"the data {file.data} in the workspace is not the locked file: its SHA-256 is {match[1]}",
+                file.path,
+                "remove it from the workspace: the next `reprokit bench` puts the locked file there",
             )
         found[file.path] = match[1]
     return found
@@ -81,6 +94,11 @@ def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
 
 def _reason(done: Completed) -> str:
     return (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1][:_LONGEST_REASON]
+
+
+def locked_sum(target: Target, data: str) -> str | None:
+    """The SHA-256 of a file of the recipe's data, None where the lock does not have it."""
+    return next((file.sha256 for file in recipe_lock(target).data if file.name == data), None)
 
 
 def place(target: Target, file: Input, fetch: Fetch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from reprokit import __version__
 from reprokit.bench.condition import doubts, probe_state
 from reprokit.bench.hardware import Execute, Hardware
-from reprokit.bench.inputs import prepare
+from reprokit.bench.inputs import locked_sum, prepare
 from reprokit.bench.parse import Measurement, Parsed, parse
 from reprokit.container.execute import Completed
 from reprokit.errors import UsageError, WorkFailed
@@ -113,7 +113,10 @@ class Bench:
         """
         folder = workdir or self.target.variant.workdir
         where = " ".join([self.target.label, name, *assignments(combination)])
-        files = prepare(self.execute, benchmark.inputs, folder, self.place)
+        known_sum = partial(locked_sum, self.target)
+        files = prepare(self.execute, benchmark.inputs, folder, self.place, known_sum)
+        data = [file.data for file in benchmark.inputs if file.data and not known_sum(file.data)]
+        unlocked = [f"the data {name} has no SHA-256 in the lock, so its content was not verified" for name in data]
         run = partial(self._run, benchmark, folder, on_output, rounds.timeout or benchmark.timeout, where, combination)
         began = time.monotonic()
         for _ in range(rounds.warm_up):
@@ -152,7 +155,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=tuple(doubts(self.hardware.threads, before, after)),
+                warnings=(*unlocked, *doubts(self.hardware.threads, before, after)),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from reprokit.bench.run import Bench, BenchOrigin, Rounds, without_clocks
 from reprokit.errors import WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Recipe
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Lock, PlainFile
 
 RECIPE = Recipe.model_validate(
     {
@@ -98,6 +101,21 @@ def test_inputs_are_made_and_named(bench, tmp_path):
     (record,) = bench.measure("b", Benchmark.model_validate(spec), ".")
     assert record.samples == (7.0,)
     assert set(record.files) == {"n"}
+
+
+def test_data_is_compared_with_the_lock_and_unlocked_data_is_a_doubt(bench, tmp_path):
+    (tmp_path / "g").write_text("7")
+    spec = benchmark("echo t=$(cat g)", values=[{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}])
+    spec = Benchmark.model_validate({**spec.model_dump(), "inputs": [{"path": "g", "data": "g.zip"}]})
+    bench = replace(bench, target=replace(bench.target, path=tmp_path / "gnn.yaml"))
+    (record,) = bench.measure("b", spec, ".")
+    assert "the data g.zip has no SHA-256 in the lock, so its content was not verified" in record.warnings
+    locked = PlainFile(name="g.zip", urls=("https://data.test/g.zip",), sha256=record.files["g"], size=1)
+    write(lock_path(bench.target.path), Lock(recipe="gnn", data=(locked,)))
+    assert not any("g.zip" in text for text in bench.measure("b", spec, ".")[0].warnings)
+    (tmp_path / "g").write_text("8")
+    with pytest.raises(WorkFailed, match=r"g\.zip in the workspace is not the locked file"):
+        bench.measure("b", spec, ".")
 
 
 def test_a_failing_command_is_named_with_its_exit_code(bench):
