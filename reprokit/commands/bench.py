@@ -194,9 +194,10 @@ def opened_bench(
     from reprokit.container import services
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import stop
+    from reprokit.engine import labels_of
     from reprokit.host import workspace
     from reprokit.image import trust
-    from reprokit.image.lock.read import variant_lock
+    from reprokit.image.labels import ImageLabels
 
     requested = gpus_for(engine, target, gpus)
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
@@ -208,7 +209,6 @@ def opened_bench(
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
-        lock = variant_lock(target)
         # The workspace of a node is a copy, which may differ from the checkout here.
         folder = workspace.locate(target.workspace, target.path)
         commit, dirty = ("", None) if engine.host.name else commit_of(folder)
@@ -218,7 +218,7 @@ def opened_bench(
             image_state=image.state,
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
-            lock_hash=lock.hash if lock else "",
+            lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
             commit=commit,
             dirty=dirty,
             node=engine.host.name,

@@ -24,12 +24,13 @@ from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.text import Text
 
     from reprokit.config.nodes import Node
     from reprokit.display import Notify
+    from reprokit.recipe.find import Target
     from reprokit.results.record import Record
     from reprokit.sweep.plan import Job, SweepPlan
     from reprokit.sweep.run import SweepResult
@@ -63,7 +64,7 @@ def sweep(
     """
     _check_image(image, runner)
     found = sweep_file.load(file)
-    jobs = planning.jobs_of(found, str(file))
+    jobs = planning.jobs_of(found, str(file), _image_of(runner, image))
     nodes = _nodes(found.nodes, str(file)) if not runner else []
     with ExitStack() as locks:
         # Two processes with the same jobs would measure them twice.
@@ -121,6 +122,13 @@ def _nodes(names: Sequence[str], where: str) -> list[Node]:
     from reprokit.sweep.ssh import nodes_of
 
     return nodes_of(names, where) if names else []
+
+
+def _image_of(runner: str | None, image: str) -> Callable[[Target], str]:
+    """The digest of the image that the cluster runs for a target, "" where `reprokit bench` chooses it."""
+    from reprokit.sweep.slurm_array import image_digest
+
+    return image_digest if runner == "slurm" else lambda target: image.partition("@")[2]
 
 
 def _check_image(image: str, runner: str | None) -> None:

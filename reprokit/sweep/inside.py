@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,22 +27,19 @@ from reprokit.sweep.plan import Job
 from reprokit.untrusted.limits import COMMAND_OUTPUT
 
 
-def in_image(job: Job, prefix: Sequence[str] = (), files: Mapping[str, str] = {}) -> ProcessResult:
-    """Measure a job; `prefix` are words before each command that run it in the image.
-
-    `files` are checksums of files that take part, by name.
-    """
+def in_image(job: Job, prefix: Sequence[str] = ()) -> ProcessResult:
+    """Measure a job; `prefix` are words before each command that run it in the image."""
     run = partial(execute, prefix)
     try:
         target = find.target(label_here(job))
         benchmark = with_parameters(
             benchmarks(target, [job.benchmark])[job.benchmark], {name: [value] for name, value in job.params.items()}
         )
-        origin = BenchOrigin(lock_hash=job.lock_hash, image_state="unverified")
+        origin = BenchOrigin(image_digest=job.image, image_state="unverified")
         bench = Bench(target, run, probe(run), origin, partial(_present, run, target.variant.workdir))
         rounds = Rounds(None, job.warm_up, job.timeout)
         records = [
-            replace(record, files={**record.files, **files})
+            record
             for combination in benchmark.combinations()
             for record in bench.measure(job.benchmark, benchmark, rounds=rounds, combination=combination)
         ]
@@ -96,7 +92,7 @@ def main(folder: str, task: str) -> None:
     """Run a job of a folder that the sweep made, and write its answer there in one step."""
     content = json.loads(Path(folder, "jobs.json").read_text(encoding="utf-8"))
     prefix = ["env", f"REPROKIT_IMAGE={content['image']}", "bash", f"{folder}/image.sbatch"]
-    found = in_image(Job(**content["jobs"][int(task)]), prefix, content["files"])
+    found = in_image(Job(**content["jobs"][int(task)]), prefix)
     part = Path(folder, "answers", f"{task}.part")
     part.write_text(json.dumps(answer_of(found)), encoding="utf-8")
     part.replace(part.with_suffix(".json"))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -24,7 +24,8 @@ from reprokit.sweep.file import MOST_JOBS, SweepFile, SweepRun, too_many
 class Job:
     """One call of `reprokit bench`; `id` is a hash of everything that it measures.
 
-    `gpu` is "required", "optional" or "none". `avoid` are places where it failed.
+    `gpu` is "required", "optional" or "none". `avoid` are places where it failed. `image` is the digest of the image in
+    which a cluster runs it without an engine; nobody knows then by which lock it was built, and `lock_hash` is empty.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Job:
     warm_up: int
     timeout: int | None
     avoid: tuple[str, ...] = ()
+    image: str = ""
 
     @property
     def label(self) -> str:
@@ -73,12 +75,15 @@ class SweepPlan:
         return sum(job.title not in self.known for job in self.jobs)
 
 
-def jobs_of(sweep: SweepFile, where: str) -> list[Job]:
-    """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice."""
+def jobs_of(sweep: SweepFile, where: str, image_of: Callable[[Target], str] = lambda target: "") -> list[Job]:
+    """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice.
+
+    `image_of` is as `Job.image`.
+    """
     found: dict[str, Job] = {}
     for run in sweep.runs:
         for target in _targets(run):
-            for job in _jobs(sweep, run, target, where):
+            for job in _jobs(sweep, run, target, where, image_of(target)):
                 if job.id in found:
                     raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")
                 found[job.id] = job
@@ -115,8 +120,10 @@ def _targets(run: SweepRun) -> list[Target]:
     return [find.target(f"{run.recipe}:{variant}") for variant in run.variants]
 
 
-def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str) -> Iterable[Job]:
-    lock = variant_lock(target)
+def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str, image: str) -> Iterable[Job]:
+    lock = None if image else variant_lock(target)
+    lock_hash = lock.hash if lock else ""
+    inputs = image or lock_hash
     for name, benchmark in benchmarks(target, run.benchmarks).items():
         chosen = with_parameters(benchmark, run.parameters)
         count = chosen.combination_count
@@ -125,8 +132,7 @@ def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str) -> Iterab
         gpu = "required" if benchmark.gpu else target.variant.requires.gpu
         for params in chosen.combinations():
             for number in range(sweep.repeats):
-                lock_hash = lock.hash if lock else ""
-                key = [target.label, name, benchmark.command, params, lock_hash, sweep.warm_up, sweep.seed, number]
+                key = [target.label, name, benchmark.command, params, inputs, sweep.warm_up, sweep.seed, number]
                 yield Job(
                     id=hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24],
                     recipe=target.recipe.name,
@@ -140,4 +146,5 @@ def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str) -> Iterab
                     runs=benchmark.repeat,
                     warm_up=sweep.warm_up,
                     timeout=sweep.timeout,
+                    image=image,
                 )

@@ -27,6 +27,7 @@ from reprokit.errors import EngineError, UsageError
 from reprokit.host import workspace
 from reprokit.host.command import Flood, own_module, run
 from reprokit.recipe import find
+from reprokit.recipe.find import Target
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
 from reprokit.sweep.runner import JobAnswer, JobPlace, alias
@@ -76,7 +77,6 @@ class SlurmRunner:
     def __init__(self, notify: Notify, poll_s: float = 5.0, command: Command = command) -> None:
         self._notify, self._poll_s, self._command = notify, poll_s, command
         self._arrays: list[_Array] = []
-        self._digests: dict[Path, str] = {}
 
     def submit(self, jobs: Sequence[Job]) -> None:
         groups: dict[tuple[Any, ...], list[Job]] = {}
@@ -105,16 +105,11 @@ class SlurmRunner:
         first = jobs[0]
         target = find.target(f"{first.path}:{first.variant}")
         tool = ToolJob(target, workspace.prepare(target, self._notify), f"{os.getuid()}:{os.getgid()}")
-        image = image_file(tool)
         parent = paths.private(paths.private(paths.home()) / "sweeps")
         folder = Path(tempfile.mkdtemp(dir=parent))
         (folder / "answers").mkdir()
         (folder / "image.sbatch").write_text(Slurm().text(tool), encoding="utf-8")
-        content = {
-            "jobs": [job.to_json() for job in jobs],
-            "image": str(image),
-            "files": {image.name: self._digest(image)},
-        }
+        content = {"jobs": [job.to_json() for job in jobs], "image": str(image_file(target))}
         (folder / "jobs.json").write_text(json.dumps(content), encoding="utf-8")
         script = folder / "array.sbatch"
         script.write_text(array_script(folder), encoding="utf-8")
@@ -130,15 +125,6 @@ class SlurmRunner:
             return []
         nodes = self._command(["sinfo", "--noheader", "--Node", "--format=%N"]).split()
         return [] if {*nodes} <= {*job.avoid} else [f"--exclude={','.join(sorted({*job.avoid}))}"]
-
-    def _digest(self, image: Path) -> str:
-        if image not in self._digests:
-            with image.open("rb") as file:
-                hashed = hashlib.sha256()
-                while block := file.read(1 << 20):
-                    hashed.update(block)
-            self._digests[image] = hashed.hexdigest()
-        return self._digests[image]
 
     def _answers(self, array: _Array) -> Iterator[JobAnswer]:
         listed = self._tasks(array)
@@ -167,12 +153,21 @@ class SlurmRunner:
         return {int(word) for word in found.split() if re.fullmatch("[0-9]{1,9}", word)}
 
 
-def image_file(job: ToolJob) -> Path:
+def image_digest(target: Target) -> str:
+    """The SHA-256 of the file of a variant's image. Raises UsageError."""
+    hashed = hashlib.sha256()
+    with image_file(target).open("rb") as file:
+        while block := file.read(1 << 20):
+            hashed.update(block)
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def image_file(target: Target) -> Path:
     """The file of a variant's image in the current folder. Raises UsageError."""
+    label, name = target.label, target.label.replace(":", "-")
     for suffix in ("sqsh", "sif"):
-        if (file := Path.cwd() / f"{job.plain_name}.{suffix}").is_file():
+        if (file := Path.cwd() / f"{name}.{suffix}").is_file():
             return file
-    label, name = job.target.label, job.plain_name
     hint = f"`reprokit export {label} --format squashfs -o {name}.sqsh`, or `reprokit export {label} --apptainer`"
     raise UsageError(f"there is no {name}.sqsh and no {name}.sif here", str(Path.cwd()), hint)
 

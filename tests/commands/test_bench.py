@@ -16,6 +16,8 @@ from reprokit.engine import Engine
 from reprokit.filelocks import file_lock
 from reprokit.recipe.find import target
 from reprokit.results.lines import read
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.names import unique
 from tests.support.verbs import run_verb
 
@@ -130,10 +132,14 @@ def test_an_image_of_other_inputs_is_measured_only_when_asked(reprokit, tidied, 
     assert refused.returncode == 1
     assert f"error: the image of {NAME}:cuda is stale: recipe or lock have changed" in refused.stderr
     assert f"hint: `reprokit build {NAME}:cuda` renews it; `reprokit bench --stale ...`" in refused.stderr
+    # A lock that the image was not built by.
+    base = Base(reference="debian:12", digest=f"sha256:{'0' * 64}")
+    lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    write(lock_path(file), Lock(recipe=NAME, variants={"cuda": lock}))
     forced = reprokit("bench", f"{NAME}:cuda", "fine", "--stale")
     assert forced.returncode == 0 and forced.stderr.count(" is stale: ") == 1
     records = read(tmp_path / "results" / f"{NAME}.jsonl")
-    assert [record.image_stale for record in records] == [False, True]
+    assert [(record.image_stale, record.lock_hash) for record in records] == [(False, ""), (True, "")]
     assert len({record.input_hash for record in records}) == 1
     assert "built from other inputs" in reprokit("results", "show", NAME).stdout
     # Where a file that the recipe names is missing, nobody knows.

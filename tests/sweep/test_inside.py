@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 
 from reprokit.errors import WorkFailed
+from reprokit.supply.lock.file import lock_path, write
+from reprokit.supply.lock.model import Base, Lock, VariantLock
 from reprokit.sweep import inside
 from reprokit.sweep.answer import records_of
 from reprokit.sweep.bench_process import ProcessResult
@@ -32,19 +34,31 @@ data: [{name: g, urls: ["https://example.org/g"]}]
 
 @pytest.fixture
 def measured(recipes):
-    def measure(command: str, inputs: str = "", **files: str) -> tuple[object, ProcessResult]:
+    def measure(command: str, inputs: str = "", image: str = "") -> tuple[object, ProcessResult]:
         (recipes / "x.yaml").write_text(RECIPE % (inputs, command))
-        (job,) = jobs_of(SweepFile(runs=[SweepRun(recipe="x", parameters={"N": ["1"]})], timeout=5), "s")
-        return job, inside.in_image(job, ["env", "INSIDE=yes"], files)
+        sweep = SweepFile(runs=[SweepRun(recipe="x", parameters={"N": ["1"]})], timeout=5)
+        (job,) = jobs_of(sweep, "s", lambda _: image)
+        return job, inside.in_image(job, ["env", "INSIDE=yes"])
 
     return measure
 
 
 def test_a_job_is_measured_with_its_parameters_in_the_work_folder(measured):
-    job, found = measured('echo "took $N.5 ms in $PWD $INSIDE"; [ "$PWD $INSIDE" = "/tmp yes" ]', image="00")
+    job, found = measured('echo "took $N.5 ms in $PWD $INSIDE"; [ "$PWD $INSIDE" = "/tmp yes" ]', image="sha256:00")
     (record,) = records_of(answer(job, found.output))
-    assert (record.samples, record.params, record.files) == ((1.5,), {"N": "1"}, {"image": "00"})
+    assert (record.samples, record.params, record.image_digest) == ((1.5,), {"N": "1"}, "sha256:00")
     assert record.image_state == "unverified" and record.cpu and record.seconds is not None and record.job == job.id
+
+
+def test_no_lock_is_stamped_on_an_image_that_states_none(measured, recipes):
+    locked = VariantLock(
+        reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64",
+        base=Base(reference="debian:12", digest=f"sha256:{'0' * 64}"),
+    )  # fmt: skip
+    write(lock_path(recipes / "x.yaml"), Lock(recipe="x", variants={"cpu": locked}))
+    job, found = measured("echo took 1 ms", image="sha256:00")
+    (record,) = records_of(answer(job, found.output))
+    assert (record.lock_hash, record.image_digest) == ("", "sha256:00")
 
 
 def test_a_failure_has_its_reason(measured):
@@ -72,14 +86,14 @@ def test_a_flood_is_ended(monkeypatch):
 
 
 def test_a_task_writes_its_answer_in_one_step(measured, tmp_path, monkeypatch):
-    job, _ = measured("echo took 2 ms")
+    job, _ = measured("echo took 2 ms", image="sha256:11")
     (tmp_path / "answers").mkdir()
     (tmp_path / "image.sbatch").write_text('[ "$REPROKIT_IMAGE" = x.sif ] && exec "$@"')
-    content = {"jobs": [job.to_json()], "image": "x.sif", "files": {"x.sif": "11"}}
+    content = {"jobs": [job.to_json()], "image": "x.sif"}
     (tmp_path / "jobs.json").write_text(json.dumps(content))
     monkeypatch.setenv("SLURMD_NODENAME", "n1")
     inside.main(str(tmp_path), "0")
     (file,) = (tmp_path / "answers").iterdir()
     data = json.loads(file.read_text())
     (record,) = records_of(answer(job, data["output"]))
-    assert (file.name, data["node"], data["error"], record.files) == ("0.json", "n1", "", {"x.sif": "11"})
+    assert (file.name, data["node"], data["error"], record.image_digest) == ("0.json", "n1", "", "sha256:11")

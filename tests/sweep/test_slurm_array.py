@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -55,7 +56,7 @@ def write(file: Path, job, **changes) -> None:
 def asked(x):
     for name in ("x-cpu.sif", "x-cuda.sqsh"):
         (x / name).write_bytes(b"image")
-    return jobs_of(SWEEP, "s.yaml")
+    return jobs_of(SWEEP, "s.yaml", slurm_array.image_digest)
 
 
 def answers(fake: FakeSlurm, jobs):
@@ -85,7 +86,8 @@ def test_the_script_names_the_image_and_its_checksum(asked, x, monkeypatch):
 
     answers(FakeSlurm(keep), [job for job in asked if job.variant == "cpu"])
     content, script = seen[0]
-    assert content["image"] == str(x / "x-cpu.sif") and content["files"].keys() == {"x-cpu.sif"}
+    assert content["image"] == str(x / "x-cpu.sif")
+    assert {job["image"] for job in content["jobs"]} == {f"sha256:{hashlib.sha256(b'image').hexdigest()}"}
     assert script.startswith("#!/bin/bash\nexec ") and " reprokit.sweep.inside " in script
 
 
@@ -117,6 +119,12 @@ def test_a_link_in_place_of_an_answer_is_not_followed(asked, x):
     (x / "secret").write_text(json.dumps({"node": "n1", "output": "secret", "error": "", "lost": False}))
     found = answers(FakeSlurm(lambda file, job: file.symlink_to(x / "secret")), asked[:1])
     assert found[0].error and "secret" not in found[0].output
+
+
+def test_another_image_file_makes_other_jobs(asked, x):
+    (x / "x-cpu.sif").write_bytes(b"another image")
+    again = {job.id: job.variant for job in jobs_of(SWEEP, "s.yaml", slurm_array.image_digest)}
+    assert {again[job.id] for job in asked if job.id in again} == {"cuda"}
 
 
 def test_a_failed_job_goes_to_another_node_if_there_is_one(asked):
@@ -189,5 +197,5 @@ def test_a_sweep_as_an_array_of_a_real_cluster(x, tmp_path, debian_slurm):
     assert code == 0, (x / "sbatch.log").read_text()
     found = lines.read(x / "results" / "x.jsonl")
     assert sorted(record.samples[0] for record in found) == [1.0, 1.0, 2.0, 2.0]
-    assert len({record.job for record in found}) == 4 and {*found[0].files} == {"x-cpu.sif"}
+    assert len({record.job for record in found}) == 4 and found[0].image_digest.startswith("sha256:")
     assert {record.node for record in found} == {found[0].node} and found[0].node.startswith("slurm-")
