@@ -34,6 +34,10 @@ class UsageError(ReprokitError):
     exit_code = 2
 
 
+class Absent(UsageError):
+    """Something that the work needs and nobody can make here, such as data that is not locked. `reproduce` skips it."""
+
+
 class EngineError(ReprokitError):
     """No engine, or the host is not able."""
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from reprokit.bench.hardware import Execute
 from reprokit.container.execute import Completed
 from reprokit.container.mounts import WORKSPACE
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.host import workspace
 from reprokit.host.disk import is_full
 from reprokit.image.lock.read import recipe_lock
@@ -104,7 +104,7 @@ def locked_sum(target: Target, data: str) -> str | None:
 def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Copy the data that `file` names to its path in the workspace, unless it exists there.
 
-    A copy, because programs may write into it. Raises UsageError where the data is not locked, where the path is
+    A copy, because programs may write into it. Raises Absent where the data is not locked, UsageError where the path is
     outside the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
@@ -128,7 +128,7 @@ def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -
         return
     locked = next((f for f in recipe_lock(target).data if f.name == file.data), None)
     if locked is None:
-        raise UsageError(
+        raise Absent(
             f"the data {file.data} is not locked, so its content cannot be verified",
             str(target.path),
             f"`reprokit lock {target.label} --data` downloads it once and locks it",

@@ -16,7 +16,7 @@ from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import locked_sum, prepare
 from reprokit.bench.parse import Measurement, Parsed, parse
 from reprokit.container.execute import Completed
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.explain.last import keep
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
@@ -28,7 +28,7 @@ _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
 
 def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
-    """The variant's benchmarks, or those named in `names`. Raises UsageError where there are none."""
+    """The variant's benchmarks, or those named in `names`. Raises UsageError, Absent where it has none."""
     every = target.recipe.benchmarks
     mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
     for name in names:
@@ -46,7 +46,7 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
                 f"it belongs to {', '.join(every[name].variants)}",
             )
     if not mine:
-        raise UsageError(
+        raise Absent(
             f"{target.label} has no benchmarks",
             str(target.path),
             f"`reprokit bench {target.label} --extension` runs the bundled one",

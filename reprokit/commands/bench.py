@@ -15,11 +15,12 @@ from reprokit import completion, paths
 from reprokit.bench import extension
 from reprokit.bench.container import bench_name
 from reprokit.bench.parameters import parameter
-from reprokit.bench.run import Rounds, assignments, with_parameters
+from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, with_parameters
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
 from reprokit.commands._shown import built, notify, sent, status
-from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
+from reprokit.engine import Engine, labels_of
+from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
@@ -31,8 +32,6 @@ from reprokit.tables import show_tables
 from reprokit.untrusted.text import dump
 
 if TYPE_CHECKING:
-    from reprokit.bench.run import Bench
-    from reprokit.engine import Engine
     from reprokit.image.build import BuildResult
     from reprokit.image.lock.read import StaleImage
     from reprokit.results.record import Record
@@ -164,12 +163,13 @@ class _Outcome:
         }
 
     def raise_failure(self) -> None:
-        errors = list(self.failed.values())
-        if not errors:
+        if not self.failed:
             return
-        if len(errors) > 1:
-            errors[0].message = "; ".join(f"{title}: {error.message}" for title, error in self.failed.items())
-        raise errors[0]
+        # What failed counts more than what could not run.
+        first = min(self.failed.values(), key=lambda each: (not isinstance(each, WorkFailed), isinstance(each, Absent)))
+        if len(self.failed) > 1:
+            first.message = "; ".join(f"{title}: {error.message}" for title, error in self.failed.items())
+        raise first
 
 
 @contextmanager
@@ -190,11 +190,9 @@ def opened_bench(
     from reprokit.bench.container import gpus_for, hiding, own_container
     from reprokit.bench.hardware import probe
     from reprokit.bench.inputs import place
-    from reprokit.bench.run import Bench, BenchOrigin
     from reprokit.container import services
     from reprokit.container.execute import execute
     from reprokit.container.lifecycle import stop
-    from reprokit.engine import labels_of
     from reprokit.host import workspace
     from reprokit.image import trust
     from reprokit.image.labels import ImageLabels
@@ -235,7 +233,6 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
 
     Raises WorkFailed where it is or may be stale, and that is not allowed.
     """
-    from reprokit.engine import labels_of
     from reprokit.image import trust
     from reprokit.image.build import BuildResult
     from reprokit.image.labels import ImageLabels, image_name
@@ -259,7 +256,6 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
 
 def _refuse_stale(engine: Engine, service: Target) -> None:
     """Raises WorkFailed where the image of a service's recipe is or may be stale."""
-    from reprokit.engine import labels_of
     from reprokit.image.labels import image_name
     from reprokit.image.lock.read import stale_image
 
@@ -273,8 +269,8 @@ def _refused(stale: StaleImage) -> WorkFailed:
 
 
 def _not_there(engine: Engine, file: Input) -> None:
-    """Raises UsageError: data is placed by this machine, which has no workspace of a node."""
-    raise UsageError(
+    """Raises Absent: data is placed by this machine, which has no workspace of a node."""
+    raise Absent(
         f"the data {file.data} cannot be put into the workspace of a node",
         engine.host.name,
         f"copy it to {file.path} there: `reprokit run --on {engine.host.name} ...` names the workspace",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from reprokit import paths
-from reprokit.errors import ReprokitError, UsageError, WorkFailed
+from reprokit.errors import Absent, EngineError, ReprokitError, SourceError, UsageError
 from reprokit.recipe.find import Target
 from reprokit.tables import ReportTable
 from reprokit.untrusted import files
@@ -77,11 +77,11 @@ def attempt(name: str, argv: Sequence[str], run: Callable[[Sequence[str]], int])
     command = " ".join(("reprokit", *argv))
     try:
         code = run(argv)
-    except WorkFailed as error:
-        return ReproductionStep(name, command, "failed", error.message, error.exit_code)
     except ReprokitError as error:
         remedy = f" ({error.hint})" if error.hint and isinstance(error, UsageError) else ""
-        return ReproductionStep(name, command, "skipped", error.message + remedy)
+        if isinstance(error, EngineError | SourceError | Absent):
+            return ReproductionStep(name, command, "skipped", error.message + remedy)
+        return ReproductionStep(name, command, "failed", error.message + remedy, error.exit_code)
     if code == 1 and name == "claims":
         return ReproductionStep(name, command, "done", "a claim is not reproduced")
     if code == 3:

@@ -18,7 +18,7 @@ from typing import Any
 from reprokit.bench.hardware import Execute, probe
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, benchmarks, with_parameters
 from reprokit.container.execute import Completed
-from reprokit.errors import ReprokitError, UsageError, WorkFailed
+from reprokit.errors import Absent, ReprokitError, WorkFailed
 from reprokit.host.command import Flood, exchanged
 from reprokit.recipe import find
 from reprokit.recipe.model import Input
@@ -77,9 +77,9 @@ def execute(
 
 
 def _present(run: Execute, workdir: str, file: Input) -> None:
-    """Raises UsageError where data is missing: only `reprokit bench` places it."""
+    """Raises Absent where data is missing: only `reprokit bench` places it."""
     if run(["test", "-e", file.path], workdir=workdir).exit_code:
-        raise UsageError(f"the data {file.data} is not in the workspace", file.path, "copy it there")
+        raise Absent(f"the data {file.data} is not in the workspace", file.path, "copy it there")
 
 
 def answer_of(found: ProcessResult) -> dict[str, Any]:

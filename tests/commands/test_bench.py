@@ -11,8 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from reprokit import paths
+from reprokit.bench.run import Rounds
+from reprokit.commands.bench import _Outcome
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
+from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.recipe.find import target
 from reprokit.results.lines import read
@@ -218,6 +221,22 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
             assert len(folders) >= 1
         finally:
             engine.stop(container)
+
+
+@pytest.mark.parametrize(
+    ("errors", "code"),
+    [
+        ([Absent("no data"), WorkFailed("exit code 1")], 1), ([Absent("no data"), UsageError("a wrong path")], 2),
+        ([EngineError("no GPU"), WorkFailed("exit code 1"), Absent("no data")], 1),
+    ],
+)  # fmt: skip
+def test_what_failed_counts_more_than_what_could_not_run(errors, code, tmp_path):
+    outcome = _Outcome(Rounds(), tmp_path / "r.jsonl")
+    outcome.failed = {f"b{number}": error for number, error in enumerate(errors)}
+    with pytest.raises(ReprokitError) as raised:
+        outcome.raise_failure()
+    assert raised.value.exit_code == code and not isinstance(raised.value, Absent)
+    assert raised.value.message.startswith(f"b0: {errors[0].args[0]}; b1: ")
 
 
 def test_bad_input_is_named_before_an_engine_is_asked(reprokit):

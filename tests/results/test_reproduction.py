@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
+from reprokit.errors import Absent, EngineError, SourceError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked
@@ -20,7 +20,8 @@ def step(name: str, status: str = "done") -> ReproductionStep:
     ("error", "status", "code"),
     [
         (WorkFailed("it broke"), "failed", 1), (EngineError("no GPU"), "skipped", 0),
-        (SourceError("no network"), "skipped", 0), (UsageError("not locked", hint="lock it"), "skipped", 0),
+        (SourceError("no network"), "skipped", 0), (Absent("not locked", hint="lock it"), "skipped", 0),
+        (UsageError("not locked", hint="lock it"), "failed", 2),
     ],
 )  # fmt: skip
 def test_what_the_machine_or_network_cannot_do_is_skipped(error, status, code):
