@@ -10,7 +10,9 @@ import os
 import re
 import tempfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from reprokit import paths
 from reprokit.errors import ReprokitError
@@ -24,33 +26,60 @@ _GIT_TIMEOUT_S = 8.0
 _OURS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
 
 
-def commit_of(folder: Path) -> tuple[str, bool | None]:
-    """The commit of the repository around `folder`, and whether its tracked files differ from it.
+class Checkout(NamedTuple):
+    """As in `Record`."""
 
-    Empty and None where there is no repository, or where it cannot be read.
+    commit: str = ""
+    dirty: bool | None = None
+    changes: str = ""
+
+
+def checkout_of(folder: Path) -> Checkout:
+    """What `folder` has of the repository around it.
+
+    Nothing where there is no repository, where it cannot be read, and where it tracks no file of the folder.
     """
     for root in (folder, *folder.parents):
         if (root / ".git").exists():
             with suppress(ReprokitError, OSError, ValueError):
-                return _state(root)
+                return _state(root, folder)
             break
-    return "", None
+    return Checkout()
 
 
-def _state(root: Path) -> tuple[str, bool | None]:
+def _state(root: Path, folder: Path) -> Checkout:
     own = root / ".git"
     if own.is_file():  # a worktree or a submodule
         own = root / _text(own).removeprefix("gitdir:").strip()
     common = own
     if (own / "commondir").is_file():
         common = own / _text(own / "commondir")
+    _check_place(root, own, common)
     commit = _head(own, common)
     if not commit:
-        return "", None
+        return Checkout()
     try:
-        return commit, _changed(root, own, common, commit)
+        return _compared(root, folder, own, common, commit)
     except (ReprokitError, OSError):
-        return commit, None
+        return Checkout(commit)
+
+
+def _check_place(root: Path, own: Path, common: Path) -> None:
+    """Raises ValueError for a repository elsewhere: who writes into a workspace also chooses what its `.git` names.
+
+    A worktree is known by its repository, which names it.
+    """
+    places = [root.resolve(), *(parent / ".git" / "modules" for parent in root.resolve().parents)]
+
+    def inside(path: Path) -> bool:
+        return any(path.resolve().is_relative_to(place) for place in places)
+
+    if inside(own):
+        known = inside(common) and inside(common / "objects")
+    else:
+        known = (own / _text(own / "gitdir")).resolve() == root.resolve() / ".git"
+    if not known:
+        raise ValueError
 
 
 def _head(own: Path, common: Path) -> str:
@@ -68,7 +97,7 @@ def _head(own: Path, common: Path) -> str:
     return match[1] if match else ""
 
 
-def _changed(root: Path, own: Path, common: Path, commit: str) -> bool:
+def _compared(root: Path, folder: Path, own: Path, common: Path, commit: str) -> Checkout:
     with tempfile.TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as name:
         mirror = Path(name)
         kind = "sha1" if len(commit) == 40 else "sha256"
@@ -82,10 +111,21 @@ def _changed(root: Path, own: Path, common: Path, commit: str) -> bool:
         written = (own / "index").stat().st_mtime_ns
         (mirror / "index").write_bytes(files.read(own / "index", _MOST_INDEX))
         os.utime(mirror / "index", ns=(written, written))
-        where = (f"--work-tree={root}", "-c", "core.bare=false", "-c", "core.fsmonitor=false")
-        options = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-        listed = git(*where, "status", *options, folder=mirror, environ=environ, timeout=_GIT_TIMEOUT_S)
-        return bool(listed.strip())
+        where = ("-C", str(root), f"--work-tree={root}", "-c", "core.bare=false", "-c", "core.fsmonitor=false")
+        here = partial(git, *where, folder=mirror, environ=environ, timeout=_GIT_TIMEOUT_S)
+        below = "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
+        # Mode, ID, stage and path of each file.
+        tracked = here("ls-files", "--stage", "-z").split("\0")
+        if not any(line.partition("\t")[2].startswith(below) for line in tracked[:-1]):
+            return Checkout()
+        dirty = bool(here("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip())
+        if any(line.startswith("160000 ") for line in tracked):
+            # To look into a submodule, git would run what that configures.
+            return Checkout(commit, dirty or None)
+        if not dirty:
+            return Checkout(commit, False)
+        here("add", "--update")
+        return Checkout(commit, True, here("write-tree").strip())
 
 
 def _text(path: Path) -> str:

@@ -84,6 +84,7 @@ class BenchOrigin:
     lock_hash: str = ""
     commit: str = ""
     dirty: bool | None = None
+    changes: str = ""
     node: str = ""
     services: Mapping[str, str] = field(default_factory=dict)
 

@@ -186,7 +186,7 @@ def opened_bench(
 
     Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
     """
-    from reprokit.bench.checkout import commit_of
+    from reprokit.bench.checkout import Checkout, checkout_of
     from reprokit.bench.container import gpus_for, hiding, own_container
     from reprokit.bench.hardware import probe
     from reprokit.bench.inputs import place
@@ -209,7 +209,7 @@ def opened_bench(
         put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
         # The workspace of a node is a copy, which may differ from the checkout here.
         folder = workspace.locate(target.workspace, target.path)
-        commit, dirty = ("", None) if engine.host.name else commit_of(folder)
+        checkout = Checkout() if engine.host.name else checkout_of(folder)
         origin = BenchOrigin(
             input_hash=image.inputs,
             image_digest=image.image_id,
@@ -217,8 +217,7 @@ def opened_bench(
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
             lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
-            commit=commit,
-            dirty=dirty,
+            **checkout._asdict(),
             node=engine.host.name,
             services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench.checkout import commit_of
+from reprokit.bench.checkout import Checkout, checkout_of
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -33,13 +33,16 @@ def repository(tmp_path, monkeypatch):
 
 def test_the_commit_and_whether_files_differ(repository):
     folder, head = repository / "workspaces" / "x", git(repository, "rev-parse", "HEAD")
-    assert commit_of(folder) == (head, False)
+    assert checkout_of(folder) == (head, False, "")
     (folder / "new.py").write_text("untracked files are results, too\n")
-    assert commit_of(folder) == (head, False)
+    assert checkout_of(folder) == (head, False, "")
     (folder / "a.py").write_text("2\n")
-    assert commit_of(folder) == (head, True)
-    git(repository, "add", ".")
-    assert commit_of(folder) == (head, True)
+    changed = checkout_of(folder)
+    assert changed[:2] == (head, True)
+    git(repository, "add", "--update")
+    assert checkout_of(folder) == changed == (head, True, git(repository, "write-tree"))
+    (folder / "a.py").write_text("3\n")
+    assert checkout_of(folder).changes not in ("", changed.changes)
 
 
 def test_a_change_in_the_second_of_the_commit_is_seen(repository):
@@ -48,23 +51,58 @@ def test_a_change_in_the_second_of_the_commit_is_seen(repository):
     git(repository, "commit", "-qam", "two")
     file.write_text("5\n")  # of the same size
     time.sleep(1.1)
-    assert commit_of(repository)[1] is True
+    assert checkout_of(repository)[1] is True
 
 
 def test_packed_references_detached_heads_and_worktrees(repository, tmp_path):
     head = git(repository, "rev-parse", "HEAD")
     git(repository, "pack-refs", "--all")
-    assert commit_of(repository) == (head, False)
+    assert checkout_of(repository) == (head, False, "")
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
-    assert commit_of(tmp_path / "tree" / "workspaces" / "x") == (head, False)
+    assert checkout_of(tmp_path / "tree" / "workspaces" / "x") == (head, False, "")
+
+
+def test_a_submodule_leaves_it_unknown_whether_files_differ(repository, tmp_path):
+    git(repository, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "sub")
+    git(repository, "commit", "-qam", "two")
+    head = git(repository, "rev-parse", "HEAD")
+    (repository / "sub" / "workspaces" / "x" / "a.py").write_text("2\n")
+    assert checkout_of(repository) == (head, None, "")
+    (repository / "workspaces" / "x" / "a.py").write_text("2\n")
+    assert checkout_of(repository) == (head, True, "")
+    # The submodule itself, whose repository is in that of the checkout.
+    assert checkout_of(repository / "sub")[:2] == (git(repository / "sub", "rev-parse", "HEAD"), True)
+
+
+def test_a_folder_of_which_nothing_is_tracked_has_no_commit(repository):
+    (repository / ".gitignore").write_text("/ignored\n")
+    (repository / "ignored").mkdir()
+    (repository / "ignored" / "a.py").write_text("1\n")
+    assert checkout_of(repository / "ignored") == Checkout()
+
+
+def test_a_workspace_leads_to_no_repository_elsewhere(repository, tmp_path):
+    head, elsewhere, own = git(repository, "rev-parse", "HEAD"), repository / ".git", tmp_path / "workspace"
+    git(tmp_path, "clone", "-q", str(repository), "workspace")
+    assert checkout_of(own)[:2] == (head, False)  # the control
+    (own / ".git").rename(tmp_path / "kept")
+    (own / ".git").write_text(f"gitdir: {elsewhere}\n")
+    assert checkout_of(own) == Checkout()
+    (own / ".git").unlink()
+    (own / ".git").symlink_to(elsewhere)
+    assert checkout_of(own) == Checkout()
+    (own / ".git").unlink()
+    (tmp_path / "kept").rename(own / ".git")
+    (own / ".git" / "commondir").write_text(f"{elsewhere}\n")
+    assert checkout_of(own) == Checkout()
 
 
 def test_outside_a_repository_and_in_a_broken_one(tmp_path, repository):
-    assert commit_of(tmp_path) == ("", None)
+    assert checkout_of(tmp_path) == Checkout()
     (repository / ".git" / "HEAD").write_text("ref: ../../../etc/passwd\n")
-    assert commit_of(repository) == ("", None)
+    assert checkout_of(repository) == Checkout()
     (repository / ".git" / "HEAD").write_bytes(b"\xff" * 100)
-    assert commit_of(repository) == ("", None)
+    assert checkout_of(repository) == Checkout()
 
 
 @pytest.mark.parametrize("key", ["core.fsmonitor", "filter.evil.clean", "core.hooksPath"])
@@ -75,7 +113,7 @@ def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
     (repository / ".gitattributes").write_text("* filter=evil\n")
     git(repository, "config", key, str(program))
     (repository / "workspaces" / "x" / "a.py").write_text("3\n")
-    assert commit_of(repository)[1] is True
+    assert checkout_of(repository)[1] is True
     assert not ran.exists()
     if key != "core.hooksPath":  # the control: plain git runs it
         git(repository, "status")
@@ -86,10 +124,10 @@ def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
 def test_pipes_are_not_waited_for(repository, monkeypatch, place):
     head, file = git(repository, "rev-parse", "HEAD"), repository / ".gitattributes"
     (repository / "workspaces" / "x" / "a.py").write_text("6\n")
-    assert commit_of(repository) == (head, True)  # the control
+    assert checkout_of(repository)[:2] == (head, True)  # the control
     if place == "an object":
         file = repository / ".git" / "objects" / head[:2] / head[2:]
         file.unlink()
     os.mkfifo(file)
     monkeypatch.setattr("reprokit.bench.checkout._GIT_TIMEOUT_S", 0.5)
-    assert commit_of(repository) == (head, None)
+    assert checkout_of(repository) == (head, None, "")

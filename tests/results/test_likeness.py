@@ -14,7 +14,7 @@ from reprokit.results.likeness import IDENTITY, differing, groups, identity, poo
 
 CHANGES = {
     "metric": "other", "unit": "s", "params": {"batch": 16, "impl": "ours"}, "recipe": "faith",
-    "variant": "cuda", "commit": "ab" * 20, "dirty": True, "node": "b",
+    "variant": "cuda", "commit": "ab" * 20, "dirty": True, "changes": "cd" * 20, "node": "b",
     "benchmark": "backward", "command": "python3 -m other", "input_hash": "00" * 32,
     "image_digest": "sha256:00", "cpu": "Xeon", "threads": 4, "gpu": "H200", "driver": "570.1",
     "environment": {"torch": "2.6.0"}, "files": {"graph.npz": "ff"},
