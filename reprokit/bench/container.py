@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import hmac
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from reprokit import paths
 from reprokit.bench.hardware import Execute
 from reprokit.container.execute import Completed
 from reprokit.container.gpu import parse_gpus
@@ -14,6 +18,7 @@ from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.settings import RunOptions
 from reprokit.display import Notify
 from reprokit.engine import Engine
+from reprokit.filelocks import file_lock
 from reprokit.recipe.find import Target
 from reprokit.redact import masking, secret_parts
 
@@ -63,3 +68,16 @@ def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
         return replace(done, stdout=mask(done.stdout), stderr=mask(done.stderr))
 
     return run if hidden else execute
+
+
+def marks(variables: Mapping[str, str]) -> dict[str, str]:
+    """A mark of each value, by name: equal for equal values of this user, without a way back to the value."""
+    if not variables:
+        return {}
+    file = paths.state() / "variables.key"
+    with file_lock(file.with_suffix(".lock"), "", lambda text: None):
+        if not file.exists():
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as new:
+                new.write(secrets.token_bytes(32))
+        key = file.read_bytes()
+    return {name: hmac.new(key, value.encode(), "sha256").hexdigest()[:16] for name, value in variables.items()}

@@ -87,6 +87,7 @@ class BenchOrigin:
     changes: str = ""
     node: str = ""
     services: Mapping[str, str] = field(default_factory=dict)
+    env_file: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def opened_bench(
     Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
     """
     from reprokit.bench.checkout import Checkout, checkout_of
-    from reprokit.bench.container import gpus_for, hiding, own_container
+    from reprokit.bench.container import gpus_for, hiding, marks, own_container
     from reprokit.bench.hardware import probe
     from reprokit.bench.inputs import place
     from reprokit.container import services
@@ -219,6 +219,7 @@ def opened_bench(
             lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
             **checkout._asdict(),
             node=engine.host.name,
+            env_file=marks(variables),
             services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
         )
         yield engine, container, Bench(target, run, probe(run), origin, put)

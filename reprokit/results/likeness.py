@@ -17,6 +17,7 @@ from reprokit.results.record import Record
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest", "commit",
     "dirty", "changes", "cpu", "threads", "gpu", "driver", "node", "environment", "files", "services",
+    "warm_up", "env_file",
 )  # fmt: skip
 
 

@@ -64,12 +64,13 @@ class Record:
     not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash` covers all inputs of the
     image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace, `dirty` whether its
     tracked files differ from it, `changes` git's tree of these files then. `services` are the IDs of the images of
-    services. `environment` is what the program reports of itself (versions, build key), `files` the SHA-256 of its
-    input files, `threads` the processors that the container may use, `clocks` known clock rates in MHz. `image_state`
-    is `built here`, `trusted` or `unverified`, `image_stale` whether it was built from other inputs than recipe and
-    lock had then, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's alias, empty for this
-    machine. `limited_by` is `compute`, `bandwidth` or `overhead` where the benchmark counts its work. `warnings` are
-    reasons to doubt the samples. Empty means unknown; older records lack the later fields.
+    services, `env_file` marks of the values of `--env-file`. `environment` is what the program reports of itself
+    (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container may use,
+    `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale` whether
+    it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit verify` on
+    it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or `overhead` where the
+    benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means unknown; older records lack the
+    later fields.
     """
 
     metric: str
@@ -102,6 +103,7 @@ class Record:
     changes: str = ""
     node: str = ""
     services: Mapping[str, str] = field(default_factory=dict)
+    env_file: Mapping[str, str] = field(default_factory=dict)
     machine: MachineFacts = field(default_factory=MachineFacts)
     before: MachineState = field(default_factory=MachineState)
     after: MachineState = field(default_factory=MachineState)

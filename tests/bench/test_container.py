@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
-from reprokit.bench.container import bench_name, gpus_for, hiding
+from reprokit.bench.container import bench_name, gpus_for, hiding, marks
 from reprokit.container.execute import Completed
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
@@ -66,6 +67,16 @@ def test_values_of_an_environment_file_are_hidden_in_output():
     assert (done.stdout, done.stderr) == ("token *** *** 1", "***")
     assert asked == [{"workdir": "/w", "logged": False}]
     assert hiding(execute, ["1"]) is execute
+
+
+def test_a_mark_differs_by_value_and_by_user_and_is_no_plain_hash(monkeypatch, tmp_path):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+    found = marks({"A": "0", "B": "1", "C": "0"})
+    assert found == marks({"A": "0", "B": "1", "C": "0"}) and found["A"] == found["C"] != found["B"]
+    assert found["A"] not in hashlib.sha256(b"0").hexdigest()
+    assert (tmp_path / "state" / "variables.key").stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "other"))
+    assert marks({"A": "0"})["A"] != found["A"] and marks({}) == {}
 
 
 def test_benchmarks_of_other_gpus_and_nodes_have_other_names():

@@ -148,7 +148,7 @@ def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path,
         text = lab.run("bench", lab.name, "--env-file", str(tokens))
         assert "spmm.time" in text
         [record] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
-        assert json.loads(record)["samples"] == [3.0]
+        assert json.loads(record)["samples"] == [3.0] and json.loads(record)["env_file"].keys() == {"TOKEN"}
         shown = lab.run("claims", lab.name, "--json")
         assert "spmm.time" in shown and "3.0" in shown
         lab.run("export", lab.name, "-o", "lab.rkit")
