@@ -89,7 +89,7 @@ def bench(
     file = records.absolute() if records else Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     fixed = {name: [value] for name, value in map(parameter, params)}
     chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
-    outcome = _Outcome(Rounds(repeat, warm_up, timeout), file)
+    outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file)
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at the same time distort each other's results.
     lock = file_lock(paths.state() / f"{bench_name(gpus, on)}.lock", waiting, notify)
@@ -119,7 +119,7 @@ def _chosen(target: Target, requested: list[str], with_extension: bool) -> Mappi
     return {f"extension.{name}": b for name, b in chosen_benchmarks(bundled, requested).items()}
 
 
-class _Outcome:
+class BenchOutcome:
     """The results of several benchmarks; one that fails, or cannot run, stops no other."""
 
     def __init__(self, rounds: Rounds, file: Path) -> None:

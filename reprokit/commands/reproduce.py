@@ -35,8 +35,8 @@ def reproduce(
 ) -> None:
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
-    Continues at the step that failed before. What this machine cannot do is skipped with its reason. A report is
-    written in any case.
+    Continues at the step that failed before. Begins anew where recipe, lock, image, workspace or --repeat have changed.
+    What this machine cannot do is skipped with its reason. A report is written in any case.
     """
     from reprokit.commands.report import write
     from reprokit.recipe.find import split
@@ -47,7 +47,7 @@ def reproduce(
     target = find_target(name)
     recipe, _ = split(name)
     label = f"{recipe}:{target.variant_name}"
-    journal = Journal(target, again)
+    journal = Journal(target, again, lambda: _state(target, repeat))
     earlier = set(journal.steps) - {"claims"}
     for number, step in enumerate(NAMES, 1):
         if step in earlier:
@@ -67,6 +67,7 @@ def reproduce(
     steps = [journal.steps[step] for step in NAMES]
     folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
     write([recipe], folder, steps=as_table(steps))
+    journal.save()  # the report may be in the checkout of the workspace
     show_tables([as_table(steps)])
     echo(str(folder / "index.html"))
     if code := next((step.exit_code for step in steps if step.status == "failed"), 0):
@@ -77,6 +78,30 @@ def _run(context: typer.Context, argv: Sequence[str]) -> int:
     """Run a verb in this process, as a user would type it; returns its exit code."""
     group = context.find_root().command
     return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0  # type: ignore[attr-defined]
+
+
+def _state(target: Target, repeat: int) -> str:
+    """Everything on which the steps depend: with a part of it changed, all are done again."""
+    from reprokit.bench.checkout import checkout_of
+    from reprokit.engine import Engine
+    from reprokit.errors import ReprokitError
+    from reprokit.host import workspace
+    from reprokit.image.labels import image_name
+    from reprokit.image.lock.read import variant_lock
+    from reprokit.image.render import render
+
+    parts = [target.recipe.model_dump_json(), str(repeat)]
+    for part in (
+        lambda: render(target).digest,
+        lambda: str((lock := variant_lock(target)) and lock.hash),
+        lambda: str(checkout_of(workspace.locate(target.workspace, target.path))),
+        lambda: (Engine.connect().image(image_name(target)) or {}).get("Id", ""),
+    ):
+        try:
+            parts.append(part())
+        except ReprokitError as error:
+            parts.append(error.message)
+    return "\n".join(parts)
 
 
 def _needless(step: str, target: Target) -> str:

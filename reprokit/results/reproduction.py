@@ -37,26 +37,35 @@ class ReproductionStep:
 
 
 class Journal:
-    """The steps of the last try, in reprokit's state folder. A changed recipe begins anew."""
+    """The steps of the last try, in reprokit's state folder.
 
-    def __init__(self, target: Target, fresh: bool) -> None:
-        content = files.read(target.path, _MOST)
-        self._key = hashlib.sha256(content).hexdigest()
+    `state` is a text that differs where steps have to be done again. Steps change it themselves: they lock and build.
+    """
+
+    def __init__(self, target: Target, fresh: bool, state: Callable[[], str]) -> None:
+        self._state = state
         name = hashlib.sha256(os.fsencode(Path.cwd()) + b"\0" + target.label.encode()).hexdigest()[:32]
         self._path = paths.private(paths.state() / "reproduce") / f"{name}.json"
         self.steps: dict[str, ReproductionStep] = {} if fresh else self._read()
 
     def add(self, step: ReproductionStep) -> None:
         self.steps[step.name] = step
-        data = {"key": self._key, "steps": [asdict(each) for each in self.steps.values()]}
+        self.save()
+
+    def save(self) -> None:
+        """Keep the steps as those of the present state."""
+        data = {"key": self._key(), "steps": [asdict(each) for each in self.steps.values()]}
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(data), encoding="utf-8")
         temporary.replace(self._path)
 
+    def _key(self) -> str:
+        return hashlib.sha256(self._state().encode()).hexdigest()
+
     def _read(self) -> dict[str, ReproductionStep]:
         try:
             data = parsed(files.read(self._path, _MOST))
-            found = [ReproductionStep(**step) for step in data["steps"]] if data["key"] == self._key else []
+            found = [ReproductionStep(**step) for step in data["steps"]] if data["key"] == self._key() else []
         except (OSError, ValueError, TypeError, KeyError):
             return {}
         return {step.name: step for step in found if step.status == "done"}

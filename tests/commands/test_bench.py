@@ -12,7 +12,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.bench.run import Rounds
-from reprokit.commands.bench import _Outcome
+from reprokit.commands.bench import BenchOutcome
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
@@ -231,7 +231,7 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
     ],
 )  # fmt: skip
 def test_what_failed_counts_more_than_what_could_not_run(errors, code, tmp_path):
-    outcome = _Outcome(Rounds(), tmp_path / "r.jsonl")
+    outcome = BenchOutcome(Rounds(), tmp_path / "r.jsonl")
     outcome.failed = {f"b{number}": error for number, error in enumerate(errors)}
     with pytest.raises(ReprokitError) as raised:
         outcome.raise_failure()

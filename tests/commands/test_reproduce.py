@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 PLAIN = """
@@ -10,6 +12,7 @@ benchmarks:
   b: {command: "echo 1", parse: {values: [{pattern: "(?P<value>.*)", metric: b.time, unit: s}]}}
 claims: [{metric: b.time, value: 1, unit: s, hardware: a CPU, gpu: none, where: Table 1}]
 """
+BLOCK = "{#\ndoes: nothing.\n#}\n{% block final %}\nRUN true\n{% endblock %}\n"
 CLASHING = PLAIN.replace('"debian:12"}', '"debian:12", pins: {torch: "1.8.0", python: "3.12"}}')
 
 
@@ -34,6 +37,29 @@ def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_pa
     page = (tmp_path / "results" / "x-report" / "index.html").read_text()
     assert "unix:///nowhere" not in page and "build was skipped" in page and "not measured" in page
     assert str(tmp_path) not in page
+
+
+@pytest.mark.usefixtures("home")
+def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path):
+    recipe("x", PLAIN.replace('"debian:12"', '"debian:12", blocks: [mine]'))
+    (tmp_path / "recipes" / "blocks").mkdir()
+    (tmp_path / "recipes" / "blocks" / "mine.j2").write_text(BLOCK)
+    workspace = tmp_path / "workspaces" / "x"
+    workspace.mkdir(parents=True)
+
+    def begins_anew(*options: str) -> bool:
+        return "check: done before" not in call("reproduce", "x:cpu", *options).stderr
+
+    assert begins_anew() and not begins_anew()
+    assert begins_anew("--repeat", "20") and not begins_anew("--repeat", "20") and begins_anew()
+    (tmp_path / "recipes" / "blocks" / "mine.j2").write_text(BLOCK.replace("true", "false"))
+    assert begins_anew() and not begins_anew()
+    for command in ("init -q", "add .", "-c user.name=t -c user.email=t@example.org commit -q -m one"):
+        (workspace / "a").write_text("1")
+        subprocess.run(["git", *command.split()], cwd=workspace, check=True)
+    assert begins_anew() and not begins_anew()
+    (workspace / "a").write_text("2")
+    assert begins_anew() and not begins_anew()
 
 
 @pytest.mark.usefixtures("home")

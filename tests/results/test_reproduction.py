@@ -52,21 +52,27 @@ def test_a_step_waits_for_those_that_it_needs():
     assert as_table(list(steps.values())).rows[0] == ("check", "failed", "", "reprokit check")
 
 
-def test_done_steps_are_kept_until_the_recipe_changes(tmp_path, monkeypatch):
+def test_done_steps_are_kept_until_what_they_depend_on_changes(tmp_path, monkeypatch):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    path = tmp_path / "x.yaml"
-    path.write_text("one")
     paper = {"title": "T", "venue": "V", "year": 2020, "licence": "none"}
     recipe = Recipe.model_validate({"name": "x", "paper": paper, "variants": {"cpu": {"base": "debian:12"}}})
-    target = Target(recipe, "cpu", path)
-    journal = Journal(target, False)
+    target, states = Target(recipe, "cpu", tmp_path / "x.yaml"), ["one"]
+
+    def opened(fresh: bool = False) -> Journal:
+        return Journal(target, fresh, lambda: states[-1])
+
+    journal = opened()
     journal.add(step("check"))
     journal.add(step("lock", "failed"))
-    assert list(Journal(target, False).steps) == ["check"]
-    assert Journal(target, True).steps == {}
+    assert list(opened().steps) == ["check"]
+    assert opened(fresh=True).steps == {}
     (file,) = Path(tmp_path / "home" / "state" / "reproduce").iterdir()
     file.write_text("{")
-    assert Journal(target, False).steps == {}
+    assert opened().steps == {}
+    states.append("of the image that the step has built")
     journal.add(step("build"))
-    path.write_text("two")
-    assert Journal(target, False).steps == {}
+    assert "build" in opened().steps
+    states.append("two")
+    assert opened().steps == {}
+    journal.save()
+    assert "build" in opened().steps
