@@ -27,6 +27,7 @@ from tests.support import slurm
 from tests.support.disk import Disk
 from tests.support.engines import debian_13
 from tests.support.images import Images
+from tests.support.paths import ROOT
 from tests.support.repositories import Repositories
 from tests.support.shared import shared
 from tests.support.stores import fetch
@@ -164,14 +165,22 @@ def repositories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repositorie
     return Repositories(root)
 
 
+@pytest.fixture(scope="session")
+def without_recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What comes with reprokit, but no recipe. Of the session, because the renderer keeps the folder of templates."""
+    root = tmp_path_factory.mktemp("without-recipes")
+    (root / "images").symlink_to(ROOT / "images")
+    return root
+
+
 @pytest.fixture
-def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recipes(tmp_path: Path, without_recipes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder of recipes, in which the user stands; `$REPROKIT_HOME` is the test's own."""
     for name in list(os.environ):
         if name.startswith("REPROKIT_") and name != "REPROKIT_CONFIG":
             monkeypatch.delenv(name)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
-    monkeypatch.setattr("reprokit.paths.data_root", lambda: tmp_path / "none")
+    monkeypatch.setattr("reprokit.paths.data_root", lambda: without_recipes)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
     return tmp_path / "recipes"

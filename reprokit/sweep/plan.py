@@ -13,10 +13,12 @@ from typing import Any
 from reprokit.bench.run import assignments, benchmarks, with_parameters
 from reprokit.errors import UsageError
 from reprokit.image.lock.read import variant_lock
+from reprokit.image.render import render
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import MOST_COMBINATIONS
 from reprokit.results.record import Record
+from reprokit.supply.store import key_of
 from reprokit.sweep.file import MOST_JOBS, SweepFile, SweepRun, too_many
 
 
@@ -123,16 +125,17 @@ def _targets(run: SweepRun) -> list[Target]:
 def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str, image: str) -> Iterable[Job]:
     lock = None if image else variant_lock(target)
     lock_hash = lock.hash if lock else ""
-    inputs = image or lock_hash
+    inputs = image or key_of({"dockerfile": render(target).digest, "lock": lock_hash})
     for name, benchmark in benchmarks(target, run.benchmarks).items():
         chosen = with_parameters(benchmark, run.parameters)
         count = chosen.combination_count
         if count > MOST_COMBINATIONS:
             raise too_many(count * sweep.repeats, where)
+        measured = benchmark.model_dump(mode="json", exclude={"matrix", "variants", "timeout"})
         gpu = "required" if benchmark.gpu else target.variant.requires.gpu
         for params in chosen.combinations():
             for number in range(sweep.repeats):
-                key = [target.label, name, benchmark.command, params, inputs, sweep.warm_up, sweep.seed, number]
+                key = [target.label, name, measured, params, inputs, sweep.warm_up, sweep.seed, number]
                 yield Job(
                     id=hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24],
                     recipe=target.recipe.name,

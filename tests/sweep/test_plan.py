@@ -47,11 +47,26 @@ def test_the_order_is_shuffled_and_the_seeds_own(x):
     assert [job.title for job in other] != titles and not {j.id for j in other} & {j.id for j in found(SWEEP)}
 
 
-def test_what_depends_on_the_recipe_is_another_job(x):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("echo", "printf"), ('"debian:12"', '"debian:12", env: {OMP_NUM_THREADS: "1"}'), ('"debian:12"', '"debian:11"'),
+        ("matrix:", "inputs: [{path: g, make: touch g}]\n    matrix:"), ("unit: ms", "unit: s"),
+        ("matrix:", "repeat: 7\n    matrix:"),
+    ],
+)  # fmt: skip
+def test_what_depends_on_the_recipe_is_another_job(x, old, new):
     before = {job.id for job in found(SWEEP)}
     file = x / "recipes" / "x.yaml"
-    file.write_text(file.read_text().replace("echo", "printf"))
+    file.write_text(file.read_text().replace(old, new, 1))
     assert not before & {job.id for job in found(SWEEP)}
+
+
+def test_another_value_of_a_matrix_leaves_the_other_jobs(x):
+    before = {job.id for job in found(SWEEP)}
+    file = x / "recipes" / "x.yaml"
+    file.write_text(file.read_text().replace("[row, column]", "[row, column, diagonal]"))
+    assert before < {job.id for job in found(SWEEP)}
 
 
 def test_the_same_job_twice_is_refused(x):
