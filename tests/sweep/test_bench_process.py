@@ -25,6 +25,10 @@ def test_the_call_keeps_the_types_of_parameters():
         "G": "é\\n",
         "H": "",
         "I": "~",
+        "J": 1e-07,
+        "K": -1e22,
+        "L": 1.5e300,
+        "M": "1e-07",
     }
     words = bench_command(replace(JOB, params=params, timeout=5, warm_up=2), "/r", "gpu1", "GPU-1")
     given = [word.removeprefix("--param=") for word in words if word.startswith("--param=")]
