@@ -137,6 +137,7 @@ class Bench:
                 unit=each.unit,
                 samples=each.samples,
                 params={**combination, **each.params},
+                variables=combination,
                 recipe=self.target.recipe.name,
                 variant=self.target.variant_name,
                 benchmark=name,

@@ -6,6 +6,7 @@ no tags, no deep nesting.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import yaml
@@ -50,6 +51,13 @@ def read(text: str, where: str) -> Document:
         raise UsageError(f"not valid YAML: {problem}", f"{where}:{line}", "check indentation and quotes") from None
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"not valid YAML: {error}", where) from None
+
+
+def scalar(value: str | int | float | bool) -> str:
+    """A value as `read` reads it, on one line."""
+    # JSON keeps a text that reads like a number. YAML 1.1 takes 1e-07, without a point, for a text.
+    text = json.dumps(value)
+    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
 class _YamlReader:

@@ -21,6 +21,7 @@ from reprokit.results.formats import as_markdown
 from reprokit.results.likeness import groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
+from reprokit.results.repeat import commands
 from reprokit.results.tables import TABLE, conditions, sections
 from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
@@ -121,7 +122,7 @@ def recipe_report(
         ),
         tables=tuple(_shortened(sections(found, recipe.claims))),
         machines=tuple(_machines(ordered)),
-        commands=tuple(_commands(recipe, ordered)),
+        commands=tuple(commands(recipe, ordered)),
         badges=_badges(recipe, ordered, judged, variants),
         verdicts=Counter(each.verdict for each in judged),
         steps=steps,
@@ -236,19 +237,6 @@ def _state(state: MachineState) -> str:
         *(f"GPU {n}: {heat} °C" for n, heat in enumerate(state.gpu_temperature)),
     ]
     return ", ".join(filter(None, parts))
-
-
-def _commands(recipe: Recipe, records: Sequence[Record]) -> list[str]:
-    """The commands that repeat the rows, from the name of the recipe alone."""
-    ran: dict[str, None] = {}
-    for record in records:
-        if record.benchmark in recipe.benchmarks and record.variant in recipe.variants:
-            repeats = len(record.repeats) or 1
-            warm_up = f" --warm-up {record.warm_up}" if record.warm_up else ""
-            ran[f"reprokit bench {recipe.name}:{record.variant} {record.benchmark} --repeat {repeats}{warm_up}"] = None
-    variants = sorted({record.variant for record in records if record.variant in recipe.variants})
-    builds = [f"reprokit build {recipe.name}:{variant}" for variant in variants]
-    return [*builds, *ran, f"reprokit claims {recipe.name}", f"reprokit report {recipe.name} -o report"]
 
 
 def _badges(

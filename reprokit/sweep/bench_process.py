@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reprokit.host.command import Flood, exchange, own_module
+from reprokit.recipe import yaml
 from reprokit.sweep.plan import Job
 
 MOST_OUTPUT = 16 << 20  # bytes of each stream
@@ -29,17 +29,11 @@ def label_here(job: Job) -> str:
 def bench_command(job: Job, records: str, on: str = "", device: str = "") -> list[str]:
     """The words of the call."""
     words = [*own_module("reprokit"), "bench", label_here(job), job.benchmark, "--json"]
-    words += [f"--param={name}={_as_yaml(value)}" for name, value in job.params.items()]
+    words += [f"--param={name}={yaml.scalar(value)}" for name, value in job.params.items()]
     words += [f"--warm-up={job.warm_up}", f"--records={records}"]
     words += [f"--timeout={job.timeout}"] if job.timeout else []
     words += [f"--on={on}"] if on else []
     return [*words, f"--gpus=device={device}"] if device else words
-
-
-def _as_yaml(value: str | int | float | bool) -> str:
-    """JSON keeps a text that reads like a number. YAML 1.1 takes 1e-07, without a point, for a text."""
-    text = json.dumps(value)
-    return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,8 @@ def test_a_matrix_gives_variables_and_parameters(bench, tmp_path):
     combinations = spec.combinations()
     assert [(c["n"], c["kind"]) for c in combinations] == [(n, k) for n in (2, 4) for k in matrix["kind"]]
     (record,) = bench.measure("b", spec, ".", combination=combinations[2])
-    assert record.params == {"n": 4, "kind": "$(touch ran); x", "fast": True} and record.samples == (44.0, 44.0)
+    assert record.params == record.variables == {"n": 4, "kind": "$(touch ran); x", "fast": True}
+    assert record.samples == (44.0, 44.0)
     assert not (tmp_path / "ran").exists()
     (record,) = bench.measure("b", spec, ".", rounds=Rounds(repeat=1), combination=combinations[1])
     assert (record.params["kind"], record.samples) == ("b", (22.0,))

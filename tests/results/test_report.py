@@ -66,6 +66,31 @@ def test_the_machine_is_that_of_the_latest_record():
     assert dict(part.machines[0][1])["in doubt"] == "new"
 
 
+def test_the_commands_repeat_each_row():
+    given = {"threads": 4, "scale": 1e-07, "text": "a b"}
+    records = [
+        replace(SPMM, repeats=(1, 1), warm_up=2, variables=given, params={**given, "printed": 1}),
+        replace(SPMM, node="gpu1"),
+        replace(SPMM, node="ray-1f2e3a", benchmark="extension.forward"),
+        replace(SPMM, benchmark="gone"),
+    ]
+    (found,) = page(*records).recipes
+    bench = "reprokit bench featgraph:cpu"
+    assert set(found.commands[1:-2]) == {
+        f"{bench} spmm --repeat 2 --warm-up 2 --param threads=4 --param scale=1.0e-07 --param 'text=\"a b\"'",
+        f"{bench} spmm --repeat 1 --on gpu1", f"{bench} forward --extension --repeat 1",
+    }  # fmt: skip
+
+
+def test_a_value_of_the_matrix_needs_no_option():
+    recipe = load_recipe("featgraph")
+    spmm = recipe.benchmarks["spmm"].model_copy(update={"matrix": {"n": [1, 2]}})
+    recipe = recipe.model_copy(update={"benchmarks": {"spmm": spmm}})
+    records = [replace(SPMM, variables={"n": n}) for n in (1, 2, 3, True)]
+    commands = recipe_report(recipe, records, [], []).commands[1:-2]
+    assert [command.partition("--repeat 1")[2] for command in commands] == ["", " --param n=3", " --param n=true"]
+
+
 def test_the_same_records_give_the_same_bytes(tmp_path):
     records = [replace(SPMM, params={"n": n, "impl": impl}) for n in range(5) for impl in ("a", "b")]
     append(tmp_path, "results/featgraph.jsonl", records)
