@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from reprokit.bench.hardware import Execute
 from reprokit.results.record import MachineState
@@ -30,6 +31,22 @@ if command -v nvidia-smi >/dev/null; then
 fi
 exit 0
 """
+# Samples of the reasons while a command runs, a second apart: the card is idle when it ends, and runs at full clocks
+# again. They are counted on standard error, and have no place in the output of a command that failed.
+_WATCH = """
+command -v nvidia-smi >/dev/null && file=$(mktemp) || exec "$@"
+for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
+  timeout 30 nvidia-smi --query-gpu="$reasons" --format=csv,noheader,nounits >/dev/null 2>&1 && break
+done
+nvidia-smi --query-gpu="index,$reasons" --format=csv,noheader,nounits -lms 1000 >"$file" 2>/dev/null &
+"$@"
+code=$?
+kill $! 2>/dev/null
+[ $code != 0 ] || sort "$file" | uniq -c | sed 's/^/reprokit-gpu: /' >&2
+rm -f "$file"
+exit $code
+"""
+_SAMPLES = re.compile("^reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,4}), (0x[0-9a-fA-F]{1,16})\n", re.MULTILINE)
 # Bits of NVML's nvmlClocksEventReasons that slow a GPU below what its load would allow.
 _SLOWDOWNS = {0x4: "power limit", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
 # Others may use this share of the processors, or half of one, unremarked.
@@ -39,6 +56,19 @@ _BUSY_SHARE, _BUSY_LEAST = 0.1, 0.5
 def probe_state(execute: Execute) -> MachineState:
     """The machine's state now; takes half a second."""
     return state_of(execute(["sh", "-c", _SCRIPT], logged=False).stdout)
+
+
+def watched(argv: Sequence[str]) -> list[str]:
+    """A command that samples the GPUs while `argv` runs."""
+    return ["sh", "-c", _WATCH, "sh", *argv]
+
+
+def samples_of(errors: str) -> tuple[str, Counter[tuple[int, str]]]:
+    """The standard error of a watched command, and its samples by GPU and reason for a slow-down, "" for none."""
+    found = Counter[tuple[int, str]]()
+    for count, gpu, bits in _SAMPLES.findall(errors):
+        found[int(gpu), _slowdown(int(bits, 16))] += int(count)
+    return _SAMPLES.sub("", errors), found
 
 
 def state_of(text: str) -> MachineState:
@@ -65,17 +95,23 @@ def state_of(text: str) -> MachineState:
     )
 
 
-def doubts(threads: int, before: MachineState, after: MachineState) -> Iterator[str]:
-    """Reasons to doubt what was measured between two states, in words."""
+def doubts(
+    threads: int, before: MachineState, after: MachineState, samples: Mapping[tuple[int, str], int] = {}
+) -> Iterator[str]:
+    """Reasons to doubt what was measured between two states, in words; `samples` are those of `samples_of`."""
     most = max(_BUSY_LEAST, _BUSY_SHARE * threads)
     for when, state in (("before", before), ("after", after)):
         if state.load is not None and state.load > most:
             yield f"other programs kept {state.load:.1f} processors busy {when} the benchmark"
+        for number, reason in enumerate(state.gpu_slowdown):
+            if reason:
+                yield f"GPU {number} was slowed down {when} the benchmark: {reason}"
     if before.throttles is not None and after.throttles is not None and after.throttles > before.throttles:
         yield "the CPU was slowed down by heat during the benchmark"
-    for number, reason in enumerate(after.gpu_slowdown):
+    for (number, reason), count in sorted(samples.items()):
         if reason:
-            yield f"GPU {number} was slowed down: {reason}"
+            total = sum(each for (gpu, _), each in samples.items() if gpu == number)
+            yield f"GPU {number} was slowed down in {count} of {total} samples: {reason}"
 
 
 def _busy(lines: Sequence[str], processors: int) -> float | None:

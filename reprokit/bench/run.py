@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -11,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from reprokit import __version__
-from reprokit.bench.condition import doubts, probe_state
+from reprokit.bench.condition import doubts, probe_state, samples_of, watched
 from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import locked_sum, prepare
 from reprokit.bench.parse import Measurement, Parsed, parse
@@ -125,7 +126,11 @@ class Bench:
             run()
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = probe_state(self.execute)
-        runs = [_parsed(benchmark, run(), where) for _ in range(rounds.repeat or benchmark.repeat)]
+        runs, samples = [], Counter[tuple[int, str]]()
+        for _ in range(rounds.repeat or benchmark.repeat):
+            done, seen = run()
+            runs.append(_parsed(benchmark, done, where))
+            samples += seen
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
         environment, clocks = without_clocks(runs[-1].environment)
@@ -158,7 +163,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*unlocked, *doubts(self.hardware.threads, before, after)),
+                warnings=(*unlocked, *doubts(self.hardware.threads, before, after, samples)),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
@@ -172,10 +177,12 @@ class Bench:
         timeout: int | None,
         where: str,
         combination: Mapping[str, Any],
-    ) -> Completed:
+    ) -> tuple[Completed, Counter[tuple[int, str]]]:
+        """What the command printed, and the samples of the GPUs."""
         argv = ["bash", "-c", benchmark.command]
         if combination:
             argv = ["env", *assignments(combination), *argv]
+        argv = watched(argv) if self.hardware.gpu else argv
         done = self.execute(argv, workdir=folder, on_output=on_output, timeout=timeout)
         if done.exit_code:
             failed = WorkFailed(
@@ -187,7 +194,8 @@ class Bench:
                 failed = WorkFailed(f"the benchmark did not end in {timeout} s", where, "give it longer with --timeout")
             failed.explanation = keep(f"{done.stdout}\n{done.stderr}", done.facts)
             raise failed
-        return done
+        errors, samples = samples_of(done.stderr)
+        return replace(done, stderr=errors), samples
 
 
 def assignments(combination: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.bench.condition import doubts, probe_state, state_of
+from reprokit.bench.condition import doubts, probe_state, samples_of, state_of
 from reprokit.results.record import MachineState
 
 
@@ -32,5 +32,16 @@ def test_load_heat_and_power_are_doubts():
     assert list(doubts(64, MachineState(load=1.5), quiet)) == []
     hot = MachineState(load=0.2, throttles=5, gpu_slowdown=("", "heat"))
     assert list(doubts(2, quiet, hot)) == [
-        "the CPU was slowed down by heat during the benchmark", "GPU 1 was slowed down: heat",
+        "GPU 1 was slowed down after the benchmark: heat", "the CPU was slowed down by heat during the benchmark",
     ]  # fmt: skip
+    assert list(doubts(2, hot, quiet)) == ["GPU 1 was slowed down before the benchmark: heat"]
+
+
+def test_samples_are_counted_by_gpu_and_reason():
+    counted = ("      3 0, 0x0", "      2 0, 0x4", "      1 1, 0x48")
+    errors, samples = samples_of("oops\n" + "".join(f"reprokit-gpu: {line}\n" for line in counted))
+    assert errors == "oops\n"
+    assert list(doubts(2, MachineState(), MachineState(), samples)) == [
+        "GPU 0 was slowed down in 2 of 5 samples: power limit",
+        "GPU 1 was slowed down in 1 of 1 samples: hardware slowdown, heat",
+    ]

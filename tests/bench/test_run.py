@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -83,13 +84,31 @@ def test_a_record_holds_what_was_measured_on_what(bench, tmp_path):
     assert socket.gethostname() not in record.to_json().split('"') and str(Path.home()) not in record.to_json()
 
 
-def test_a_slow_down_during_a_run_is_a_warning_of_its_record(bench, tmp_path):
+NVIDIA_SMI = """#!/bin/sh
+case "$*" in
+*clocks_event_reasons*) exit 2 ;;
+*-lms*) while :; do echo "0, 0x0000000000000040"; touch sampled; sleep 0.05; done ;;
+*) echo 1980, 40, 0x0000000000000000 ;;
+esac
+"""
+
+
+def test_a_gpu_that_slowed_down_only_while_a_run_lasted_is_a_warning(bench, tmp_path):
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "nvidia-smi").write_text("#!/bin/sh\necho 300, 91, 0x0000000000000040\n")
+    (tmp_path / "bin" / "nvidia-smi").write_text(NVIDIA_SMI)
     (tmp_path / "bin" / "nvidia-smi").chmod(0o755)
     values = [{"pattern": "(?P<value>\\d) ms", "metric": "m", "unit": "ms"}]
-    (record,) = bench.measure("m", benchmark("echo 3 ms", values=values), ".")
-    assert "GPU 0 was slowed down: heat" in record.warnings
+    command = "until [ -e sampled ]; do sleep 0.01; done; rm sampled; echo oops >&2; echo 3 ms"
+    bench = replace(bench, hardware=replace(HARDWARE, gpu="H100"))
+    (record,) = bench.measure("m", benchmark(command, values=values), ".", rounds=Rounds(repeat=2))
+    (warning,) = [text for text in record.warnings if text.startswith("GPU")]
+    found = re.fullmatch("GPU 0 was slowed down in ([0-9]+) of ([0-9]+) samples: heat", warning)
+    assert found and found[1] == found[2] and int(found[1]) >= 2
+    with pytest.raises(WorkFailed, match="printed no measurements") as error:
+        bench.measure("m", benchmark("true"), ".")
+    assert error.value.explanation[0].startswith("cause: the benchmark ran and printed nothing")
+    with pytest.raises(WorkFailed, match="failed with exit code 3"):
+        bench.measure("m", benchmark("exit 3"), ".")
 
 
 def test_inputs_are_made_and_named(bench, tmp_path):
