@@ -136,6 +136,7 @@ class Bench:
         environment, clocks = without_clocks(runs[-1].environment)
         threads = environment.get("threads", self.hardware.threads)
         merged = together(runs)
+        reasons = (*unlocked, *doubts(self.hardware.threads, before, after, samples))
         return [
             Record(
                 metric=each.metric,
@@ -163,7 +164,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*unlocked, *doubts(self.hardware.threads, before, after, samples)),
+                warnings=(*missing(len(repeats), len(runs)), *reasons),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
@@ -227,6 +228,11 @@ def together(runs: Sequence[Parsed]) -> list[tuple[Measurement, tuple[int, ...]]
         )
         for same in found.values()
     ]
+
+
+def missing(repeats: int, runs: int) -> list[str]:
+    """A reason for doubt where a case is not in every run."""
+    return [] if repeats == runs else [f"only {repeats} of {runs} runs printed this case"]
 
 
 def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:

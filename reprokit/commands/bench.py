@@ -151,7 +151,8 @@ class BenchOutcome:
             notify(f"{title} failed: {error.message}")
             self.failed[title] = error
             return
-        notify(*(f"warning: {title}: {text}" for text in records[0].warnings))
+        warnings = dict.fromkeys(text for record in records for text in record.warnings)
+        notify(*(f"warning: {title}: {text}" for text in warnings))
         named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
         lines.append(*named, records)
         self.records += records

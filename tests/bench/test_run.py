@@ -175,6 +175,14 @@ def test_runs_are_repeated_after_those_that_warm_up(bench, tmp_path):
     assert (record.samples, record.repeats, record.warm_up) == ((3.0, 4.0, 5.0), (1, 1, 1), 2)
 
 
+def test_a_case_that_a_run_omits_is_in_doubt(bench, tmp_path):
+    command = 'for n in 1 2; do [ $n = 2 ] && [ -e ran ] || echo "n=$n t=3"; done; touch ran'
+    spec = benchmark(command, values=[{"pattern": "n=(?P<n>\\S+) t=(?P<value>.*)", "metric": "t", "unit": "s"}])
+    one, two = bench.measure("b", spec, ".", rounds=Rounds(repeat=3))
+    assert (one.repeats, two.repeats) == ((1, 1, 1), (1,))
+    assert two.warnings[0] == "only 1 of 3 runs printed this case" and "runs printed" not in str(one.warnings)
+
+
 def test_a_run_that_takes_too_long_has_failed(bench):
     with pytest.raises(WorkFailed, match="did not end in 1 s") as error:
         bench.measure("b", benchmark("sleep 20"), ".", rounds=Rounds(timeout=1))
