@@ -144,6 +144,8 @@ def _plain(value: Any) -> Any:
 
 def _number(written: Any, line: str) -> float:
     try:
+        if isinstance(written, str) and ("_" in written or not written.isascii()):
+            raise ValueError  # numbers of Python, not of programs
         number = float(written)
     except (TypeError, ValueError, OverflowError):
         raise _bad(line, f"holds {str(written)[:40]!r}, which is no number") from None

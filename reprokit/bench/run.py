@@ -180,7 +180,7 @@ class Bench:
         combination: Mapping[str, Any],
     ) -> tuple[Completed, Counter[tuple[int, str]]]:
         """What the command printed, and the samples of the GPUs."""
-        argv = ["bash", "-c", benchmark.command]
+        argv = ["bash", "-o", "pipefail", "-c", benchmark.command]
         if combination:
             argv = ["env", *assignments(combination), *argv]
         argv = watched(argv) if self.hardware.gpu else argv

@@ -71,7 +71,7 @@ def test_colours_and_redrawn_lines_are_no_part_of_a_figure():
     assert parse(spec, " 10%\r 90%\r\x1b[1;32mt=\x1b[0m4.5\r\n").measurements[0].samples == (4.5,)
 
 
-@pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "fast", ""])
+@pytest.mark.parametrize("written", ["nan", "inf", "-inf", "1e999", "fast", "", "1_000", "\uff11"])
 def test_what_is_no_finite_number_is_refused(written):
     spec = Parse.model_validate({"values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}]})
     with pytest.raises(WorkFailed, match="a line of the output holds"):

@@ -145,6 +145,12 @@ def test_a_failing_command_is_named_with_its_exit_code(bench):
     assert error.value.explanation == ()
 
 
+def test_a_failure_at_the_head_of_a_pipe_is_one(bench):
+    values = [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}]
+    with pytest.raises(WorkFailed, match="failed with exit code 4"):
+        bench.measure("forward", benchmark("(echo t=1; exit 4) | tee log", values=values), ".")
+
+
 def test_a_failure_ends_with_its_cause(bench):
     with pytest.raises(WorkFailed, match="failed with exit code 1") as error:
         bench.measure("forward", benchmark("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1"), ".")
