@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import shutil
@@ -23,15 +24,16 @@ from reprokit.untrusted.files import Folder
 # Fetches a locked file into the store; returns its path there.
 Fetch = Callable[[PlainFile | RecordFile], Path]
 
-# The mark beside an incomplete file survives a kill, so that the file is made again.
+# The mark beside an incomplete file survives a kill, so that the file is made again. So is one that another command
+# made; a file that the user put there has no `.made`.
 _MAKE = """
-[ -e {path} ] && [ ! -e {mark} ] && exit 0
+[ -e {path} ] && [ ! -e {mark} ] && {{ [ ! -e {made} ] || [ "$(cat {made})" = {key} ]; }} && exit 0
 mkdir -p -- "$(dirname -- {path})" && : > {mark} || exit 1
 rm -rf -- {path}
 ( {make}
 ) || exit 1
 [ -e {path} ] || {{ echo "the command succeeded but did not create {name}" >&2; exit 1; }}
-rm -f -- {mark}
+echo {key} > {made} && rm -f -- {mark}
 """
 # A folder's checksum covers the checksums of all its files.
 _SUM = """
@@ -83,7 +85,9 @@ def prepare(
 
 
 def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
-    script = _MAKE.format(path=path, mark=shlex.quote(f"./{file.path}.making"), make=file.make, name=file.path)
+    mark, made = (shlex.quote(f"./{file.path}.{state}") for state in ("making", "made"))
+    key = hashlib.sha256(file.make.encode()).hexdigest()
+    script = _MAKE.format(path=path, mark=mark, made=made, key=key, make=file.make, name=file.path)
     done = execute(["bash", "-c", script], workdir=workdir)
     if done.exit_code:
         raise WorkFailed(

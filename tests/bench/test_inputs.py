@@ -28,7 +28,16 @@ def test_a_missing_input_is_made_and_hashed_and_a_present_one_is_kept(here, tmp_
     assert prepare(here, inputs, ".", no_data, no_sum) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
     assert prepare(here, inputs, ".", no_data, no_sum) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
     assert (tmp_path / "count").read_text() == "made\n"
-    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["graph.npz"]
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["graph.npz", "graph.npz.made"]
+
+
+def test_an_input_is_made_again_where_its_command_changed_but_not_one_of_the_user(here, tmp_path):
+    prepare(here, made("graph", "printf old > graph"), ".", no_data, no_sum)
+    prepare(here, made("graph", "printf new > graph"), ".", no_data, no_sum)
+    assert (tmp_path / "graph").read_text() == "new"
+    (tmp_path / "own").write_text("mine")
+    prepare(here, made("own", "printf new > own"), ".", no_data, no_sum)
+    assert (tmp_path / "own").read_text() == "mine"
 
 
 def test_data_is_put_there_and_named_like_what_is_made(here, tmp_path):
