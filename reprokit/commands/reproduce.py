@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
 from reprokit.tables import show_tables
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
@@ -32,6 +36,7 @@ def reproduce(
     ] = None,
     repeat: int = typer.Option(5, "--repeat", metavar="N", min=1, max=10_000, help="Run each benchmark N times."),
     again: bool = typer.Option(False, "--again", help="Begin anew, also with steps that were done before."),
+    as_json: options.Json = False,
 ) -> None:
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
@@ -60,7 +65,7 @@ def reproduce(
         elif step in ("lock", "fetch") and (reason := _needless(step, target)):
             found = ReproductionStep(step, " ".join(("reprokit", *argv)), "done", reason)
         else:
-            found = attempt(step, argv, lambda argv: _run(context, argv))
+            found = attempt(step, argv, lambda argv: _run(context, argv, as_json))
         if found.status != "done":
             notify(f"  {found.status}: {found.reason}")
         journal.add(found)
@@ -68,16 +73,21 @@ def reproduce(
     folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
     write([recipe], folder, steps=as_table(steps))
     journal.save()  # the report may be in the checkout of the workspace
-    show_tables([as_table(steps)])
-    echo(str(folder / "index.html"))
-    if code := next((step.exit_code for step in steps if step.status == "failed"), 0):
+    code = next((step.exit_code for step in steps if step.status == "failed"), 0)
+    if as_json:
+        dump({"ok": not code, "steps": [asdict(step) for step in steps], "report": str(folder / "index.html")})
+    else:
+        show_tables([as_table(steps)])
+        echo(str(folder / "index.html"))
+    if code:
         raise typer.Exit(code)
 
 
-def _run(context: typer.Context, argv: Sequence[str]) -> int:
-    """Run a verb in this process, as a user would type it; returns its exit code."""
+def _run(context: typer.Context, argv: Sequence[str], quiet: bool) -> int:
+    """Run a verb in this process, as a user would type it; returns its exit code. With `quiet`, it prints on stderr."""
     group = context.find_root().command
-    return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0  # type: ignore[attr-defined]
+    with redirect_stdout(sys.stderr) if quiet else nullcontext():
+        return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0  # type: ignore[attr-defined]
 
 
 def _state(target: Target, repeat: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -37,6 +38,16 @@ def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_pa
     page = (tmp_path / "results" / "x-report" / "index.html").read_text()
     assert "unix:///nowhere" not in page and "build was skipped" in page and "not measured" in page
     assert str(tmp_path) not in page
+
+
+@pytest.mark.usefixtures("home")
+def test_as_json_it_prints_one_document(call, recipe):
+    recipe("x", CLASHING)
+    done = call("reproduce", "x", "--json")
+    data = json.loads(done.stdout)
+    assert (done.exit_code, data["ok"], data["report"]) == (1, False, "results/x-report/index.html")
+    assert [(step["name"], step["status"]) for step in data["steps"]][:2] == [("check", "failed"), ("lock", "skipped")]
+    assert "nvcc" in done.stderr or "torch" in done.stderr  # what `check` prints
 
 
 @pytest.mark.usefixtures("home")
