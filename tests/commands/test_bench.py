@@ -166,13 +166,16 @@ def test_a_benchmark_that_fails_records_nothing_and_shows_its_last_lines(reproki
 
 @pytest.mark.engine
 def test_what_was_measured_is_shown_though_a_later_benchmark_cannot_run(reprokit, tidied, busy, tmp_path):
-    done = reprokit("bench", f"{NAME}:cuda", "fine", "unlocked", "--repeat", "3", "--warm-up", "1", "--timeout", "60")
+    (tmp_path / "tokens").write_text("TOKEN=hunter2\n")
+    options = ("--repeat", "3", "--warm-up", "1", "--timeout", "60", "--env-file", "tokens")
+    done = reprokit("bench", f"{NAME}:cuda", "fine", "unlocked", *options)
     assert done.returncode == 2
     assert "warning: fine: other programs kept " in done.stderr
     assert "fine [ms]" in done.stdout and "3..3" in done.stdout
     assert "error: the data g.zip is not locked" in done.stderr
     (record,) = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert (record.samples, record.repeats, record.warm_up) == ((3.0,) * 3, (1, 1, 1), 1)
+    assert record.env_file.keys() == {"TOKEN"} and "hunter2" not in record.to_json()
     assert record.machine.memory and record.before.load is not None
     assert record.warnings and all("processors busy" in warning for warning in record.warnings)
 
