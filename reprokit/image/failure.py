@@ -18,7 +18,7 @@ _LONGEST_STEP = 100
 
 
 def build_error(target: Target, end: Failed, message: str, causes: Sequence[Cause], gateway: Gateway) -> ReprokitError:
-    """EngineError if the disk is full, SourceError for the network, else WorkFailed."""
+    """EngineError if the disk is full, SourceError for the network, the gateway's own error, else WorkFailed."""
     step = brief(end.step)
     step = step if len(step) <= _LONGEST_STEP else step[: _LONGEST_STEP - 3] + "..."
     lines = _excerpt(causes[0]) if causes else message.splitlines()
@@ -28,6 +28,8 @@ def build_error(target: Target, end: Failed, message: str, causes: Sequence[Caus
         return EngineError(
             f"the engine's disk is full\n  {text}", hint="free space there: `docker system df` shows what uses it"
         )
+    if error := gateway.failure:
+        return type(error)(f"{target.label}: block {end.block} failed: {error.message}", error.where, error.hint)
     if gateway.refused:
         named = [f"undeclared download: {name}" for name in sorted(gateway.refused)]
         text += "".join(f"\n  {line}" for line in named if line not in text)

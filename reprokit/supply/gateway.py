@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from reprokit.errors import ReprokitError
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.settings import Settings, environment_proxy
@@ -48,6 +49,7 @@ class Gateway:
     `archives` are hosts of the distribution's archive, which the host's own mirrors may replace. `recorder` records
     every file that passes over plain HTTP. Containers that connect to `address` arrive at `listening`: a port of
     127.0.0.1 unless given. `own` replaces the hosts of the user's configuration. `secret_site` has its secrets.
+    `failure` is the last error of making a file that a build asked for.
     """
 
     store: Store
@@ -62,6 +64,7 @@ class Gateway:
     hosts: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    failure: ReprokitError | None = None
     bytes_served: int = 0
     requests: int = 0
     _token: str = field(default_factory=partial(secrets.token_urlsafe, 18), repr=False)

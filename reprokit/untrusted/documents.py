@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reprokit.errors import SourceError
-from reprokit.untrusted.limits import DOCUMENT, VALUES
+from reprokit.untrusted.limits import DOCUMENT, VALUES, Limit
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -18,10 +18,10 @@ _MOST_FAULTS = 1000
 _BLOCK = 1 << 20  # bytes; each of its parts takes 50
 
 
-def measure(text: str | bytes, where: str = "") -> None:
+def measure(text: str | bytes, where: str = "", values: Limit = VALUES) -> None:
     """Raises UsageError naming `where` if a document is too large to parse."""
     DOCUMENT.check(len(text), "bytes in a JSON document", where)
-    if len(text) < VALUES.most:
+    if len(text) < values.most:
         return
     raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -31,12 +31,12 @@ def measure(text: str | bytes, where: str = "") -> None:
         bare = b"".join(parts[inside::2])  # without the content of strings
         count += sum(map(bare.count, (b",", b":", b"[", b"{")))
         inside = (inside + len(parts) - 1) % 2
-    VALUES.check(count, "values in a JSON document", where)
+    values.check(count, "values in a JSON document", where)
 
 
-def parsed(text: str | bytes, where: str = "") -> Any:
+def parsed(text: str | bytes, where: str = "", values: Limit = VALUES) -> Any:
     """The document's value. Raises ValueError if it is not JSON, UsageError if it is too large."""
-    measure(text, where)
+    measure(text, where, values)
     try:
         return json.loads(text)
     except RecursionError:

@@ -71,6 +71,8 @@ DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
 # Values and keys of one JSON or YAML document; each wrong one needs up to 1 KB. A file of a bundle's inputs has five of
 # them, a package of a lock about 18.
 VALUES = Limit("VALUES", 300_000)
+# Values and keys of the list of files of a conda package, which has up to 13 for each file.
+CONDA_VALUES = Limit("CONDA_VALUES", 2_000_000)
 # A file of records, and the values of all its records: 100 000 records have 100 to 300 MB, with 60 to 100 values each.
 RESULTS = Limit("RESULTS", 1 << 30)
 RESULT_VALUES = Limit("RESULT_VALUES", 20_000_000)

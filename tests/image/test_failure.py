@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from reprokit.errors import EngineError, ReprokitError, SourceError, WorkFailed
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.explain.last import causes_of
 from reprokit.image.events import Failed
 from reprokit.image.failure import build_error
@@ -73,6 +73,7 @@ def test_much_output_gives_a_short_error():
 class Asked:
     def __init__(self, requests: int = 1, refused: tuple[str, ...] = (), **missing: int) -> None:
         self.requests, self.refused, self.missing = requests, refused, missing
+        self.failure: ReprokitError | None = None
 
 
 @pytest.mark.parametrize(
@@ -96,6 +97,14 @@ def test_whose_fault_it_is(lines: list[str], gateway, kind: type, words: str):
         ("x:v: block tvm failed: RUN make\n", "the engine's disk is full\n  x:v: block tvm failed")
     )
     assert words in f"{error.message} {error.hint}"
+
+
+def test_a_file_that_the_gateway_cannot_make_is_the_cause():
+    gateway = Asked()
+    gateway.failure = UsageError("more than 1 bytes unpacked", "x.conda", "raise the limit")
+    error = _error("curl: (22) The requested URL returned error: 500\n", gateway)
+    assert type(error) is UsageError and (error.where, error.hint) == ("x.conda", "raise the limit")
+    assert error.message == "x:v: block tvm failed: more than 1 bytes unpacked"
 
 
 def _error(output: str, gateway: Asked) -> ReprokitError:

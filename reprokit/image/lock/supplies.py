@@ -56,9 +56,6 @@ class Supplier:
         If no mirror has an apt package any more, today's packages replace the locked ones with `drift`; without, that
         is an error.
         """
-        for kind in kinds():
-            if getattr(lock, kind.name):
-                kind.check_installed()
         now: VariantLock = lock
         drifted: tuple[str, ...] = ()
         try:

@@ -203,9 +203,6 @@ class Kind:
         """What a lock has of this kind, for the SBOM. Of entries with the same package URL the last counts."""
         raise NotImplementedError
 
-    def check_installed(self) -> None:
-        """Raises UsageError where this kind needs an extra of reprokit that is not installed."""
-
     def fetch(self, entries: Sequence[Any], tools: Any, offline: bool) -> int:
         """Fetch entries that are not files into the store; returns how many were missing. Raises SourceError."""
         return 0

@@ -70,6 +70,7 @@ class Site:
             try:
                 file = content if isinstance(content, Path) else content()
             except ReprokitError as error:
+                handler.gateway.failure = error
                 handler.refuse(500, error.message)
             else:
                 send_file(handler, file)

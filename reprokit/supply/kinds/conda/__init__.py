@@ -1,4 +1,4 @@
-"""Conda packages, solved and linked by rattler."""
+"""Conda packages, solved by rattler."""
 
 from __future__ import annotations
 
@@ -50,11 +50,6 @@ class Conda(Kind):
             kind = "conda" if package.file.endswith(".conda") else "tar.bz2"
             place = {"build": package.build, "channel": package.channel, "subdir": package.subdir, "type": kind}
             yield SbomEntry(PackageURL("conda", None, package.name, package.version, place), package.sha256)
-
-    def check_installed(self) -> None:
-        from reprokit.supply.kinds.conda.solve import require_rattler
-
-        require_rattler()
 
     def server(self, entries: Sequence[CondaPackage]) -> InputServer:
         """The environment as one tar, made when a build asks for it."""

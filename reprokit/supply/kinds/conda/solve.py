@@ -40,12 +40,12 @@ def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, notify: N
     subdir = _SUBDIRS.get(platform.machine)
     if subdir is None:
         raise UsageError(f"conda packages are not locked for {platform.machine}", hint=f"known: {', '.join(_SUBDIRS)}")
-    require_rattler()
+    _require_rattler()
     notify(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
     return asyncio.run(_solve(variant, mirrors, subdir, platform.glibc))
 
 
-def require_rattler() -> None:
+def _require_rattler() -> None:
     """Raises UsageError where the extra is not installed."""
     try:
         import rattler  # noqa: F401
