@@ -1,8 +1,9 @@
-"""Inputs in bundles and Debian packages that were spoilt."""
+"""Inputs in bundles, Debian packages and conda packages that were spoilt."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.supply.kinds.apt import deb
+from reprokit.supply.kinds.conda.environment import environment
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
-from tests.support import stores
+from tests.support import conda_packages, stores
 from tests.support.fuzzing import Watch, fuzzed, spoilt, trees
 from tests.support.images import tar_of
 from tests.support.made import Made, sha256, tar
@@ -97,7 +99,44 @@ def test_deb_control(watch: Watch, folder: Path, content: bytes) -> None:
     watch(lambda: read_deb(folder / "x.deb", content))
 
 
+LISTS: tuple[Any, ...] = (
+    {"paths": [conda_packages.stated("bin/f", b"1", "text"), conda_packages.stated("l", kind="softlink")]},
+    {"name": "python", "noarch": "python", "depends": ["a >=1"], "python_site_packages_path": "lib"},
+    {"noarch": {"type": "python", "entry_points": ["a = m:f"]}},
+)
+FILES = [conda_packages.member("bin/f", conda_packages.PLACEHOLDER.encode()), conda_packages.linked("l", "bin/f")]
+
+
+def conda_of(paths: Any, index: Any, link: Any, old: bool) -> tuple[str, bytes]:
+    info = {"paths.json": paths, "index.json": index, "link.json": link}
+    packed = {name: json.dumps(value).encode() for name, value in info.items()}
+    return (
+        (".tar.bz2", conda_packages.old_format(FILES, packed))
+        if old
+        else (".conda", conda_packages.new_format(FILES, packed))
+    )
+
+
+CONDA = st.one_of(
+    st.builds(conda_of, *map(trees, LISTS), st.booleans()),
+    *(st.tuples(st.just(end), spoilt(content)) for end, content in (conda_of(*LISTS, True), conda_of(*LISTS, False))),
+)
+
+
+def link_conda(folder: Path, end: str, content: bytes) -> Path:
+    store = Store(folder / "conda")
+    return environment([conda_packages.kept(store, "python", content, "3.11", end)], store)
+
+
+@fuzzed
+@given(CONDA)
+def test_conda_package(watch: Watch, folder: Path, package: tuple[str, bytes]) -> None:
+    watch(lambda: link_conda(folder, *package))
+
+
 def test_those_that_are_not_spoilt(folder: Path) -> None:
     read_bundle(folder, bundle_of(INPUTS))
     for form, pack in PACKINGS.items():
         assert read_deb(folder / "x.deb", deb_of("control.tar" + form, pack(CONTROL))) == "Package: a\nVersion: 1"
+    for old in (False, True):
+        assert link_conda(folder, *conda_of(*LISTS, old)).stat().st_size

@@ -6,6 +6,7 @@ A `.conda` is a zip of two tars, of `info/` and of the rest, each packed with zs
 from __future__ import annotations
 
 import bz2
+import errno
 import io
 import re
 import tarfile
@@ -33,7 +34,7 @@ _FACTS = (
     *("python_site_packages_path", "timestamp", "track_features"),
 )
 _BROKEN = (
-    *(ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError),
+    *(ValueError, LookupError, TypeError, AttributeError, EOFError, ArithmeticError, RuntimeError),
     *(tarfile.TarError, zipfile.BadZipFile, zstandard.ZstdError),
 )
 
@@ -44,7 +45,8 @@ def readable(package: CondaPackage) -> Iterator[None]:
     try:
         yield
     except (*_BROKEN, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # this host's; bz2 raises it for damaged data
+        # bz2 raises one for damaged data; zipfile seeks where a damaged list leads.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         why = str(error).strip().replace("\n", " ")[:300] or type(error).__name__
         raise SourceError(f"the conda package {package.file} cannot be linked: {why}") from None
@@ -74,7 +76,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PackedFile:
     """A file, or a symbolic link to `target`: its content is `size` bytes of `tar` from `offset` on."""
 
     tar: Path
@@ -99,7 +101,7 @@ class Entry:
                 yield block
 
 
-class Archive:
+class CondaArchive:
     """A package whose tars are unpacked into the new folder `folder`, under names of reprokit's own."""
 
     def __init__(self, package: CondaPackage, path: Path, folder: Path, taken: Taken) -> None:
@@ -118,9 +120,9 @@ class Archive:
     def dependencies(self) -> list[str]:
         return [re.split("[ =<>!~[]", str(spec), maxsplit=1)[0] for spec in self.index.get("depends") or ()]
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, PackedFile]:
         """The files and links by name; hard links are the files that they name. Raises TarError."""
-        found: dict[str, Entry] = {}
+        found: dict[str, PackedFile] = {}
         for member, entry in self._members():
             self.taken.read(len(member.name) + len(member.linkname), self.package.file)
             if member.islnk():
@@ -130,11 +132,11 @@ class Archive:
             found[_plain(member.name)] = entry
         return found
 
-    def document(self, entry: Entry, values: Limit = CONDA_VALUES) -> Any:
+    def document(self, entry: PackedFile, values: Limit = CONDA_VALUES) -> Any:
         """The value of a JSON document. Raises ValueError."""
         return parsed(self.text(entry), self.package.file, values)
 
-    def text(self, entry: Entry) -> bytes:
+    def text(self, entry: PackedFile) -> bytes:
         DOCUMENT.check(entry.size, "bytes in a document", self.package.file)
         self.taken.read(entry.size, self.package.file)
         return b"".join(entry.blocks())
@@ -145,7 +147,7 @@ class Archive:
             raise ValueError("it has no info/index.json")
         return dict(self.document(entry, VALUES))
 
-    def _members(self) -> Iterator[tuple[tarfile.TarInfo, Entry]]:
+    def _members(self) -> Iterator[tuple[tarfile.TarInfo, PackedFile]]:
         for tar in self._tars:
             end = tar.stat().st_size
             with tar.open("rb") as file:
@@ -153,7 +155,7 @@ class Archive:
                     if member.isreg() and file.tell() + member.size > end:
                         raise EOFError("it is truncated")
                     target = member.linkname if member.issym() else None
-                    yield member, Entry(tar, file.tell(), member.size, bool(member.mode & 0o100), target)
+                    yield member, PackedFile(tar, file.tell(), member.size, bool(member.mode & 0o100), target)
 
     def _unpacked(self, tar: IO[bytes], number: int) -> Path:
         path = self._folder / f"{number}.tar"
@@ -173,7 +175,7 @@ def _tars(path: Path, name: str) -> Iterator[IO[bytes]]:
         with bz2.open(path) as tar:
             yield tar
         return
-    with zipfile.ZipFile(_Bounded(path)) as parts:
+    with zipfile.ZipFile(_ZipFile(path)) as parts:
         for prefix in ("info-", "pkg-"):
             [part] = [i for i in parts.infolist() if i.filename.startswith(prefix) and i.filename.endswith(".tar.zst")]
             if part.compress_type != zipfile.ZIP_STORED:
@@ -182,7 +184,7 @@ def _tars(path: Path, name: str) -> Iterator[IO[bytes]]:
                 yield zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(packed, read_across_frames=True)  # type: ignore[misc]
 
 
-class _Bounded(io.FileIO):
+class _ZipFile(io.FileIO):
     """A file of which zipfile reads no long list of members into memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:

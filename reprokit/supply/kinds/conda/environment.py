@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from reprokit.errors import SourceError
-from reprokit.supply.kinds.conda.archive import Archive, Taken, readable
-from reprokit.supply.kinds.conda.links import Link, Python, checked, links
+from reprokit.supply.kinds.conda.archive import CondaArchive, Taken, readable
+from reprokit.supply.kinds.conda.links import CondaPython, Link, checked, links
 from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.lock.model import CondaPackage
 from reprokit.supply.store import Store
@@ -35,7 +35,7 @@ def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
     with store.scratch() as scratch:
         folder, taken = Path(scratch), Taken()
         archives = [
-            Archive(package, store.path(package.sha256), folder / str(number), taken)
+            CondaArchive(package, store.path(package.sha256), folder / str(number), taken)
             for number, package in enumerate(packages)
         ]
         _write(_linked(archives), folder / "environment.tar")
@@ -44,13 +44,13 @@ def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
     return store.path(sha256)
 
 
-def _linked(archives: Sequence[Archive]) -> list[Link]:
+def _linked(archives: Sequence[CondaArchive]) -> list[Link]:
     """All files of the environment, sorted, each folder before what is in it. Raises SourceError, UsageError."""
     python = None
     for archive in archives:
         if archive.package.name == "python":
             with readable(archive.package):
-                python = Python.of(archive)
+                python = CondaPython.of(archive)
     found: dict[str, Link] = {"conda-meta/history": Link("conda-meta/history", b"")}
     for archive in _by_priority(archives):
         with readable(archive.package):
@@ -64,7 +64,7 @@ def _linked(archives: Sequence[Archive]) -> list[Link]:
     return ordered
 
 
-def _record(archive: Archive, python: Python | None, found: dict[str, Link]) -> Link:
+def _record(archive: CondaArchive, python: CondaPython | None, found: dict[str, Link]) -> Link:
     """Add the package's files to those that are found first; returns conda's record of the package."""
     package, paths = archive.package, []
     for link, stated in links(archive, python):
@@ -82,10 +82,10 @@ def _record(archive: Archive, python: Python | None, found: dict[str, Link]) -> 
     return Link(path, content, len(content))
 
 
-def _by_priority(archives: Sequence[Archive]) -> Iterator[Archive]:
+def _by_priority(archives: Sequence[CondaArchive]) -> Iterator[CondaArchive]:
     """By name, but before their dependencies: of two files with one path, the first package's is kept."""
     known = {archive.package.name: archive for archive in archives}
-    done, seen = dict[str, Archive](), set[str]()
+    done, seen = dict[str, CondaArchive](), set[str]()
     for first in sorted(known, reverse=True):
         stack = [first]
         while stack:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.supply.kinds.conda.archive import Archive, Entry
+from reprokit.supply.kinds.conda.archive import CondaArchive, PackedFile
 from reprokit.supply.kinds.conda.prefix import PLACE, Prefix
 from reprokit.untrusted.limits import DEPTH
 
@@ -40,20 +40,20 @@ class Link:
     """A file, symbolic link or folder of the environment. `content` is None for a folder."""
 
     path: str
-    content: Entry | bytes | None
+    content: PackedFile | bytes | None
     size: int = 0
     prefix: Prefix | None = None
 
 
 @dataclass(frozen=True)
-class Python:
+class CondaPython:
     """The environment's Python, for packages that are for all platforms."""
 
     version: str
     site_packages: str
 
     @classmethod
-    def of(cls, archive: Archive) -> Python:
+    def of(cls, archive: CondaArchive) -> CondaPython:
         """Raises ValueError."""
         match = re.match(r"(\d{1,4})\.(\d{1,4})", archive.package.version)
         if match is None:
@@ -76,7 +76,7 @@ class Python:
             yield f"bin/{match[1]}", text.encode()
 
 
-def links(archive: Archive, python: Python | None) -> Iterator[tuple[Link, dict[str, Any]]]:
+def links(archive: CondaArchive, python: CondaPython | None) -> Iterator[tuple[Link, dict[str, Any]]]:
     """Each file with what conda's record says about it. Raises ValueError and the like."""
     entries = archive.entries()
     noarch = archive.index.get("noarch") == "python"
@@ -94,7 +94,7 @@ def links(archive: Archive, python: Python | None) -> Iterator[tuple[Link, dict[
             yield link, {"_path": path, "path_type": "unix_python_entry_point", **sums}
 
 
-def checked(path: str, archive: Archive) -> str:
+def checked(path: str, archive: CondaArchive) -> str:
     """The path, if it is a plain one below the environment; it is counted. Raises ValueError, UsageError."""
     archive.taken.link(archive.package.file)
     parts = path.split("/")
@@ -107,7 +107,7 @@ def checked(path: str, archive: Archive) -> str:
     return path
 
 
-def _stated(archive: Archive, entries: dict[str, Entry]) -> Iterator[dict[str, Any]]:
+def _stated(archive: CondaArchive, entries: dict[str, PackedFile]) -> Iterator[dict[str, Any]]:
     if "info/paths.json" in entries:
         yield from archive.document(entries["info/paths.json"])["paths"]
         return
@@ -127,7 +127,9 @@ def _stated(archive: Archive, entries: dict[str, Entry]) -> Iterator[dict[str, A
             yield {**stated, "prefix_placeholder": placeholder, "file_mode": mode} if placeholder else stated
 
 
-def _link(archive: Archive, path: str, stated: dict[str, Any], entry: Entry | None) -> tuple[Link, dict[str, Any]]:
+def _link(
+    archive: CondaArchive, path: str, stated: dict[str, Any], entry: PackedFile | None
+) -> tuple[Link, dict[str, Any]]:
     checked(path, archive)
     if entry is None:
         if stated.get("path_type") != "directory":

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from reprokit.supply.kinds.conda.archive import Entry
+from reprokit.supply.kinds.conda.archive import PackedFile
 
 PLACE = "/opt/conda"
 _NEW = PLACE.encode()
@@ -26,7 +26,7 @@ class Prefix:
         if not len(_NEW) <= len(self.placeholder) <= _LONGEST:
             raise ValueError(f"a placeholder of {len(self.placeholder)} bytes is too short or too long")
 
-    def measured(self, entry: Entry) -> tuple[int, str]:
+    def measured(self, entry: PackedFile) -> tuple[int, str]:
         """Size and sha256 of the content with the path replaced."""
         size, digest = 0, hashlib.sha256()
         for piece in self.replaced(entry.blocks()):
