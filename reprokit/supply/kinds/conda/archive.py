@@ -111,14 +111,13 @@ class CondaArchive:
         with readable(package):
             self._tars = [self._unpacked(tar, number) for number, tar in enumerate(_tars(path, package.file))]
             self.index = self._index()
+            specs = self.index.get("depends") or ()
+            self.dependencies = [re.split("[ =<>!~[]", str(spec), maxsplit=1)[0] for spec in specs]
 
     def facts(self) -> dict[str, Any]:
         """What conda's record of the package has of the index."""
         plain = {key: self.index[key] for key in _FACTS if isinstance(self.index.get(key), (str, int))}
         return {**plain, **{key: list(map(str, self.index.get(key) or ())) for key in ("constrains", "depends")}}
-
-    def dependencies(self) -> list[str]:
-        return [re.split("[ =<>!~[]", str(spec), maxsplit=1)[0] for spec in self.index.get("depends") or ()]
 
     def entries(self) -> dict[str, PackedFile]:
         """The files and links by name; hard links are the files that they name. Raises TarError."""

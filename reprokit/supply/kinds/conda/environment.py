@@ -92,7 +92,7 @@ def _by_priority(archives: Sequence[CondaArchive]) -> Iterator[CondaArchive]:
             name = stack[-1]
             if name not in seen:
                 seen.add(name)
-                stack += [other for other in known[name].dependencies() if other in known and other not in seen]
+                stack += [other for other in known[name].dependencies if other in known and other not in seen]
             else:
                 done.setdefault(stack.pop(), known[name])
     return reversed(done.values())
