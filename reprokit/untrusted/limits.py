@@ -73,6 +73,8 @@ DOCUMENTS = Limit("DOCUMENTS", 64 << 20)
 VALUES = Limit("VALUES", 300_000)
 # Values and keys of the list of files of a conda package, which has up to 13 for each file.
 CONDA_VALUES = Limit("CONDA_VALUES", 2_000_000)
+# Names and documents of all packages of a conda environment: 100 000 files have 30 MB.
+CONDA_TEXT = Limit("CONDA_TEXT", 128 << 20)
 # A file of records, and the values of all its records: 100 000 records have 100 to 300 MB, with 60 to 100 values each.
 RESULTS = Limit("RESULTS", 1 << 30)
 RESULT_VALUES = Limit("RESULT_VALUES", 20_000_000)

@@ -81,6 +81,14 @@ def test_many_packages_together_are_as_limited_as_one(run: Run, tmp_path: Path) 
     refused(run("0.conda", "1.conda", "2.conda", code=2, python=LINKED), limits.UNPACKED)
 
 
+def test_lists_of_many_packages_are_not_all_kept(run: Run, tmp_path: Path) -> None:
+    for n in range(10):
+        (tmp_path / f"{n}.conda").write_bytes(
+            new_format([member("a")], info(paths=listed({**stated("a"), "sha256": "x" * (15 << 20)})))
+        )
+    refused(run(*(f"{n}.conda" for n in range(10)), code=2, python=LINKED), limits.CONDA_TEXT)
+
+
 def test_a_long_list_of_members_is_not_read(run: Run, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.conda", "w") as outer:
         for n in range(30_000):

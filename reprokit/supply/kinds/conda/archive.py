@@ -22,7 +22,7 @@ import zstandard
 from reprokit.errors import SourceError
 from reprokit.supply.lock.model import CondaPackage
 from reprokit.untrusted.documents import parsed
-from reprokit.untrusted.limits import CONDA_VALUES, DOCUMENT, DOCUMENTS, ENTRIES, VALUES, Limit, check_unpacked
+from reprokit.untrusted.limits import CONDA_TEXT, CONDA_VALUES, DOCUMENT, ENTRIES, VALUES, Limit, check_unpacked
 from reprokit.untrusted.tar import members
 
 _BLOCK = 1 << 20
@@ -67,7 +67,7 @@ class Taken:
 
     def read(self, size: int, where: str) -> None:
         self.text += size
-        DOCUMENTS.check(self.text, "bytes of names and documents in conda packages", where)
+        CONDA_TEXT.check(self.text, "bytes of names and documents in conda packages", where)
 
     def link(self, where: str) -> None:
         self.files += 1

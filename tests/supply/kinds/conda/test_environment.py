@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -66,6 +67,11 @@ def test_the_same_packages_are_the_same_bytes_and_made_once(store: Store, packag
     for package in packages:
         store.path(package.sha256).unlink()
     assert environment(packages, store) == first
+
+
+def test_it_needs_no_solver(store: Store, packages, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "rattler", None)
+    assert environment(packages, store).exists()
 
 
 def test_it_is_served_for_its_packages_only(store: Store, packages):
