@@ -52,7 +52,8 @@ def judge(view: View, rules: Iterable[CompatRule] = RULES) -> Iterator[tuple[Com
                 if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
                     severity = "warning"
                     reason += " (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)"
-                yield rule, Finding(severity, rule.id, subjects, reason, (), verdict.sources, verdict.remedy)
+                rest = (verdict.sources, verdict.remedy, "", verdict.doubtful)
+                yield rule, Finding(severity, rule.id, subjects, reason, (), *rest)
 
 
 def _with_nearest(finding: Finding, nearest: tuple[str, ...]) -> Finding:

@@ -20,7 +20,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "unknown", "info")
 class Finding:
     """One answer. `nearest` holds pins that resolve it (`cuda=11.1`), `sources` ids of facts/sources.yaml.
 
-    `remedy` is what the user can do, `fix` a command of `doctor --fix` that does it.
+    `remedy` is what the user can do, `fix` a command of `doctor --fix` that does it. A `doubtful` warning
+    would be an error if its fact were verified.
     """
 
     severity: Severity
@@ -31,6 +32,7 @@ class Finding:
     sources: tuple[str, ...] = ()
     remedy: str = ""
     fix: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)

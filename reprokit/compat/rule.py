@@ -19,6 +19,7 @@ class Verdict:
     reason: str
     sources: tuple[str, ...] = ()
     remedy: str = ""
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,11 @@ def warning(reason: str, sources: Iterable[str] = ()) -> Verdict:
     return Verdict("warning", reason, tuple(sources))
 
 
+def doubt(reason: str, sources: Iterable[str] = ()) -> Verdict:
+    """The warning of what is an error if a fact that is not verified is true."""
+    return Verdict("warning", reason, tuple(sources), doubtful=True)
+
+
 def unknown(reason: str, sources: Iterable[str] = ()) -> Verdict:
     return Verdict("unknown", reason, tuple(sources))
 
@@ -94,7 +100,7 @@ def needs(
 ) -> Iterator[Verdict]:
     """The error that `what` needs at least this version of `other`; a warning where the fact is doubtful."""
     if older(version, least):
-        judged = warning if doubtful else error
+        judged = doubt if doubtful else error
         yield judged(f"{what} needs {other} {least} or later, not {version}", sources)
 
 
@@ -111,7 +117,7 @@ def combined(verdicts: Iterable[tuple[str, Iterable[Verdict]]]) -> Verdict | Non
             continue
         newest, sources = hit[-1][1], tuple(dict.fromkeys(s for _, v in hit for s in v.sources))
         if len(hit) == len(found):
-            return Verdict(newest.severity, newest.reason, sources)
+            return Verdict(newest.severity, newest.reason, sources, doubtful=all(v.doubtful for _, v in hit))
         rest = [label for label, v in found if v is None or v.severity != severity]
         reason = f"{_names([label for label, _ in hit])}: {newest.reason} ({_names(rest)} would do)"
         return Verdict("warning", reason, sources)

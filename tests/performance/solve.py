@@ -46,6 +46,10 @@ def passes(stack: Stack, pins: dict[str, str]) -> bool:
     return all(f.severity != "error" for _, f in judge(View(FACTS, replace(stack, pins=pins))))
 
 
+def doubts(stack: Stack, pins: dict[str, str]) -> bool:
+    return any(f.doubtful for _, f in judge(View(FACTS, replace(stack, pins=pins))))
+
+
 def completions(stack: Stack, core: list[str]) -> Iterator[dict[str, str]]:
     """Stacks with all values of the core's pins (or random ones), and random values of the others."""
     draw, view = random.Random(0), View(FACTS, stack)
@@ -63,7 +67,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="recipes; all by default")
     parser.add_argument("--gpus", type=int, default=None, help="only the first GPUs")
     chosen = parser.parse_args()
-    wrong, times, unchanged, changed, cores = [], [], 0, 0, 0
+    wrong, times, unchanged, changed, cores, doubtful = [], [], 0, 0, 0, 0
     for target in (t for name in chosen.names or recipe_names() for t in targets(name)):
         slowest = 0.0
         for gpu in gpus()[: chosen.gpus]:
@@ -76,6 +80,8 @@ def main() -> int:
             if solution.pins is not None:
                 unchanged, changed = unchanged + (not solution.changes), changed + bool(solution.changes)
                 right = passes(stack, solution.pins)
+                if solution.changes:
+                    doubtful += doubts(stack, solution.pins)
             else:
                 cores += 1
                 core = [c.partition("=")[0] for c in solution.core if c.partition("=")[0] in stack.pins]
@@ -84,7 +90,7 @@ def main() -> int:
                 wrong.append(f"{target.label} on {gpu.label}: {solution.changes or solution.core}")
         print(f"{target.label:40} slowest {slowest:.2f} s", flush=True)
     times.sort()
-    print(f"{len(times)} stacks: {unchanged} fit as they are, {changed} with changes, {cores} have a core")
+    print(f"{len(times)} stacks: {unchanged} fit as they are, {changed} with changes ({doubtful} doubtful), {cores} have a core")
     print(f"wrong: {len(wrong)}", *wrong[:20], sep="\n  ")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"median {times[len(times) // 2]:.3f} s, slowest {times[-1]:.2f} s, {memory} MB")

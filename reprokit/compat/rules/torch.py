@@ -13,6 +13,7 @@ from reprokit.compat.rule import (
     Verdict,
     combination_rule,
     combined,
+    doubt,
     error,
     info,
     needs,
@@ -132,7 +133,7 @@ def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
         yield warning(f"{built}: its cpp_extension compiles with CUDA {minor}, but warns of the other minor", sources)
     reason = f"{built}: its cpp_extension refuses to compile with CUDA {minor}, another major"
     if wheel.uncertain:
-        yield warning(f"{reason} (the CUDA of PyPI's build is not verified)", sources)
+        yield doubt(f"{reason} (the CUDA of PyPI's build is not verified)", sources)
     yield error(reason, sources)
 
 
@@ -143,7 +144,7 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
     built = view.facts.cuda.toolkits.get(wheel.cuda)
     if built and gpu.sm in built.libraries_fail:
         reason = f"cuBLAS and cuDNN of CUDA {wheel.cuda}, which are in {wheel.label}, fail on sm_{gpu.sm}"
-        yield (warning if wheel.uncertain else error)(reason, (*wheel.sources, *built.source_libraries))
+        yield (doubt if wheel.uncertain else error)(reason, (*wheel.sources, *built.source_libraries))
     if wheel.sm is None:
         yield from _unmeasured(view, wheel, gpu)
         return
@@ -160,9 +161,9 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
         )
         yield error(reason, (*wheel.sources, "pt_45028"))
     if wheel.uncertain:
-        yield warning(f"{reason} (the CUDA of PyPI's build is not verified)", wheel.sources)
+        yield doubt(f"{reason} (the CUDA of PyPI's build is not verified)", wheel.sources)
     if not wheel.verified:
-        yield warning(f"{reason} (this list of capabilities is not verified)", wheel.sources)
+        yield doubt(f"{reason} (this list of capabilities is not verified)", wheel.sources)
     yield error(reason, (*wheel.sources, "cubin_rule"))
 
 
@@ -173,12 +174,12 @@ def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdic
             return
         reason = f"even the conda package of {wheel.label} has only {_sms(wheel.conda_sm)}: none runs on sm_{gpu.sm}"
         if wheel.uncertain or not wheel.verified:
-            yield warning(reason, wheel.sources)
+            yield doubt(reason, wheel.sources)
         yield error(reason, (*wheel.sources, "cubin_rule"))
     toolkit = view.facts.cuda.toolkits.get(wheel.cuda)
     if toolkit and (gpu.sm < min(toolkit.sm) or gpu.sm // 10 > max(toolkit.sm) // 10):
         reason = f"{wheel.label} has nothing for sm_{gpu.sm}: its CUDA does not support that GPU"
-        yield (warning if wheel.uncertain else error)(reason, (*wheel.sources, *toolkit.source_sm, "pt_45028"))
+        yield (doubt if wheel.uncertain else error)(reason, (*wheel.sources, *toolkit.source_sm, "pt_45028"))
     if toolkit and not runs_on(view, gpu, toolkit.sm):
         reason = (
             f"{wheel.label} has no code for sm_{gpu.sm}, which its CUDA does not support; whether it has PTX is unknown"

@@ -60,7 +60,9 @@ class _Noted(Mapping[str, str]):
 class Conflicts:
     """Judges pins beside the rest of a stack, each rule once for the same values of the pins that it reads."""
 
-    def __init__(self, facts: Facts, stack: Stack) -> None:
+    def __init__(self, facts: Facts, stack: Stack, doubts: bool = False) -> None:
+        """With `doubts`, a doubtful warning is a conflict too."""
+        self._doubts = doubts
         self._facts = facts
         self._stack = stack
         # By a rule and what it has read so far: the pin that it reads next, or its conflicts.
@@ -84,7 +86,7 @@ class Conflicts:
         noted = _Noted(pins)
         found = []
         for _, finding in judge(View(self._facts, replace(self._stack, pins=noted)), (rule,)):
-            if finding.severity == "error":
+            if finding.severity == "error" or (self._doubts and finding.doubtful):
                 values = frozenset((name, value) for name, value in noted.read.items() if value is not None)
                 found.append(Conflict(values, finding))
         path = tuple(noted.read.items())

@@ -42,9 +42,17 @@ class Solution:
 
 
 def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
-    """The stack without errors that changes least; the pins in `fixed` stay as they are."""
-    search = _Search(facts, stack, fixed)
+    """The stack without errors that changes least; the pins in `fixed` stay as they are.
+
+    A change never leads to a stack with doubtful warnings, unless no other stack passes.
+    """
+    if not any(Conflicts(facts, stack).of(stack.pins)):
+        return Solution(dict(stack.pins))
+    search = _Search(facts, stack, fixed, doubts=True)
     best = search.best(tuple(stack.pins))
+    if best is None:
+        search = _Search(facts, stack, fixed, doubts=False)
+        best = search.best(tuple(stack.pins))
     if best is None:
         return search.core()
     changes = []
@@ -55,13 +63,13 @@ def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
 
 
 class _Search:
-    def __init__(self, facts: Facts, stack: Stack, fixed: Collection[str]) -> None:
+    def __init__(self, facts: Facts, stack: Stack, fixed: Collection[str], doubts: bool) -> None:
         view = View(facts, stack)
         self._pins = dict(stack.pins)
         self._choices = {
             name: [PinOption(text, 0, 0)] if name in fixed else choices(view, name) for name, text in stack.pins.items()
         }
-        self._conflicts = Conflicts(facts, stack)
+        self._conflicts = Conflicts(facts, stack, doubts)
         self._learnt: dict[Conflict, None] = {}
         self._known_errors = {f for _, f in judge(view) if f.severity == "error"}
 

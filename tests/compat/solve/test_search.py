@@ -64,7 +64,11 @@ class _BruteForce:
         return not any(self.conflicts.of(pins))
 
     def best(self) -> tuple[int, int, int, int] | None:
-        return next((cost for cost, pins in _candidates(self.made, self.fixed) if self.passes(pins)), None)
+        """The cost of the nearest stack without doubtful warnings; if there is none, of the nearest that passes."""
+        sure = Conflicts(FACTS, self.made, doubts=True)
+        passing = [(cost, pins) for cost, pins in _candidates(self.made, self.fixed) if self.passes(pins)]
+        certain = (cost for cost, pins in passing if not any(sure.of(pins)))
+        return next(certain, passing[0][0] if passing else None)
 
     def some(self, names: list[str]) -> bool:
         """Whether some values of these pins alone pass."""
@@ -126,6 +130,14 @@ def test_a_core_has_no_values_that_pass_and_every_smaller_set_has_some(count: in
             for smaller in combinations(tried.made.pins, size):
                 assert tried.some(list(smaller)), (tried.made, solution.core, smaller)
     assert cores > count / 4
+
+
+@pytest.mark.parametrize("gpu", ["H100", "RTX 5090", "B200"])
+def test_a_doubtful_fact_does_not_make_a_stack_fit(gpu: str) -> None:
+    made = stack("torch=1.10.0,cuda=11.3,gcc=9,python=3.8", gpu=gpu)
+    solution = solve(FACTS, made)
+    assert solution.pins is not None
+    assert not [f.reason for _, f in judge(View(FACTS, replace(made, pins=solution.pins))) if f.doubtful]
 
 
 def test_remembered_errors_are_those_of_check() -> None:
