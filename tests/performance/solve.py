@@ -90,7 +90,8 @@ def main() -> int:
                 wrong.append(f"{target.label} on {gpu.label}: {solution.changes or solution.core}")
         print(f"{target.label:40} slowest {slowest:.2f} s", flush=True)
     times.sort()
-    print(f"{len(times)} stacks: {unchanged} fit as they are, {changed} with changes ({doubtful} doubtful), {cores} have a core")
+    found = f"{changed} with changes ({doubtful} doubtful), {cores} have a core"
+    print(f"{len(times)} stacks: {unchanged} fit as they are, {found}")
     print(f"wrong: {len(wrong)}", *wrong[:20], sep="\n  ")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"median {times[len(times) // 2]:.3f} s, slowest {times[-1]:.2f} s, {memory} MB")
