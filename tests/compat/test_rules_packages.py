@@ -8,6 +8,11 @@ from tests.support.stacks import Check
 
 # (pins, gpu, purpose, driver): {rule: severity}, infos left out. Nothing else may be found.
 CASES = [
+    # the headers of torch 2.2.2 refuse gcc before 9
+    ("torch=2.2.1,gcc=8.4", "", "compile", None, {}),
+    ("torch=2.2.2,gcc=8.4", "", "compile", None, {"torch-cxx": "error"}),
+    ("torch=2.4.0+cu121,gcc=8.5", "", "compile", None, {"torch-cxx": "error"}),
+    ("torch=2.3.0,gcc=9", "", "compile", None, {}),
     # torch: wheel against GPU
     ("torch=1.8.0", "H100", "run", None, {"torch-gpu": "error"}),
     ("torch=1.8.0+cu111", "H100", "run", None, {"torch-gpu": "error"}),
