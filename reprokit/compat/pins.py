@@ -15,13 +15,15 @@ _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """`cuda=10.2,gcc=9` as a dict. Raises UsageError for unknown names, wrong versions and duplicates."""
+    """`cuda=10.2,gcc=9` as a dict; `==` is `=`, `pytorch` is torch. Raises UsageError for unknown names, wrong versions and duplicates."""
     found: dict[str, str] = {}
     for item in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, value = item.partition("=")
+        value = value.removeprefix("=")
         if not equals or not value:
             raise UsageError(f"{item!r} is not a pin", "--pins", "write NAME=VERSION, as in cuda=11.8,gcc=11")
         name = name.replace("-", "_")
+        name = "torch" if name == "pytorch" else name
         check_pin(name, value, "--pins")
         if name in found and found[name] != value:
             raise UsageError(f"{name} is pinned twice, to {found[name]} and to {value}", "--pins")
