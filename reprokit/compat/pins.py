@@ -15,7 +15,10 @@ _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """`cuda=10.2,gcc=9` as a dict; `==` is `=`, `pytorch` is torch. Raises UsageError for unknown names, wrong versions and duplicates."""
+    """`cuda=10.2,gcc=9` as a dict; `==` is `=`, `pytorch` is torch.
+
+    Raises UsageError for unknown names, wrong versions and duplicates.
+    """
     found: dict[str, str] = {}
     for item in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, value = item.partition("=")
