@@ -17,6 +17,9 @@ from reprokit.nodes.remote import Remote
 from reprokit.nodes.ssh import SshConnection, last_line
 
 _FORWARD_S = 20
+# In an address ssh replaces `${NAME}` by a variable of this user's environment, and splits at colons.
+_HOST = r"(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}"
+_FORWARDED = re.compile(rf"unix://(?P<path>/[\w.@+/-]+)|tcp://(?P<host>{_HOST})/?", re.ASCII)
 
 
 @contextmanager
@@ -51,7 +54,7 @@ def engine_behind(connection: SshConnection, remote: Remote, address: str) -> It
 
 
 def _forward(connection: SshConnection, address: str, socket: Path) -> None:
-    found = re.fullmatch(r"unix://(?P<path>/.+)|tcp://(?P<host>[^/]+:\d+)/?", address)
+    found = _FORWARDED.fullmatch(address)
     if found is None:
         raise EngineError(
             f"ssh cannot forward an engine at {address}",

@@ -95,7 +95,8 @@ def parse(output: str) -> NodeFacts:
     caller = Caller(
         int(first("uid")), int(first("gid")), tuple(int(g) for g in first("groups", "").split()), first("user", "")
     )
-    memory = re.search(r"(\d+) kB", first("memory", ""))
+    # Not searched for: that takes quadratic time in a line of digits.
+    memory = re.match(r"(?:MemTotal:)?\s*([0-9]{1,18}) kB", first("memory", ""))
     return NodeFacts(
         caller=caller,
         cache=first("cache"),

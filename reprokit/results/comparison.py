@@ -14,7 +14,7 @@ from reprokit.tables import ReportTable
 
 # Where other conditions than these differ, a difference of the numbers says nothing about the code, unless the user
 # compares just that. The build key follows the code, and the clocks of a device always change.
-_NOTED = ("commit", "dirty", "input_hash", "image_digest", "environment.build", "environment.device")
+_NOTED = ("commit", "dirty", "changes", "input_hash", "image_digest", "environment.build", "environment.device")
 # Who chooses one of these chooses the versions in an image.
 _IMAGE = {"variant", "input_hash", "image_digest"}
 _CASE = ("recipe", "variant", "benchmark", "metric", "unit")

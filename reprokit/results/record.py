@@ -126,7 +126,8 @@ class Record:
         """Reasons not to trust the samples, those about the image first."""
         unverified = ["the image is unverified"] if self.image_state == "unverified" else []
         stale = ["the image was built from other inputs than the recipe's"] if self.image_stale else []
-        return (*stale, *unverified, *self.warnings)
+        differs = ["the image differs from what its lock gives"] if self.image_verified == "differs" else []
+        return (*stale, *unverified, *differs, *self.warnings)
 
     def to_json(self) -> str:
         """One line."""

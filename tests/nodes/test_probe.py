@@ -67,3 +67,9 @@ def test_another_containers_login_is_not_nested():
 def test_the_script_runs_anywhere():
     done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
     assert parse(done.stdout).cache.startswith("/")
+
+
+def test_a_line_of_digits_is_read_at_once():
+    """Searched, it would take hours, in which nothing else of the process goes on."""
+    assert parse(SAID + f"reprokit:memory {'9' * 4_000_000}\n").cache
+    assert parse(f"reprokit:memory {'9' * 4_000_000}\n{SAID}").memory is None

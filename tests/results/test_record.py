@@ -29,3 +29,8 @@ def test_the_published_schema_is_current_and_fits(record):
 def test_the_spread_is_the_coefficient_of_variation(record):
     assert record(samples=(9.0, 11.0)).spread == 2**0.5 / 10
     assert record(samples=(9.0,)).spread is None and record(samples=(0.0, 0.0)).spread is None
+
+
+def test_an_image_that_differs_from_its_lock_is_a_doubt(record):
+    for verdict, doubts in (("differs", ("the image differs from what its lock gives",)), ("same", ()), ("", ())):
+        assert record(image_verified=verdict).doubts == doubts
