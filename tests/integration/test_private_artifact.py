@@ -82,8 +82,10 @@ def token_site(root: Path) -> tuple[GitServer, dict[str, str]]:
     authority.issue_cert("127.0.0.1").configure_cert(context)
     authority.cert_pem.write_to_path(root / "ca.pem")
     helper = f'"!f() {{ echo username=me; echo password={HELPED}; }}; f"'
-    (root / "gitconfig").write_text(f"[credential]\n\thelper = {helper}\n[http]\n\tsslCAInfo = {root}/ca.pem\n")
-    return GitServer(root / "forge", HELPED, context), {"GIT_CONFIG_GLOBAL": str(root / "gitconfig")}
+    (root / "gitconfig").write_text(f"[credential]\n\thelper = {helper}\n")
+    # By the variable: a machine may set it for its own authority, and it comes before the configuration.
+    user = {"GIT_CONFIG_GLOBAL": str(root / "gitconfig"), "GIT_SSL_CAINFO": str(root / "ca.pem")}
+    return GitServer(root / "forge", HELPED, context), user
 
 
 class Lab:
