@@ -34,6 +34,22 @@ _PIP_IGNORED = {
 _CONDA_IGNORED = {"-n", "--name", "-p", "--prefix", "--solver"}
 _APT_IGNORED = {"-t", "--target-release", "-o", "--option", "-c"}
 _WRAPPERS = {"sudo", "env", "exec", "time", "command", "travis_retry", "-E", "-H", "yes", "%env"}
+# Programs whose `run` starts another one in an environment, and their options with a value.
+_RUNNERS = {"conda", "mamba", "micromamba", "poetry", "pipenv", "pdm", "uv", "hatch"}
+_RUN_OPTIONS = {"-n", "--name", "-p", "--prefix", "--cwd", "--with", "--python"}
+_XARGS_OPTIONS = {"-n", "-L", "-P", "-I", "-a", "-d"}
+_SYSTEM = ("apt", "apt-get", "aptitude", "yum", "dnf", "microdnf", "zypper", "brew")
+# Words of commands that install something, also of those that nothing is read from.
+_INSTALLS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pip", "pipx", "gem", "go", "cargo", "make", "ninja", *_SYSTEM), ("install",)),
+    **dict.fromkeys(("conda", "mamba", "micromamba"), ("install", "create", "env")),
+    **dict.fromkeys(("poetry", "pdm", "uv", "apk"), ("add",)),
+    **{"npm": ("install", "ci"), "cmake": ("--install",), "dpkg": ("-i", "--install"), "git": ("clone",)},
+}
+# Files that say what an image needs, so that what they install and cannot be read is asked about.
+_ASKED = ("dockerfile", "script", "devcontainer", "repo2docker")
+_SHOWN = 100
+_ARCHIVES = (".whl", ".gz", ".zip")
 _TRIED = {
     "python",
     "python3",
@@ -50,22 +66,52 @@ _TRIED = {
 
 
 def script_statements(file: SourceFile, runs: bool = False) -> Statements:
-    """The statements of a script. With `runs`, commands that run the repository's programs are listed too."""
-    for line, words in shell.commands(file.text):
-        while words and (words[0] in _WRAPPERS or (_is_assignment(words[0]) and len(words) > 1)):
-            words = words[1:]
-        yield from _command(file, line, words, runs)
+    """The statements of a script. With `runs`, commands that run the repository's programs are listed too.
+
+    An install that cannot be read is unread, if the file says what an image needs.
+    """
+    asks = file.format in _ASKED and file.scope == "run"
+    for line, words, incomplete in shell.commands(file.text):
+        program, rest = _unwrapped(words)
+        found = list(_command(file, line, words, program, rest, runs))
+        yield from found
+        if asks and (incomplete or not found) and _installs(program, rest, incomplete):
+            what = "runs" if program in shell.SHELLS else "installs"
+            yield file.states("unread", f"what this {what}: {' '.join(words)[:_SHOWN]}", line)
 
 
-def _command(file: SourceFile, line: int, words: list[str], runs: bool) -> Statements:
-    program = words[0].rpartition("/")[2] if words else ""
-    rest = words[1:]
-    if program.startswith("python") and rest[:2] in (["-m", "pip"], ["-mpip"]):
-        program, rest = "pip", rest[2:]
-    elif program == "uv" and rest[:1] == ["pip"]:
-        program, rest = "pip", rest[1:]
-    elif program.startswith("pip") and program.removeprefix("pip").replace(".", "").isdigit():
-        program = "pip"
+def _unwrapped(words: list[str]) -> tuple[str, list[str]]:
+    """The program that a command starts, and its arguments. `python -m pip` and `uv pip` are pip."""
+    place, most = 0, len(words) - 1
+    while place < most:
+        word, following = words[place].rpartition("/")[2], words[place + 1]
+        if word in _WRAPPERS or _is_assignment(words[place]):
+            place += 1
+        elif word == "xargs" or (word in _RUNNERS and following == "run"):
+            place += 1 if word == "xargs" else 2
+            while place < most and words[place].startswith("-"):
+                place += 2 if words[place] in (_XARGS_OPTIONS if word == "xargs" else _RUN_OPTIONS) else 1
+        else:
+            break
+    program, rest = "".join(words[place : place + 1]).rpartition("/")[2], words[place + 1 :]
+    if program.startswith("python") and rest[:2] == ["-m", "pip"]:
+        return "pip", rest[2:]
+    if (program == "uv" and rest[:1] == ["pip"]) or (program.startswith("python") and rest[:1] == ["-mpip"]):
+        return "pip", rest[1:]
+    return "pip" if program.startswith("pip") and program[3:].replace(".", "").isdigit() else program, rest
+
+
+def _installs(program: str, rest: list[str], incomplete: bool) -> bool:
+    """Whether a command installs something other than the code beside it."""
+    if program in shell.SHELLS:
+        return incomplete
+    if not any(word in rest for word in _INSTALLS.get(program, ())):
+        return program == "Rscript" and any("install" in word for word in rest)
+    places = [word for word in rest if "/" in word or word.startswith(".")] if program == "pip" else []
+    return incomplete or not places or any(word.startswith("/") and word.endswith(_ARCHIVES) for word in places)
+
+
+def _command(file: SourceFile, line: int, words: list[str], program: str, rest: list[str], runs: bool) -> Statements:
     if program == "pip" and rest[:1] == ["install"]:
         lines = "\n".join(_requirements(rest[1:]))
         yield from requirement_statements(file.part(lines, line), one_line=True)
@@ -74,6 +120,8 @@ def _command(file: SourceFile, line: int, words: list[str], runs: bool) -> State
     elif program in ("apt", "apt-get", "aptitude") and "install" in rest:
         for name in _plain(rest[rest.index("install") + 1 :], _APT_IGNORED):
             yield file.states("apt", name, line)
+            if name.startswith("python3.") and name.removeprefix("python3.").isdigit():
+                yield file.states("python", f"=={name.removeprefix('python')}.*", line)
     elif program == "git" and rest[:1] == ["clone"]:
         for address in (word for word in rest[1:] if word.startswith("https://")):
             yield file.states("source", address, line)

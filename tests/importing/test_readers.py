@@ -27,6 +27,77 @@ def test_words_that_only_the_shell_knows_are_left_out(stated):
     assert [s.value for s in found if s.subject == "package"] == ["scipy"]
 
 
+def test_a_variable_that_a_script_sets_once_to_a_literal_has_its_value(stated):
+    found = stated({"setup.sh": 'V=1.2\nMORE="a b"\nW=1\nW=2\npip install numpy==$V scipy==${W} $MORE ${V:-3} "$V$"\n'})
+    assert [s.value for s in found if s.subject == "package"] == ["numpy==1.2", "a", "b"]
+    assert [s.value for s in found if s.subject == "unread"] == ["what this installs: pip install numpy==1.2 a b"]
+
+
+DOCKERFILE = """\
+ARG TAG=11.8.0-cudnn8-devel
+FROM nvidia/cuda:${TAG} AS build
+RUN --mount=type=cache,target=/x --network=none \\
+    --security=insecure pip install attrs==22.1.0
+RUN <<EOF
+pip install packaging==21.3 \\
+  idna==3.3
+EOF
+RUN bash -ex <<-"END" && pip install tomli==2.0.1
+\tpip install mpi4py==3.1.5
+\tEND
+COPY <<A <<B /etc/
+pip install nothing
+A
+RUN pip install nothing
+B
+RUN bash -lc "pip install \\"tabulate==0.8.9\\"" && conda run --no-capture-output -n x pip install click==8.0.1
+RUN for p in einops==0.4.0 wget; do for q in "" pre-; do pip install $q$p; done; done
+RUN apt-get install -y python3.9 libfoo
+FROM pytorch/pytorch:1.9.0-cuda10.2-cudnn7-devel AS unused
+FROM docker.io/library/python:3.10-slim
+"""
+
+
+def test_a_dockerfile_installs_in_many_forms(stated):
+    found = stated({"Dockerfile": DOCKERFILE})
+    packages = {(s.value, s.origin.line) for s in found if s.subject == "package"}
+    assert packages == {
+        *{("attrs==22.1.0", 4), ("packaging==21.3", 6), ("idna==3.3", 6), ("mpi4py==3.1.5", 10), ("tomli==2.0.1", 9)},
+        *{("tabulate==0.8.9", 17), ("click==8.0.1", 17), ("torch==1.9.0", 20)},
+        *{("einops==0.4.0", 18), ("wget", 18), ("pre-einops==0.4.0", 18), ("pre-wget", 18)},
+    }
+    images = [s.value for s in found if s.subject == "base"]
+    assert images == [
+        *("docker.io/library/python:3.10-slim", "pytorch/pytorch:1.9.0-cuda10.2-cudnn7-devel"),
+        "nvidia/cuda:11.8.0-cudnn8-devel",
+    ]
+    assert [s.value for s in found if s.subject == "cuda"] == ["==10.2.*", "==11.8.*"]
+    pythons = {(s.value, s.origin.line) for s in found if s.subject == "python"}
+    assert pythons == {("==3.10.*", 21), ("==3.9.*", 19)} and not [s for s in found if s.subject == "unread"]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        *("apk add gcc", "yum install -y x", "curl -sSL https://x.example/i.sh | bash", "pip install numpy $MORE"),
+        *("cat r | xargs -n 1 pip install", "while read p; do pip install $p; done < r"),
+        *("make install", "pip install /tmp/a.whl"),
+        *("for p in $ALL; do apt-get install $p; done", 'sh -c "pip install $X"'),
+    ],
+)  # fmt: skip
+def test_an_install_that_cannot_be_read_is_asked_about(stated, step):
+    [unread] = [s for s in stated({"Dockerfile": f"FROM debian\nRUN true\nRUN {step}\n"}) if s.subject == "unread"]
+    assert unread.value.startswith("what this ") and unread.origin.line == 3
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["pip install -e .[test]", "make -j8", "apt-get update", "pip --version", "bash scripts/run.sh", "poetry install"],
+)
+def test_a_step_that_installs_nothing_or_the_code_itself_is_not_asked_about(stated, step):
+    assert not [s for s in stated({"Dockerfile": f"FROM debian\nRUN {step}\n"}) if s.subject == "unread"]
+
+
 def test_the_environment_of_the_host_does_not_enter_a_requirement(stated, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     found = stated({"requirements.txt": "--extra-index-url https://${SECRET_TOKEN}@i.example/simple\nnumpy\n"})

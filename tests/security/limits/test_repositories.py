@@ -60,3 +60,18 @@ def test_many_slow_files(tmp_path: Path):
     with pytest.raises(UsageError, match="seconds of processor time") as caught:
         collect(FolderTree(tmp_path))
     assert "REPROKIT_LIMIT_SOURCE_SECONDS" in caught.value.hint
+
+
+def test_loops_of_a_script_that_multiply(tmp_path: Path):
+    loops = "".join(f"for {name} in 1 2 3 4 5 6 7 8 9; do " for name in "abcdefgh")
+    (tmp_path / "setup.sh").write_text(f"{loops}pip install n$a$b$c$d$e$f$g$h" + "; done" * 8 + "\npip install scipy\n")
+    found = collect(FolderTree(tmp_path))
+    assert [s.value for s in found if s.subject == "package"] == ["scipy"]
+    assert {s.value for s in found if s.subject == "unread"} == {"what this installs: pip install"} and len(found) < 200
+
+
+def test_variables_of_a_script_that_multiply(run: Callable[..., str], tmp_path: Path):
+    (folder := tmp_path / "repository").mkdir()
+    (folder / "setup.sh").write_text(f"V={'v' * 1000}\nfor i in 1 2 3 4; do pip install $i{'$V' * 120_000}; done\n")
+    (folder / "plain.py").write_text("import numpy\n")
+    assert set(run(folder, python=READ).splitlines()) == {"unread setup.sh", "import plain.py"}
