@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -82,21 +83,32 @@ def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Stat
 def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: ReaderProcess) -> list[Statement]:
     """The statements of requirements files that others name and that no reader took."""
     left = [statement for statement in found if statement.subject == "include"]
+    copied = _by_name(tree) if any(statement.format == "dockerfile" for statement in left) else {}
     more: list[Statement] = []
     while left and len(read) < len(tree.contents.sizes) + 1:
         statement = left.pop()
         option, _, name = statement.value.partition(" ")
         path = str(PurePosixPath(name or option))
         constraints = option == "-c"
+        if statement.format == "dockerfile" and path not in tree.contents.sizes:  # a path in the image
+            missing = f"{path}, which is no file of the repository"
+            path = copied.get(PurePosixPath(path).name, "")
+            more += [] if path else [replace(statement, subject="unread", value=missing)]
         if path in read or path not in tree.contents.sizes or ".." in PurePosixPath(path).parts:
             continue
         read.add(path)
         SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
-        if tree.contents.sizes[path] > READERS["requirements"].MOST or len(more) > MOST:
+        format = "environment" if path.endswith((".yml", ".yaml")) else "requirements"
+        if tree.contents.sizes[path] > READERS[format].MOST or len(more) > MOST:
             continue
         for _, content in tree.read([path]):
-            file = SourceFile(path, content.decode("utf-8-sig", "replace"), "requirements", statement.scope)
+            file = SourceFile(path, content.decode("utf-8-sig", "replace"), format, statement.scope)
             stated = reader.statements(file, constraints)
             more += stated
             left += [inner for inner in stated if inner.subject == "include"]
     return more
+
+
+def _by_name(tree: Tree) -> dict[str, str]:
+    """The files by their names; of several with one name that nearest to the root."""
+    return {path.rpartition("/")[2]: path for path in sorted(tree.contents.sizes, key=lambda p: -p.count("/"))}

@@ -76,6 +76,16 @@ def test_a_dockerfile_installs_in_many_forms(stated):
     assert pythons == {("==3.10.*", 21), ("==3.9.*", 19)} and not [s for s in found if s.subject == "unread"]
 
 
+def test_a_dockerfile_installs_files_that_it_copied(stated):
+    dockerfile = "FROM debian\nRUN pip install -r /tmp/deps.txt -c /tmp/gone.txt && conda env create -f /x/gpu.yml\n"
+    files = {"docker/deps.txt": "attrs\n", "a/docker/deps.txt": "click\n", "conda/gpu.yml": "dependencies: [idna]\n"}
+    found = stated({"Dockerfile": dockerfile, **files})
+    assert {(s.subject, s.value, str(s.origin)) for s in found if s.subject in ("package", "conda", "unread")} == {
+        *{("package", "attrs", "docker/deps.txt:1"), ("conda", "idna", "conda/gpu.yml:1")},
+        ("unread", "/tmp/gone.txt, which is no file of the repository", "Dockerfile:2"),
+    }
+
+
 @pytest.mark.parametrize(
     "step",
     [
