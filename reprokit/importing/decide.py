@@ -19,6 +19,8 @@ from reprokit.importing.repository_imports import imports_of, own_modules
 from reprokit.importing.requirement_facts import with_extras
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
+from reprokit.importing.torch_build import stated_cuda
+from reprokit.importing.unused import unused_of
 
 _METADATA = ("pyproject", "setup.cfg", "setup.py")
 _DECLARING = (*_METADATA, "requirements", "pipfile", "environment")
@@ -106,7 +108,7 @@ def decide(
         if not named.get(path):
             questions.append(Question(f"the submodule {path} has no address in .gitmodules"))
 
-    return Decision(
+    found = Decision(
         name=name,
         day=day,
         base=base,
@@ -118,6 +120,7 @@ def decide(
         apt=apt_of(ours, requirements, distributions),
         env=env_of(ours),
         pins=pins,
+        cuda=() if "cuda" in pins else stated_cuda(ours),
         cxx=next(iter(_choices(ours, "cxx")), None),
         architectures=tuple(_choices(ours, "architecture")),
         project=project.value if project else None,
@@ -134,6 +137,7 @@ def decide(
         licence=_shown(_first([s for s in ours if s.value], "licence") or _first(ours, "licence")),
         questions=tuple(dict.fromkeys(questions))[:_MOST_QUESTIONS],
     )
+    return replace(found, unused=unused_of(statements, ours, found, distributions))
 
 
 def _other_bases(statements: Sequence[Statement], base: PythonBase) -> list[Overruled]:

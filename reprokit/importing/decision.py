@@ -52,6 +52,8 @@ class Decision:
     """Everything but the exact versions. `requirements` are of PEP 508 by project, `preferred` versions by project.
 
     `optional` are the projects that only an optional part of the code needs. `imports` are modules by their project.
+    `cuda` are the versions of CUDA that files state, if no code is compiled for it.
+    `unused` is what files state and no part of the recipe takes.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Decision:
     title: Choice | None = None
     licence: Choice | None = None
     questions: tuple[Question, ...] = ()
+    cuda: tuple[Choice, ...] = ()
+    unused: tuple[Overruled, ...] = ()
 
     @property
     def counts_version(self) -> bool:

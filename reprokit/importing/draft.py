@@ -15,6 +15,7 @@ from reprokit.untrusted.text import escaped
 
 _LONGEST = 200
 _MOST_OVERRULED = 4
+_MOST_SHOWN = 80  # characters of a value in a comment, which ends with file, line and reason
 
 
 def draft(decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> str:
@@ -32,7 +33,8 @@ class Writer:
         self.path = f"/opt/{decision.name}"
         self.installed = decision.project is not None and bool(address) and not decision.project_folder
         self.variant_name = "cuda" if "cuda" in decision.pins else "cpu"
-        self.torch, self.torch_index = torch_build(decision, versions, facts)
+        self.build = torch_build(decision, versions, facts)
+        self.torch, self.torch_index = self.build.version, self.build.index
         self.torch_block = torch_block(self.torch, facts)
 
     def recipe(self) -> CommentedMap:
@@ -61,6 +63,10 @@ class Writer:
         if not self.address:
             head += [f"question: the code has no https:// address and commit; put it into workspaces/{decision.name}"]
         head += [f"question: {q.text}" + (f" ({q.origin})" if q.origin else "") for q in questions]
+        if not self.torch:
+            why = "no code is compiled for CUDA here, and torch is not installed"
+            head += [f"not used: CUDA {c.value} ({c.origins[0]}): {why}" for c in decision.cuda]
+        head += [f"not used: {u.value[:_MOST_SHOWN]} ({u.origin}): {u.why}" for u in decision.unused]
         recipe.yaml_set_start_comment("\n".join(map(comment, head)))
         return recipe
 
@@ -114,6 +120,8 @@ class Writer:
             pin = name.replace("-", "_")
             if pin in PIN_NAMES and pin not in pins and pin != "cmake":
                 pins[pin] = Quoted(self.torch if pin == "torch" else version)
+                if pin == "torch":
+                    self._explain(pins, pin, self.build.choice, 6)
         return pins
 
     def apt(self) -> CommentedSeq:
@@ -138,6 +146,10 @@ class Writer:
         required = [name for name in pins if name in self.decision.requirements]
         for name in (*required, *(name for name in pins if name not in self.decision.requirements)):
             version = self.torch if name == "torch" else pins[name]
+            if name.startswith("nvidia-") and self.torch_index and name not in required:
+                continue  # for PyPI's build of torch
+            if name == "torchvision" and "+" not in version:
+                version += self.build.local  # it loads only with the build of torch that it was made for
             wheels.append(f"{name}=={version}")
             choice = self.decision.requirements.get(name)
             if choice:

@@ -16,11 +16,11 @@ from reprokit.importing.model import Statement
 from reprokit.recipe.fields import AptPackage, EnvName, Line
 
 # Files that state what an image needs. What CI or a README installs is often for other systems.
-_TRUSTED = ("dockerfile", "repo2docker", "devcontainer")
+TRUSTED = ("dockerfile", "repo2docker", "devcontainer")
 # Names that hold a version of another release, or that blocks install.
 _VERSIONED = ("python", "libpython", "cuda", "libcuda", "libcudnn", "nvidia", "gcc-", "g++-", "clang-", "llvm-",
               "linux-headers", "libnccl", "tensorrt", "pypy")  # fmt: skip
-_ENV_OF_IMAGES = {
+ENV_OF_IMAGES = {
     *(
         "PATH",
         "LD_LIBRARY_PATH",
@@ -44,7 +44,7 @@ def apt_of(
     found: dict[str, Choice] = {}
     for statement in statements:
         names: tuple[str, ...] = ()
-        if statement.subject == "apt" and statement.format in _TRUSTED and statement.scope == "run":
+        if statement.subject == "apt" and statement.format in TRUSTED and statement.scope == "run":
             names = (statement.value.partition("=")[0],)
         elif statement.subject == "conda":
             project = distributions.of_conda(split(statement.value)[0])
@@ -74,9 +74,9 @@ def env_of(statements: Sequence[Statement]) -> tuple[Choice, ...]:
     found = {}
     for statement in statements:
         name, _, value = statement.value.partition("=")
-        if (statement.subject, statement.scope) != ("env", "run") or statement.format not in _TRUSTED:
+        if (statement.subject, statement.scope) != ("env", "run") or statement.format not in TRUSTED:
             continue
-        if name in _ENV_OF_IMAGES:
+        if name in ENV_OF_IMAGES:
             continue
         try:
             TypeAdapter(EnvName).validate_python(name)

@@ -1,30 +1,113 @@
-"""The build of torch whose CUDA the compiler of the image can extend."""
+"""The build of torch for the CUDA of the image, or for the one that files state."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
 from reprokit.compat.facts import Facts
-from reprokit.importing.decision import Decision, Versions
+from reprokit.importing.decision import Choice, Decision, Overruled, Versions
+from reprokit.importing.merge import WEIGHTS
+from reprokit.importing.model import Statement
 
 _INDEX = "https://download.pytorch.org/whl/cu{digits}"
+_PATCHES = 10
 
 
-def torch_build(decision: Decision, versions: Versions, facts: Facts) -> tuple[str, str]:
-    """The version to pin and the index that has it; PyPI's own build where its CUDA has the pinned major version.
+@dataclass(frozen=True)
+class TorchBuild:
+    """`choice` is the version to pin, with the files that state its CUDA; `index` has it, if PyPI has another build."""
 
-    torch refuses to compile extensions with another major version than its own.
+    choice: Choice
+    index: str = ""
+
+    @property
+    def version(self) -> str:
+        return self.choice.value
+
+    @property
+    def local(self) -> str:
+        """The suffix of packages that are built for this torch alone, such as torchvision."""
+        return f"+{self.version.partition('+')[2]}" if self.index else ""
+
+
+def stated_cuda(statements: Sequence[Statement]) -> tuple[Choice, ...]:
+    """The versions of CUDA that files state, the weightiest first."""
+    stated = [s for s in statements if s.subject == "cuda" and s.scope == "run"]
+    stated.sort(key=lambda s: -WEIGHTS.index(s.format) if s.format in WEIGHTS else 0)
+    return tuple(Choice(s.value, (s.origin,)) for s in stated)
+
+
+def torch_build(decision: Decision, versions: Versions, facts: Facts) -> TorchBuild:
+    """PyPI's own build where its CUDA fits, otherwise one of torch's index.
+
+    torch refuses to compile extensions with another major version of CUDA than its own. Without extensions, the files
+    decide: their authors' GPUs may need that CUDA.
     """
     version = versions.pins.get("torch", "")
     cuda = decision.pins.get("cuda")
     release = facts.torch.releases.get(version)
-    if release is None or cuda is None or "+" in version or _major(release.default) == _major(cuda.value):
-        return version, ""
-    minor = int(cuda.value.partition(".")[2] or 0)
-    builds = sorted(int(b.partition(".")[2]) for b in release.builds if _major(b) == _major(cuda.value))
-    if not builds:
-        return version, ""
-    nearest = max((b for b in builds if b <= minor), default=builds[0])
-    digits = f"{_major(cuda.value)}{nearest}"
-    return f"{version}+cu{digits}", _INDEX.format(digits=digits)
+    if cuda is None:
+        return _stated(version, decision, facts)
+    if release is None or "+" in version or _major(release.default) == _major(cuda.value):
+        return TorchBuild(Choice(version))
+    nearest = _nearest(release.builds, cuda.value)
+    return _of(Choice(version), nearest) if nearest else TorchBuild(Choice(version))
+
+
+def _stated(version: str, decision: Decision, facts: Facts) -> TorchBuild:
+    """The build for the first stated CUDA that has one, or the nearest to the weightiest."""
+    stated = decision.cuda
+    public, _, local = version.partition("+")
+    release = facts.torch.releases.get(public)
+    if not version or not stated:
+        return TorchBuild(Choice(version))
+    if local:
+        own = f"{local[2:-1]}.{local[-1:]}" if local.startswith("cu") else local
+        return TorchBuild(Choice(version, lost=_lost(stated, own, "the version of torch names its build")))
+    if release is None:
+        return TorchBuild(Choice(version, lost=_lost(stated, "", f"the builds of torch {version} are not known")))
+    builds = sorted({*release.builds, *filter(None, [release.default])}, key=_key)
+    for one in stated:
+        if fits := [build for build in builds if meets(build, one.value)]:
+            chosen = release.default if release.default in fits else fits[0]
+            why = f"built for CUDA {chosen}, as stated"
+            break
+    else:
+        chosen = _nearest(builds, stated[0].value.lstrip("<>=!~").removesuffix(".*")) or release.default
+        one, why = Choice(""), f"built for CUDA {chosen}"
+    lost = _lost(stated, chosen, f"torch {version} has builds for {', '.join(builds)}; this one is for {chosen}")
+    found = Choice(version, one.origins, why, lost)
+    return TorchBuild(found) if chosen == release.default else _of(found, chosen)
+
+
+def _of(choice: Choice, cuda: str) -> TorchBuild:
+    digits = cuda.replace(".", "")
+    return TorchBuild(
+        Choice(f"{choice.value}+cu{digits}", choice.origins, choice.why, choice.lost), _INDEX.format(digits=digits)
+    )
+
+
+def _lost(stated: Sequence[Choice], chosen: str, why: str) -> tuple[Overruled, ...]:
+    return tuple(Overruled(f"CUDA {s.value}", s.origins[0], why) for s in stated if not meets(chosen, s.value))
+
+
+def _nearest(builds: Sequence[str], cuda: str) -> str:
+    """The newest build of the same major version that is not newer, otherwise the oldest of it."""
+    same = sorted((build for build in builds if _major(build) == _major(cuda)), key=_key)
+    older = [build for build in same if _key(build) <= _key(cuda)]
+    return older[-1] if older else next(iter(same), "")
+
+
+def meets(cuda: str, specifier: str) -> bool:
+    """Whether some patch release of a CUDA such as `11.3` is within a specifier such as `==11.3.1` or `11.3`."""
+    try:
+        wanted = SpecifierSet(specifier if specifier[:1] in "<>=!~" else f"=={specifier}.*")
+        return any(wanted.contains(f"{cuda}.{patch}") for patch in range(_PATCHES)) if cuda[:1].isdigit() else False
+    except InvalidSpecifier:
+        return False
 
 
 def torch_block(version: str, facts: Facts) -> str | dict[str, dict[str, str]] | None:
@@ -37,3 +120,7 @@ def torch_block(version: str, facts: Facts) -> str | dict[str, dict[str, str]] |
 
 def _major(cuda: str) -> str:
     return cuda.partition(".")[0]
+
+
+def _key(cuda: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in cuda.split(".")[:2] if part.isdigit())

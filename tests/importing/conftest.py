@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from reprokit.compat.distributions import bundled_distributions
+from reprokit.compat.facts import bundled
 from reprokit.importing.collect import collect
+from reprokit.importing.decide import decide
+from reprokit.importing.decision import Decision
 from reprokit.importing.model import Statement
+from reprokit.importing.python_choice import candidates
 from reprokit.importing.tree import FolderTree
 from tests.support.upstream import Upstream
 
@@ -31,6 +37,18 @@ def folder(tmp_path: Path) -> Callable[[dict[str, str]], FolderTree]:
 @pytest.fixture
 def stated(folder: Callable[[dict[str, str]], FolderTree]) -> Callable[[dict[str, str]], list[Statement]]:
     return lambda files: collect(folder(files))
+
+
+@pytest.fixture
+def decided(folder: Callable[[dict[str, str]], FolderTree]) -> Callable[..., Decision]:
+    def run(files: dict[str, str], day: str = "2022-03-01") -> Decision:
+        tree = folder(files)
+        statements, when = collect(tree), date.fromisoformat(day)
+        base, choice = candidates(statements, bundled(), when)[0]
+        known = bundled_distributions()
+        return decide(statements, tree.contents.sizes.keys(), {}, "tool", base, choice, when, bundled(), known)
+
+    return run
 
 
 @pytest.fixture

@@ -2,28 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
-
 import pytest
 
-from reprokit.compat.distributions import bundled_distributions
-from reprokit.compat.facts import bundled
 from reprokit.errors import UsageError
-from reprokit.importing.collect import collect
-from reprokit.importing.decide import decide
-from reprokit.importing.python_choice import candidates
-
-
-@pytest.fixture
-def decided(folder):
-    def run(files: dict[str, str], day: str = "2022-03-01"):
-        tree = folder(files)
-        statements, when = collect(tree), date.fromisoformat(day)
-        base, choice = candidates(statements, bundled(), when)[0]
-        known = bundled_distributions()
-        return decide(statements, tree.contents.sizes.keys(), {}, "tool", base, choice, when, bundled(), known)
-
-    return run
 
 
 def setup(**keywords: object) -> str:

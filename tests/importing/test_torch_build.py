@@ -1,0 +1,79 @@
+"""Which build of torch a stated CUDA chooses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from reprokit.compat.facts import bundled
+from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
+from reprokit.importing.draft import draft
+from reprokit.importing.model import Origin, Statement
+from reprokit.importing.torch_build import stated_cuda, torch_build
+from reprokit.recipe.load import load_text
+
+DECISION = Decision("tool", date(2022, 3, 1), PythonBase("debian:11", "3.9"), Choice("debian:11"))
+
+
+def stated(*values: str) -> tuple[Choice, ...]:
+    return tuple(Choice(value, (Origin("environment.yml", line),)) for line, value in enumerate(values, 1))
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "pin", "index", "lost"),
+    [
+        ("1.9.0", ["==11.1.*"], "1.9.0+cu111", "cu111", []),
+        ("1.9.0", ["==11.1.1"], "1.9.0+cu111", "cu111", []),
+        ("1.9.0", ["==10.2.*"], "1.9.0", "", []),
+        ("1.9.0", [">=10.1"], "1.9.0", "", []),  # PyPI's own fits
+        ("1.9.0", [">=11"], "1.9.0+cu111", "cu111", []),
+        ("1.9.0", ["==11.4.*", "==10.1.*"], "1.9.0+cu111", "cu111", ["CUDA ==11.4.*", "CUDA ==10.1.*"]),
+        ("1.9.0", ["==11.3.*", "==11.1.*"], "1.9.0+cu111", "cu111", ["CUDA ==11.3.*"]),  # the first that has a build
+        ("1.9.0", ["==13.0.*"], "1.9.0", "", ["CUDA ==13.0.*"]),
+        ("1.9.0+cu111", ["==11.1.*", "==10.2.*"], "1.9.0+cu111", "", ["CUDA ==10.2.*"]),
+        ("1.9.0+cpu", ["==11.1.*"], "1.9.0+cpu", "", ["CUDA ==11.1.*"]),
+        ("99.0", ["==11.1.*"], "99.0", "", ["CUDA ==11.1.*"]),  # its builds are not known
+        ("1.9.0", [], "1.9.0", "", []),
+    ],
+)
+def test_the_stated_cuda_chooses_the_build(torch, cuda, pin, index, lost):
+    found = torch_build(replace(DECISION, cuda=stated(*cuda)), Versions({"torch": torch}), bundled())
+    assert found.version == pin and found.index.rpartition("/")[2] == index
+    assert [one.value for one in found.choice.lost] == lost
+
+
+def test_the_weightiest_file_is_asked_first():
+    statements = [
+        Statement("cuda", value, Origin(file, 1), format, scope)
+        for value, file, format, scope in (
+            ("==10.2.*", "README.md", "readme", "run"),
+            ("==11.1.*", "environment.yml", "environment", "run"),
+            ("==9.0.*", "docs/environment.yml", "environment", "other"),
+            ("==11.3.*", "Dockerfile", "dockerfile", "run"),
+        )
+    ]
+    assert [choice.value for choice in stated_cuda(statements)] == ["==11.1.*", "==11.3.*", "==10.2.*"]
+
+
+def test_the_recipe_has_the_build_its_index_and_what_lost():
+    decision = replace(
+        DECISION,
+        requirements={"torchvision": Choice("torchvision")},
+        cuda=stated("==11.1.*", "==10.2.*"),
+    )
+    pins = {"torch": "1.9.0", "torchvision": "0.10.0", "nvidia-nccl-cu10": "2.8"}
+    text = draft(decision, Versions(pins), "", "", bundled())
+    variant = load_text(text, "tool.yaml", "tool").variants["cpu"]
+    assert variant.pins["torch"] == "1.9.0+cu111" and variant.wheels == ["torchvision==0.10.0+cu111"]
+    assert variant.wheel_indexes == ["https://download.pytorch.org/whl/cu111"]
+    assert {used.name: used.options for used in variant.blocks}["torch"] == {}
+    assert "# environment.yml:1; built for CUDA 11.1, as stated\n" in text
+    assert "# not CUDA ==10.2.* (environment.yml:2): torch 1.9.0 has builds for 10.2, 11.1" in text
+
+
+def test_a_cuda_that_nothing_takes_is_listed():
+    text = draft(replace(DECISION, cuda=stated("==11.1.*")), Versions({"numpy": "1.22.2"}), "", "", bundled())
+    why = "no code is compiled for CUDA here, and torch is not installed"
+    assert f"# not used: CUDA ==11.1.* (environment.yml:1): {why}\n" in text
