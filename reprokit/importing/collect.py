@@ -69,7 +69,10 @@ def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
             else:
                 chosen.append(_Plan(path, name, scope_of_path(path)))
             break
-    return chosen, refused
+    code = any(plan.format == "python" and plan.scope == "run" for plan in chosen)
+    notebooks = [plan for plan in chosen if plan.format == "notebook" and plan.scope == "example" and not code]
+    runs = {plan.path: plan._replace(scope="run") for plan in notebooks}  # they are the only code
+    return [runs.get(plan.path, plan) for plan in chosen], refused
 
 
 def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Statement]:

@@ -15,6 +15,8 @@ from reprokit.untrusted.text import escaped
 
 _LONGEST = 200
 _MOST_OVERRULED = 4
+_MOST_TRIED = 50
+_WITHOUT_METADATA = ("3.5", "3.6", "3.7")  # Pythons without importlib.metadata
 _MOST_SHOWN = 80  # characters of a value in a comment, which ends with file, line and reason
 
 
@@ -62,6 +64,8 @@ class Writer:
         questions = [*decision.questions, *self.versions.questions]
         if not self.address:
             head += [f"question: the code has no https:// address and commit; put it into workspaces/{decision.name}"]
+        if self._tried()[1] == "started":
+            head += ["question: no file imports or installs anything: which command shows that the image works?"]
         head += [f"question: {q.text}" + (f" ({q.origin})" if q.origin else "") for q in questions]
         if not self.torch:
             why = "no code is compiled for CUDA here, and torch is not installed"
@@ -217,17 +221,26 @@ class Writer:
         return env
 
     def smoke(self) -> CommentedSeq:
-        left_out = self.versions.left_out
-        modules = [m for m, project in self.decision.imports.items() if m.isidentifier() and project not in left_out]
-        names = ", ".join(modules) or "sys"
-        smoke = CommentedSeq(
-            [CommentedMap(command=f"python3 -c 'import {names}; print(\"imported\")'", expect="imported")]
-        )
+        command, shown = self._tried()
+        smoke = CommentedSeq([CommentedMap(command=f"python3 -c '{command}; print(\"{shown}\")'", expect=shown)])
         if self.decision.tests:
             folder = self.path if self.address else "/workspace"
             collect = "set -o pipefail && python3 -m pytest --collect-only -q | tail -n 100"
             smoke.append(CommentedMap(command=f"cd {folder} && {collect}"))
         return smoke
+
+    def _tried(self) -> tuple[str, str]:
+        """Python that shows that the image works, and the word that it prints then."""
+        left_out = self.versions.left_out
+        modules = [m for m, project in self.decision.imports.items() if m.isidentifier() and project not in left_out]
+        modules = modules or [m for m in self.decision.modules if self.installed and m.isidentifier()]
+        if modules:
+            return f"import {', '.join(modules)}", "imported"
+        installed = [name for name in self.decision.requirements if name in self.versions.pins]
+        if installed and self.decision.base.python not in _WITHOUT_METADATA:
+            names = ", ".join(f'"{name}"' for name in installed[:_MOST_TRIED])
+            return f"from importlib.metadata import version; [version(name) for name in ({names},)]", "installed"
+        return "import sys", "started"
 
     def _explain(self, place: CommentedMap, key: str, choice: Choice, indent: int) -> None:
         lines = [_whence(choice)] if _whence(choice) else []

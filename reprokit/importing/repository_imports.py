@@ -80,6 +80,9 @@ def imports_of(
     found = ImportedDistributions()
     order = {"run": 0, "build": 1, "test": 2, "example": 3, "other": 4}
     imports = [s for s in statements if s.subject == "import" and s.format in ("python", "notebook", "setup.py")]
+    # What the smoke test imports: modules of the code, or of the notebooks if they are the only code.
+    code = {s.format for s in imports if s.scope == "run" and s.format != "setup.py"}
+    format = "python" if "python" in code else "notebook"
     protocols = {path.rpartition("/")[2].removesuffix(".proto"): path for path in paths if path.endswith(".proto")}
     bare = {_bare(key): key for key in stated}
     generated: dict[str, Statement] = {}
@@ -94,7 +97,7 @@ def imports_of(
         if declared or (module not in own.all and known):
             distribution = declared or canonicalize_name(known or module)
             found.distributions.setdefault(distribution, statement)
-            if statement.scope == "run" and statement.format == "python":
+            if statement.scope == "run" and statement.format == format:
                 found.modules[module] = distribution
         elif (stem := module.removesuffix("_grpc").removesuffix("_pb2")) != module and stem in protocols:
             generated.setdefault(protocols[stem], statement)

@@ -13,6 +13,14 @@ from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.system_choice import ENV_OF_IMAGES, TRUSTED
 
 _MOST = 40
+_HINTING = (
+    "readme",
+    "notebook",
+    "workflow",
+    "makefile",
+    "repo2docker",
+    "devcontainer",
+)  # clones of others are questions
 _SPLIT = "=<>!~[;@ "
 
 
@@ -62,6 +70,8 @@ def _why(statement: Statement, decision: Decision, distributions: Distributions)
             return Overruled(f"the library {value}", statement.origin, "no package of the distribution is known for it")
     if subject == "architecture" and "cuda" not in decision.pins:
         return Overruled(f"GPU architecture {value}", statement.origin, "no code is compiled for CUDA here")
+    if subject == "source" and statement.format in _HINTING:
+        return Overruled(value, statement.origin, "a clone for its reader; add it to `sources` if the code needs it")
     if subject == "cudnn":
         return Overruled(f"cuDNN {value}", statement.origin, "wheels have their own cuDNN")
     return None

@@ -175,6 +175,19 @@ def test_a_module_is_imported_by_code_even_if_a_notebook_imports_it_too(decided)
     assert found.imports == {"pandas": "pandas"}
 
 
+def test_notebooks_that_are_the_only_code_are_it(decided):
+    cell = "!pip install torch==1.9.0\\nimport torch, never_heard_of"
+    files = {"notebooks/a.ipynb": f'{{"cells": [{{"cell_type": "code", "source": "{cell}"}}]}}'}
+    for more in ({}, {"binder/requirements.txt": "numpy\n", "setup.py": ""}):
+        found = decided(files | more)
+        assert found.requirements["torch"].value == "torch==1.9.0" and found.imports == {"torch": "torch"}
+        assert [q.text for q in found.questions] == [
+            "the module never_heard_of is imported: which distribution has it?"
+        ]
+    found = decided(files | {"run.py": "import numpy\n", "requirements.txt": "numpy\n"})
+    assert found.imports == {"numpy": "numpy"} and "torch" not in found.requirements
+
+
 def test_markers_count_for_the_chosen_python(decided):
     found = decided(
         {"requirements.txt": "a; python_version<'3.8'\nb; sys_platform=='win32'\nc; python_version>='3.8'\n"}

@@ -48,3 +48,24 @@ def test_a_compiled_project_is_also_whole_where_its_tests_run():
     assert "extension_package" not in draft(
         replace(project, project=None), Versions({}), "https://forge.test/a/tool", "0" * 40, bundled()
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "python", "tried"),
+    [
+        ({"imports": {"yaml": "pyyaml"}}, "3.11", "import yaml"),
+        ({"project": "tool", "modules": ("tool",)}, "3.11", "import tool"),
+        ({}, "3.11", 'from importlib.metadata import version; [version(name) for name in ("attrs",)]'),
+        ({}, "3.6", "import sys"),
+        ({"requirements": {}}, "3.11", "import sys"),
+    ],
+)
+def test_the_smoke_test_tries_what_is_there(fields, python, tried):
+    needs = {"requirements": {"attrs": Choice("attrs")}}
+    decision = replace(DECISION, base=PythonBase("debian:12", python), **(needs | fields))
+    text = draft(
+        decision, Versions({"attrs": "23.1.0", "other": "1"}), "https://forge.test/a/tool", "0" * 40, bundled()
+    )
+    [smoke] = load_text(text, "tool.yaml", "tool").smoke
+    assert smoke.command.startswith(f"python3 -c '{tried}; print(") and smoke.expect
+    assert ("which command shows that the image works?" in text) == (tried == "import sys")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.stated_files import CASES
@@ -106,6 +108,25 @@ def test_an_install_that_cannot_be_read_is_asked_about(stated, step):
 )
 def test_a_step_that_installs_nothing_or_the_code_itself_is_not_asked_about(stated, step):
     assert not [s for s in stated({"Dockerfile": f"FROM debian\nRUN {step}\n"}) if s.subject == "unread"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("%%bash\npip install attrs\nimport nothing", {("package", "attrs", 2)}),
+        ("%%script bash -e\npip install attrs", {("package", "attrs", 2)}),
+        ("%%script python2\nimport nothing", set()),
+        ("%%capture out\nimport idna\n!pip install attrs", {("import", "idna", 2), ("package", "attrs", 3)}),
+        ("%%writefile a.py\nimport nothing", set()),
+        ("%%R\nimport nothing", set()),
+        ("%%unknown\n", set()),
+        ("  \n", set()),
+    ],
+)
+def test_a_magic_says_what_a_cell_is(stated, cell, expected):
+    source = ",\n".join(json.dumps(line) for line in cell.splitlines(keepends=True))
+    found = stated({"a.ipynb": f'{{"cells": [{{"cell_type": "code", "source": [{source}]}}]}}'})
+    assert {(s.subject, s.value, s.origin.line) for s in found} == expected
 
 
 def test_the_environment_of_the_host_does_not_enter_a_requirement(stated, monkeypatch):

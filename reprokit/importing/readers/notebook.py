@@ -8,6 +8,9 @@ from reprokit.importing.python_imports import import_statements
 from reprokit.importing.toml_tables import table, texts
 from reprokit.untrusted.documents import parsed
 
+_SHELLS = ("%%bash", "%%sh", "%%shell")
+# Other magics make a cell a file, a page, or code of another language.
+_PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%px", "%%memit", "%%mprun", "%%skip", "%%heat")
 MOST = 16 << 20  # most of a notebook are its pictures
 
 
@@ -30,6 +33,12 @@ def read(file: SourceFile) -> Statements:
         found = file.text.find(first[:40].replace("\\", "\\\\").replace('"', '\\"'), place)
         place = max(place, found)
         line = file.text.count("\n", 0, place) + 1
+        magic, *words = first.split() or [""]
+        if magic in _SHELLS or (magic == "%%script" and words[:1] in (["bash"], ["sh"])):
+            script = "\n".join("" if text.lstrip().startswith("%%") else text for text in lines)
+            yield from script_statements(file.part(script, line))
+        if magic.startswith("%%") and magic not in _PYTHON:
+            continue
         code = "\n".join("" if text.lstrip().startswith(("!", "%")) else text for text in lines)
         yield from import_statements(file.part(code, line))
         for number, text in enumerate(lines):
