@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
+from reprokit.importing import build_minima
 from reprokit.importing.conda import split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
@@ -18,6 +19,7 @@ from reprokit.importing.model import Statement, Subject
 from reprokit.importing.repository_imports import imports_of, own_modules
 from reprokit.importing.requirement_facts import with_extras
 from reprokit.importing.requirement_lines import valid_requirement
+from reprokit.importing.scopes import BINDER
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
 from reprokit.importing.torch_build import stated_cuda
 from reprokit.importing.unused import unused_of
@@ -28,7 +30,6 @@ _TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
 _DEEPEST = 2
-_BINDER = ("binder/", ".binder/")
 
 
 def decide(
@@ -47,7 +48,7 @@ def decide(
     ours = [s for s in statements if s.format not in _METADATA or s.origin.file.rpartition("/")[0] == folder]
     project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
     if project:  # whose metadata says what it needs; these are for its examples
-        ours = [s for s in ours if not s.origin.file.startswith(_BINDER)]
+        ours = [s for s in ours if not s.origin.file.startswith(BINDER)]
     own = own_modules(paths, folder, {s.value for s in ours if s.subject == "module"})
     tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
@@ -95,6 +96,7 @@ def decide(
             requirements.setdefault(needed, Choice(needed, (project.origin,), "builds the project"))
     questions += imported.questions
     questions += _reported(ours, folder)
+    questions += build_minima.questions(base, build_minima.minima(ours), facts)
     pins = pins_of(ours, facts, base, day)
     if rust := next((o for o in _choices(ours, "extension") if o.value == "rust"), requirements.get("maturin")):
         text = "it is built with Rust: no block has cargo, and crates are not downloaded"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
 from reprokit.errors import UsageError
+from reprokit.importing.build_minima import minima, unmet
 from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
 
@@ -30,8 +32,9 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
         known = [base for base in _available(facts) if base.distro.startswith(family)]
         allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
         if allowed:
-            ranked = sorted(allowed, key=lambda base: _rank(base, wishes, tested, facts, day))
-            return [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in ranked]
+            found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, facts, day))
+            explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
+            return _that_build(explained, minima(statements), facts)
     first = bounds[0]
     pythons = ", ".join(sorted({base.python for base in _available(facts)}, key=lambda v: int(v.split(".")[1])))
     raise UsageError(
@@ -39,6 +42,21 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
         str(first.origin),
         f"Debian and Ubuntu have {pythons}; a commit with a wider range may fit, see --commit",
     )
+
+
+def _that_build(
+    ranked: list[tuple[PythonBase, Choice]], required: Sequence[Statement], facts: Facts
+) -> list[tuple[PythonBase, Choice]]:
+    """The Pythons in their order, after those whose distributions meet more of what the build requires."""
+    missing = {base: unmet(base, required, facts) for base, _ in ranked}
+    first = ranked[0][0]
+    why = f"{first.distro} would fit better, and lacks what the build requires"
+    lost = tuple(Overruled(first.distro, o.origin, f"{o.value} is required, and {o.why}") for o in missing[first])
+    explained = [
+        (base, replace(choice, why=why, lost=choice.lost + lost) if len(missing[base]) < len(lost) else choice)
+        for base, choice in ranked
+    ]
+    return sorted(explained, key=lambda pair: len(missing[pair[0]]))
 
 
 def _available(facts: Facts) -> list[PythonBase]:

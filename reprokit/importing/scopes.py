@@ -18,6 +18,9 @@ _DATA = ("data", "fixtures", "testdata", "test_data", "resources", "cases", "sni
 # Code of others that repositories carry.
 VENDORED = {"third_party", "thirdparty", "3rdparty", "3rd_party", "external", "extern", "vendor", "vendored", "_vendor",
             "_vendored", "submodules", "site-packages"}  # fmt: skip
+# Folders of repo2docker, and the files of the root that it ignores beside one of them.
+BINDER = ("binder/", ".binder/")
+BINDER_REPLACES = ("runtime.txt", "apt.txt", "postBuild")
 
 
 def scope_of_group(name: str) -> Scope:

@@ -208,6 +208,32 @@ def test_kernels_get_the_compiler_of_the_distribution(decided):
     assert "cuda" not in decided({"setup.py": setup(name="tool")}).pins
 
 
+@pytest.mark.parametrize(
+    ("required", "base", "lost", "asked"),
+    [
+        ("find_package(CUDAToolkit 11.2 REQUIRED)", "debian:11", "", ""),
+        ("find_package(CUDAToolkit 11.3 REQUIRED)", "debian:12", "CUDA >=11.3", ""),
+        ("find_package(CUDAToolkit 11.3)", "debian:11", "", ""),
+        ("cmake_minimum_required(VERSION 3.20)", "debian:12", "CMake >=3.20", ""),
+        ("find_package(CUDA 99 REQUIRED)", "debian:11", "", "CUDA >=99"),
+        ("cmake_minimum_required(VERSION 99)", "debian:11", "", "CMake >=99"),
+    ],
+)  # fmt: skip
+def test_what_the_build_requires_chooses_the_base_or_is_asked(decided, required, base, lost, asked):
+    found = decided({"CMakeLists.txt": f"project(tool LANGUAGES CXX CUDA)\n{required}\n"})
+    assert found.base.distro == base
+    reasons = [*(o.why for o in found.base_choice.lost), *(q.text for q in found.questions)]
+    expected = [f"{one} is required, and debian:11 has " for one in (lost, asked) if one]
+    assert len(reasons) == len(expected) and all(map(str.startswith, reasons, expected))
+    assert (found.base_choice.why == "debian:11 would fit better, and lacks what the build requires") == bool(lost)
+
+
+def test_a_minimum_of_cmake_that_a_wheel_meets_or_that_a_part_states_does_not_choose_the_base(decided):
+    required = "cmake_minimum_required(VERSION 3.20)\n"
+    for files in ({"CMakeLists.txt": required, "requirements.txt": "cmake>=3.20\n"}, {"cpp/CMakeLists.txt": required}):
+        assert decided(files).base.distro == "debian:11"
+
+
 def test_kernels_that_a_branch_chooses_are_found_and_asked_about(decided):
     code = (
         "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDA_HOME, CppExtension, CUDAExtension\n"

@@ -58,7 +58,9 @@ def _library(file: SourceFile, words: list[str], line: int) -> Statements:
     if package in ("CUDA", "CUDAToolkit"):
         yield file.states("extension", "cuda", line)
         if version:
-            yield file.states("cuda", f">={version}", line)
+            yield file.states(
+                "cuda", f">={version.partition('...')[0]}", line, "run" if "REQUIRED" in words else "other"
+            )
     elif package in ("Python", "Python3", "PythonInterp", "PythonLibs"):
         if version:
             yield file.states("python", f">={version.partition('...')[0]}", line)
