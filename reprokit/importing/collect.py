@@ -10,7 +10,7 @@ from typing import NamedTuple
 from reprokit.importing.model import Origin, Scope, SourceFile, Statement
 from reprokit.importing.readers import READERS
 from reprokit.importing.reading import MOST, ReaderProcess
-from reprokit.importing.scopes import VENDORED, scope_of_path
+from reprokit.importing.scopes import BINDER, BINDER_REPLACES, VENDORED, scope_of_path
 from reprokit.importing.tree import Tree
 from reprokit.untrusted.limits import Limit
 
@@ -71,8 +71,10 @@ def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
             break
     code = any(plan.format == "python" and plan.scope == "run" for plan in chosen)
     notebooks = [plan for plan in chosen if plan.format == "notebook" and plan.scope == "example" and not code]
-    runs = {plan.path: plan._replace(scope="run") for plan in notebooks}  # they are the only code
-    return [runs.get(plan.path, plan) for plan in chosen], refused
+    changed = {plan.path: plan._replace(scope="run") for plan in notebooks}  # they are the only code
+    if any(plan.path.startswith(BINDER) for plan in chosen):
+        changed |= {plan.path: plan._replace(scope="other") for plan in chosen if plan.path in BINDER_REPLACES}
+    return [changed.get(plan.path, plan) for plan in chosen], refused
 
 
 def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Statement]:

@@ -10,6 +10,7 @@ from reprokit.compat.distributions import Distributions
 from reprokit.importing.decision import Choice, Decision, Overruled
 from reprokit.importing.model import Statement
 from reprokit.importing.requirement_lines import valid_requirement
+from reprokit.importing.scopes import BINDER_REPLACES
 from reprokit.importing.system_choice import ENV_OF_IMAGES, TRUSTED
 
 _MOST = 40
@@ -33,8 +34,15 @@ def unused_of(
     """
     kept = set(ours)
     found: dict[tuple[str, str], Overruled] = {}
-    for statement in (s for s in statements if s.scope == "run"):
-        one = _why(statement, decision, distributions) if statement in kept else _of_other_project(statement, decision)
+    for statement in statements:
+        one = None
+        if statement.origin.file in BINDER_REPLACES and statement.scope == "other":
+            why = "repo2docker reads its own folder instead"
+            one = Overruled(f"{statement.subject} {statement.value}", statement.origin, why)
+        elif statement.scope == "run" and statement not in kept:
+            one = _of_other_project(statement, decision)
+        elif statement.scope == "run":
+            one = _why(statement, decision, distributions)
         if one:
             found.setdefault((one.value, one.origin.file), one)
     lines = list(found.values())

@@ -46,6 +46,18 @@ def test_files_that_are_passed_over_as_a_whole_have_one_line_each(decided, name,
     assert [(u.value, u.why) for u in found.unused] == [(f"what {name} installs", "it is not for t itself")]
 
 
+def test_beside_a_folder_of_repo2docker_its_files_in_the_root_do_not_count(decided):
+    files = {"runtime.txt": "python-3.9\n", "apt.txt": "graphviz\n", "run.py": "import numpy\n"}
+    assert decided(files).base.python == "3.9" and [c.value for c in decided(files).apt] == ["graphviz"]
+    found = decided(files | {".binder/runtime.txt": "python-3.11\n"})
+    assert found.base.python == "3.11" and not found.apt
+    why = "repo2docker reads its own folder instead"
+    assert {(u.value, str(u.origin), u.why) for u in found.unused} == {
+        ("python ==3.9.*", "runtime.txt:1", why),
+        ("apt graphviz", "apt.txt:1", why),
+    }
+
+
 def test_the_list_is_bounded(decided):
     many = "".join(f"RUN pip install p{number}\n" for number in range(100))
     found = decided({"requirements.txt": "numpy\n", "Dockerfile": f"FROM debian\n{many}"})
