@@ -14,6 +14,8 @@ _PINS = {"python": "python", "cudatoolkit": "cuda", "cuda-toolkit": "cuda", "pyt
 def conda_statements(file: SourceFile, text: str, line: int) -> Statements:
     """The statements of one specification; a pin for a part of the stack, otherwise `conda`."""
     name, specifier = split(text)
+    if "|" in text:
+        yield file.states("unread", f"a choice of versions: {text}", line)
     if name in _PINS:
         if specifier:
             yield file.states(_PINS[name], specifier, line)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from poetry.core.constraints.version import parse_constraint
 from poetry.core.constraints.version.exceptions import ParseConstraintError
 
 from reprokit.importing.model import Scope, SourceFile, Statements
+from reprokit.importing.requirement_lines import address_statements
 from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.toml_tables import table, texts
 
@@ -31,6 +32,23 @@ def poetry_statements(file: SourceFile, poetry: Mapping[str, Any]) -> Statements
     for group, content in table(poetry, "group").items():
         for name, value in table(content, "dependencies").items():
             yield from _dependency(file, f"[tool.poetry.group.{group}", name, value, scope_of_group(group), group)
+    yield from index_statements(file, poetry.get("source"))
+
+
+def index_statements(file: SourceFile, sources: Any) -> Statements:
+    """The indexes of `[[tool.poetry.source]]`, `[[tool.uv.index]]` and the like, without PyPI itself."""
+    for source in sources if isinstance(sources, list) else []:
+        url, name = table(source).get("url"), str(table(source).get("name", ""))
+        if isinstance(url, str) and "://" in url and "$" not in url and name.lower() != "pypi":
+            yield file.states("index", url, file.line_of(url))
+
+
+def placed_statements(file: SourceFile, name: str, place: str, line: int, scope: Scope | None) -> Statements:
+    """A requirement that is installed from an address or a path."""
+    if "://" in place:
+        yield from address_statements(file, place, line, scope, name)
+    else:
+        yield file.states("unread", f"{name}, which is installed from the path {place[:_LONGEST]}", line, scope)
 
 
 def _dependency(
@@ -45,7 +63,9 @@ def _dependency(
             commit = fields.get("rev") or fields.get("tag") or fields.get("branch")
             place = git.removesuffix(".git")
             yield file.states("source", f"{place}@{commit}" if commit else place, line, scope, name)
-        elif "path" not in fields and "url" not in fields:
+        elif where := fields.get("path") or fields.get("file") or fields.get("url"):
+            yield from placed_statements(file, name, str(where), line, scope)
+        else:
             extras = f"[{','.join(texts(fields.get('extras', [])))}]" if fields.get("extras") else ""
             text = f"{name}{extras}{specifier(str(fields.get('version', '*')))}"
             conditions = [str(fields["markers"])] if fields.get("markers") else []

@@ -16,7 +16,7 @@ from reprokit.importing.model import Statement
 from reprokit.recipe.fields import AptPackage, EnvName, Line
 
 # Files that state what an image needs. What CI or a README installs is often for other systems.
-TRUSTED = ("dockerfile", "repo2docker", "devcontainer")
+TRUSTED = ("dockerfile", "repo2docker", "devcontainer", "environment")
 # Names that hold a version of another release, or that blocks install.
 _VERSIONED = ("python", "libpython", "cuda", "libcuda", "libcudnn", "nvidia", "gcc-", "g++-", "clang-", "llvm-",
               "linux-headers", "libnccl", "tensorrt", "pypy")  # fmt: skip

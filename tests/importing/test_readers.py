@@ -129,6 +129,40 @@ def test_a_magic_says_what_a_cell_is(stated, cell, expected):
     assert {(s.subject, s.value, s.origin.line) for s in found} == expected
 
 
+def test_what_poetry_uv_and_pipenv_install_from_elsewhere(stated):
+    found = stated(
+        {
+            "pyproject.toml": (
+                '[tool.poetry.dependencies]\nown = {path = "../own"}\nidna = {url = "https://i.example/idna-3.3.tar.gz"}\n'
+                '[[tool.poetry.source]]\nname = "t"\nurl = "https://i.example/poetry"\n'
+                '[[tool.poetry.source]]\nname = "PyPI"\nurl = "https://i.example/no"\n'
+                '[tool.uv]\nconstraint-dependencies = ["numpy<2"]\n'
+                '[[tool.uv.index]]\nurl = "https://i.example/uv"\n[tool.uv.sources]\nt = {index = "x"}\n'
+                'here = {path = "x"}\nclick = [{url = "https://i.example/click-8.0.1-py3-none-any.whl"}]\n'
+                'einops = {git = "https://github.com/a/einops.git", rev = "abc"}\n'
+            ),
+            "Pipfile": '[[source]]\nname = "t"\nurl = "https://i.example/pip"\n[packages]\nlocal = {path = "."}\n',
+        }
+    )
+    assert {(s.subject, s.value, s.origin.line) for s in found if s.origin.file == "pyproject.toml"} == {
+        *{("unread", "own, which is installed from the path ../own", 2), ("package", "idna==3.3", 3)},
+        *{("index", "https://i.example/poetry", 6), ("index", "https://i.example/uv", 13)},
+        *{("constraint", "numpy<2", 11), ("unread", "here, which is installed from the path x", 16)},
+        *{("package", "click==8.0.1", 17), ("source", "https://github.com/a/einops@abc", 18)},
+    }
+    assert {(s.subject, s.value, s.origin.line) for s in found if s.origin.file == "Pipfile"} == {
+        *{("index", "https://i.example/pip", 3), ("unread", "local, which is installed from the path .", 5)},
+    }
+
+
+def test_an_environment_of_conda_has_variables_and_choices_of_versions(stated):
+    found = stated({"environment.yml": "dependencies:\n  - scipy<1.7|>1.8\nvariables:\n  DGLBACKEND: pytorch\n"})
+    assert {(s.subject, s.value, s.origin.line) for s in found} == {
+        *{("conda", "scipy", 2), ("unread", "a choice of versions: scipy<1.7|>1.8", 2)},
+        ("env", "DGLBACKEND=pytorch", 4),
+    }
+
+
 def test_the_environment_of_the_host_does_not_enter_a_requirement(stated, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     found = stated({"requirements.txt": "--extra-index-url https://${SECRET_TOKEN}@i.example/simple\nnumpy\n"})
@@ -167,6 +201,25 @@ def test_what_setup_py_adds_for_a_feature_is_optional(stated):
 )
 def test_a_sentence_names_one_python_or_none(stated, line, expected):
     assert [s.value for s in stated({"README.md": f"{line}\n"}) if s.subject == "python"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Use Python 3.8. Does not work with Python 3.12.", ["==3.8.*", "!=3.12.*"]),
+        ("It is incompatible\nwith Python 3.12. Use Python 3.8.", ["!=3.12.*", "==3.8.*"]),
+        ("We don't support Python 3.7 and PyTorch 2.0.", ["!=3.7.*", "torch!=2.0.*"]),
+        ("Supports Python 3.12? Not yet.", ["? 1"]),
+        ("Do not forget to install PyTorch 1.8.", ["? 1"]),
+        ("If it does not work, install CUDA 11.1.", ["? 1"]),
+        ("It isn't slow. Install PyTorch 1.8.", ["torch==1.8.*"]),
+        ("It does not use pandas.", []),
+    ],
+)
+@pytest.mark.parametrize("name", ["README.md", "README.rst"])
+def test_a_sentence_that_denies_a_version_does_not_require_it(stated, name, text, expected):
+    found = stated({name: f"{text}\n"})
+    assert [f"? {s.origin.line}" if s.subject == "unread" else s.value for s in found] == expected
 
 
 def test_the_first_heading_is_a_title_only_at_the_top(stated):

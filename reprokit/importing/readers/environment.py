@@ -5,6 +5,7 @@ from __future__ import annotations
 from reprokit.importing.conda import conda_statements
 from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.requirement_lines import requirement_statements
+from reprokit.importing.toml_tables import table
 from reprokit.recipe import yaml
 
 MOST = 1 << 20
@@ -18,6 +19,8 @@ def reads(path: str, size: int) -> bool:
 
 def read(file: SourceFile) -> Statements:
     document = yaml.read(file.text, file.path)
+    for name, value in table(document.data, "variables").items():
+        yield file.states("env", f"{name}={value}", document.line(("variables", name)))
     found = document.data.get("dependencies") if isinstance(document.data, dict) else None
     for index, entry in enumerate(found if isinstance(found, list) else []):
         line = document.line(("dependencies", index))

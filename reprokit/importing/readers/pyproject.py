@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reprokit.importing.model import Scope, SourceFile, Statements
-from reprokit.importing.poetry import poetry_statements
+from reprokit.importing.poetry import index_statements, placed_statements, poetry_statements
 from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.toml_tables import table, texts
 from reprokit.untrusted import toml
@@ -30,8 +30,8 @@ def read(file: SourceFile) -> Statements:
     tool = table(data, "tool")
     yield from poetry_statements(file, table(tool, "poetry"))
     yield from _groups(file, "[tool.pdm.dev-dependencies", table(tool, "pdm", "dev-dependencies"))
-    for text in texts(table(tool, "uv").get("dev-dependencies", [])):
-        yield file.states("package", text, file.line_of("[tool.uv]", text), "test")
+    yield from index_statements(file, table(tool, "pdm").get("source"))
+    yield from _uv(file, table(tool, "uv"))
     for name, environment in table(tool, "hatch", "envs").items():
         dependencies = [*texts(table(environment).get("dependencies", [])),
                         *texts(table(environment).get("extra-dependencies", []))]  # fmt: skip
@@ -42,6 +42,24 @@ def read(file: SourceFile) -> Statements:
     for key, scope in (("dependencies", None), ("optional-dependencies", "other")):
         for name in _files(dynamic.get(key, {})):
             yield file.states("include", f"-r {name}", file.line_of("[tool.setuptools.dynamic", name), scope)  # type: ignore[arg-type]
+
+
+def _uv(file: SourceFile, uv: Mapping[str, Any]) -> Statements:
+    for text in texts(uv.get("dev-dependencies", [])):
+        yield file.states("package", text, file.line_of("[tool.uv]", text), "test")
+    for key in ("constraint-dependencies", "override-dependencies"):
+        for text in texts(uv.get(key, [])):
+            yield file.states("constraint", text, file.line_of("[tool.uv]", key, text))
+    yield from index_statements(file, uv.get("index"))
+    for name, value in table(uv, "sources").items():
+        line = file.line_of("[tool.uv.sources", f"\n{name}") + 1
+        for fields in map(table, value if isinstance(value, list) else [value]):
+            if isinstance(git := fields.get("git"), str):
+                commit = fields.get("rev") or fields.get("tag") or fields.get("branch")
+                place = git.removesuffix(".git")
+                yield file.states("source", f"{place}@{commit}" if commit else place, line, None, name)
+            elif where := fields.get("path") or fields.get("url"):
+                yield from placed_statements(file, name, str(where), line, None)
 
 
 def _project(file: SourceFile, project: Mapping[str, Any]) -> Statements:

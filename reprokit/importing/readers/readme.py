@@ -32,6 +32,8 @@ _NAMED: dict[str, Subject] = {
 
 _PROJECTS = {"pytorch": "torch"}
 # A README whose first heading comes later has its title as an image or as HTML.
+_SHOWN = 100
+_LONGEST = 2000  # characters of a line
 _TITLE_WITHIN = 20
 
 
@@ -61,7 +63,7 @@ def read(file: SourceFile) -> Statements:
     lines = file.text.splitlines()
     if not file.name.lower().endswith(".md"):
         for number, line in enumerate(lines, 1):
-            yield from _prose(file, line, number)
+            yield from _prose(file, line, number, lines[number - 2] if number > 1 else "")
             if line.strip().startswith(("$ ", "pip install ", "python -m pip ", "conda install ", "sudo apt")):
                 yield from script_statements(file.part(_without_prompts(line.strip()), number), runs=True)
         return
@@ -75,8 +77,10 @@ def read(file: SourceFile) -> Statements:
             title = "".join(part.content for part in token.children or () if part.type == "text")
             yield file.states("title", title, first + 1)
         if token.type == "inline":
+            before = ""
             for number, line in enumerate(token.content.splitlines()):
-                yield from _prose(file, line, first + number + 1)
+                yield from _prose(file, line, first + number + 1, before)
+                before = line
         elif token.type in ("fence", "code_block") and token.info.strip().lower().split(" ")[0] in _LANGUAGES:
             begins = first + (2 if token.type == "fence" else 1)
             yield from script_statements(file.part(_without_prompts(token.content), begins), runs=True)
@@ -87,19 +91,58 @@ def _news():  # type: ignore[no-untyped-def]
     return patterns.compiled(r"(?i)\b(?:add|drop|remov)(?:s|ed|es|ped)?\b.*\bsupport\b")
 
 
-def _prose(file: SourceFile, line: str, number: int) -> Statements:
-    if _news().search(line[:2000]):
-        return
-    for name, operator, version, newer, several in _versions().findall(line[:2000]):
+_NOT = r"(?:\b(?:not|never|no longer)|n['\x{2019}]t)\b"
+
+
+@cache
+def _denials():  # type: ignore[no-untyped-def]
+    words = r"\b(?:un|in)(?:supported|compatible)\b|\b(?:fail|break)(?:s|ed)?\b|\bbroken\b"
+    return patterns.compiled(rf"(?i){words}|{_NOT}(?: \w+){{0,2}} (?:work|support|compat)")
+
+
+@cache
+def _doubts():  # type: ignore[no-untyped-def]
+    return patterns.compiled(rf"(?i){_NOT}|\b(?:without|except|instead of|if|unless|only)\b|\?\s*$")
+
+
+@cache
+def _negates():  # type: ignore[no-untyped-def]
+    return patterns.compiled(rf"(?i){_NOT}|\?\s*$")
+
+
+@cache
+def _ends():  # type: ignore[no-untyped-def]
+    return patterns.compiled(r"[^.!?;]*(?:[.!?;]+[^\s.!?;][^.!?;]*)*[.!?;]*\s*")
+
+
+def _prose(file: SourceFile, line: str, number: int, before: str) -> Statements:
+    """The versions that a line names. `before` is the line above it, in which its first sentence may begin."""
+    begun = ([part for part in _ends().findall(before[-_LONGEST:]) if part] or [""])[-1]
+    context = "" if begun.rstrip().endswith((".", "!", "?", ";", ":")) else begun
+    for sentence in filter(None, _ends().findall(line[:_LONGEST])):
+        if not _news().search(sentence):
+            yield from _sentence(file, sentence, f"{context} {sentence}", number)
+        context = ""
+
+
+def _sentence(file: SourceFile, sentence: str, context: str, number: int) -> Statements:
+    """The versions that a sentence names. One that denies them excludes them; other negations are for the reader."""
+    denied = bool(_denials().search(context))
+    doubted = bool(_doubts().search(_denials().sub("", context)) if denied else _negates().search(context))
+    for name, operator, version, newer, several in _versions().findall(sentence):
         subject = _NAMED[name.lower()]
         if several or (subject == "python" and version.startswith("2")):
             continue
+        if doubted or (denied and (newer or operator or subject not in ("python", "package"))):
+            yield file.states("unread", f"versions in a negation or a question: {sentence.strip()[:_SHOWN]}", number)
+            return
         if newer or operator in (">=", "≥", ">"):
             value = f">={version}"
         elif operator == "<=":
             value = f"<={version}"
         else:
             value = f"=={version}" if version.count(".") == 2 else f"=={version}.*"
+        value = value.replace("==", "!=") if denied else value
         if subject == "package":
             value = f"{_PROJECTS.get(name.lower(), name.lower())}{value}"
         yield file.states(subject, f"ubuntu:{version}" if subject == "distro" else value, number)
