@@ -75,7 +75,7 @@ benchmarks:
     command: /opt/code/ask
     parse: {{values: [{{pattern: 'time: (?P<value>\\S+) ms', metric: ask.time, unit: ms}}]}}
 claims:
-  - {{metric: ask.time, value: 1.5, unit: ms, hardware: a CPU, gpu: none, where: table 3}}
+  - {{metric: ask.time, value: 1.5, unit: ms, hardware: a CPU, where: table 3}}
 """
 
 
