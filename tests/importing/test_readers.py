@@ -163,6 +163,51 @@ def test_an_environment_of_conda_has_variables_and_choices_of_versions(stated):
     }
 
 
+GITLAB = """\
+image: {name: "python:3.9-slim"}
+variables: {A: b}
+test:
+  image: nvidia/cuda:11.8.0-devel-ubuntu22.04
+  before_script: pip install attrs
+  script:
+    - apt-get install -y libbar-dev
+    - pytest tests
+lint:
+  script: [pip install nothing]
+pages: {image: $IMAGE}
+"""
+CIRCLECI = """\
+jobs:
+  build:
+    docker: [{image: "cimg/python:3.9"}]
+    steps:
+      - checkout
+      - run: pip install tqdm==4.1
+      - run:
+          command: pytest tests
+  lint:
+    steps: [{run: pip install nothing}]
+"""
+
+
+def test_other_ci_services_test_too(stated):
+    found = {(s.subject, s.value, s.origin.line) for s in stated({".gitlab-ci.yml": GITLAB})}
+    assert found == {
+        *{("base", "python:3.9-slim", 1), ("tested", "3.9", 1), ("package", "attrs", 5), ("apt", "libbar-dev", 7)},
+        *{("base", "nvidia/cuda:11.8.0-devel-ubuntu22.04", 4), ("cuda", "==11.8.*", 4), ("command", "pytest tests", 8)},
+    }
+    others = [s for s in stated({".circleci/config.yml": CIRCLECI}) if s.origin.file == ".circleci/config.yml"]
+    found = {(s.subject, s.value, s.origin.line) for s in others}
+    assert found == {
+        *{
+            ("base", "cimg/python:3.9", 3),
+            ("tested", "3.9", 3),
+            ("package", "tqdm==4.1", 6),
+            ("command", "pytest tests", 8),
+        },
+    }
+
+
 def test_the_environment_of_the_host_does_not_enter_a_requirement(stated, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     found = stated({"requirements.txt": "--extra-index-url https://${SECRET_TOKEN}@i.example/simple\nnumpy\n"})

@@ -1,11 +1,13 @@
-"""Workflows of GitHub Actions and `.travis.yml`: Python versions, packages and commands that their runs prove."""
+"""Runs of GitHub Actions, GitLab, CircleCI and Travis: the Python versions, packages and commands that they prove."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from reprokit.importing.installs import script_statements
 from reprokit.importing.model import SourceFile, Statements
+from reprokit.importing.readers.dockerfile import image_statements
 from reprokit.importing.toml_tables import table, texts
 from reprokit.recipe import yaml
 
@@ -13,8 +15,11 @@ MOST = 256 << 10
 _LINT = ("lint", "doc", "release", "publish", "deploy", "format", "style", "codeql", "stale", "label")
 
 
+_FILES = (".travis.yml", ".gitlab-ci.yml", ".circleci/config.yml")
+
+
 def reads(path: str, size: int) -> bool:
-    return path == ".travis.yml" or (path.startswith(".github/workflows/") and path.endswith((".yml", ".yaml")))
+    return path in _FILES or (path.startswith(".github/workflows/") and path.endswith((".yml", ".yaml")))
 
 
 def read(file: SourceFile) -> Statements:
@@ -23,7 +28,15 @@ def read(file: SourceFile) -> Statements:
     document = yaml.read(file.text, file.path)
     if file.path == ".travis.yml":
         yield from _travis(file, document)
-        return
+    elif file.path == ".gitlab-ci.yml":
+        yield from _gitlab(file, document)
+    elif file.path == ".circleci/config.yml":
+        yield from _circleci(file, document)
+    else:
+        yield from _github(file, document)
+
+
+def _github(file: SourceFile, document: yaml.Document) -> Statements:
     for job, content in table(document.data, "jobs").items():
         if any(word in job.lower() for word in _LINT):
             continue
@@ -48,6 +61,43 @@ def _travis(file: SourceFile, document: yaml.Document) -> Statements:
     for key in ("before_install", "install", "before_script", "script"):
         for number, command in enumerate(texts(data.get(key, []))):
             yield from script_statements(file.part(command, document.line((key, number))), runs=True)
+
+
+def _gitlab(file: SourceFile, document: yaml.Document) -> Statements:
+    """The images and scripts of all jobs, and of what stands outside of them for all."""
+    jobs = {(job,): table(content) for job, content in table(document.data).items() if isinstance(content, dict)}
+    for place, job in [((), table(document.data)), *jobs.items()]:
+        if any(word in str(part).lower() for part in place for word in _LINT):
+            continue
+        image = table(job, "image").get("name") or job.get("image")
+        yield from _image(file, image, document.line((*place, "image")))
+        for key in ("before_script", "script"):
+            for number, command in enumerate(texts(job.get(key, []))):
+                where = (*place, key, number) if isinstance(job[key], list) else (*place, key)
+                yield from script_statements(file.part(command, document.line(where)), runs=True)
+
+
+def _circleci(file: SourceFile, document: yaml.Document) -> Statements:
+    for job, content in table(document.data, "jobs").items():
+        if any(word in job.lower() for word in _LINT):
+            continue
+        for key in ("docker", "steps"):
+            entries = table(content).get(key)
+            for number, entry in enumerate(entries if isinstance(entries, list) else []):
+                place = ("jobs", job, key, number)
+                yield from _image(file, table(entry).get("image"), document.line((*place, "image")))
+                where = (*place, "run", "command") if table(entry, "run") else (*place, "run")
+                run = table(entry, "run").get("command") or table(entry).get("run")
+                if isinstance(run, str):
+                    line = document.line(where) + (1 if "\n" in run else 0)
+                    yield from script_statements(file.part(run, line), runs=True)
+
+
+def _image(file: SourceFile, image: Any, line: int) -> Statements:
+    """The image of a job. Its Python is one that is tested."""
+    for statement in image_statements(file, image, line) if isinstance(image, str) and "$" not in image else ():
+        tested = statement.value.removeprefix("==").removesuffix(".*")
+        yield replace(statement, subject="tested", value=tested) if statement.subject == "python" else statement
 
 
 def _versions(file: SourceFile, document: yaml.Document, path: yaml.Path, value: Any) -> Statements:
