@@ -30,6 +30,7 @@ _TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
 _DEEPEST = 2
+_MOST_LOCKED = 3  # versions of one project
 
 
 def decide(
@@ -118,6 +119,7 @@ def decide(
         requirements=dict(sorted(requirements.items())),
         optional=frozenset(optional),
         preferred=_preferred(ours),
+        locked=_locked(ours),
         indexes=tuple(dict.fromkeys(s.value for s in ours if s.subject == "index" and s.scope in scopes - {"test"})),
         apt=apt_of(ours, requirements, distributions),
         env=env_of(ours),
@@ -129,7 +131,7 @@ def decide(
         project_folder=folder,
         version=v.value if (v := _first(ours, "version")) else "",
         compiled=compiled,
-        python_paths=() if project else tuple(_import_roots(paths)),
+        python_paths=(_project_root(paths, folder),) if project else tuple(_import_roots(paths)),
         modules=tuple(sorted(own.top)) if project else (),
         imports=dict(sorted(imported.modules.items())),
         tests=tests,
@@ -201,6 +203,16 @@ def _preferred(statements: Sequence[Statement]) -> dict[str, str]:
     return {canonicalize_name(name): version for name, _, version in pairs}
 
 
+def _locked(statements: Sequence[Statement]) -> dict[str, tuple[Choice, ...]]:
+    """The versions of lock files by project, each with its line."""
+    found: dict[str, tuple[Choice, ...]] = {}
+    for statement in (s for s in statements if s.subject == "locked"):
+        name, _, version = statement.value.partition("==")
+        key = canonicalize_name(name)
+        found[key] = (*found.get(key, ())[:_MOST_LOCKED], Choice(version, (statement.origin,)))
+    return found
+
+
 def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
     """What was read and is not part of the recipe."""
     texts = {
@@ -214,6 +226,13 @@ def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
         if statement.subject == "source" and statement.format in (*_DECLARING, "dockerfile", "script"):
             found.append(Question(f"{statement.value} is installed from git: add it to `sources`", statement.origin))
     return found
+
+
+def _project_root(paths: Collection[str], folder: str) -> str:
+    """The folder that a project's packages are imported from without its installation."""
+    source = f"{folder}/src".lstrip("/")
+    packages = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
+    return source if packages else folder
 
 
 def _import_roots(paths: Collection[str]) -> list[str]:

@@ -51,6 +51,7 @@ class PythonBase:
 class Decision:
     """Everything but the exact versions. `requirements` are of PEP 508 by project, `preferred` versions by project.
 
+    `locked` are the versions of lock files, by project, with their lines; `preferred` has one of them.
     `optional` are the projects that only an optional part of the code needs. `imports` are modules by their project.
     `cuda` are the versions of CUDA that files state, if no code is compiled for it.
     `unused` is what files state and no part of the recipe takes.
@@ -63,6 +64,7 @@ class Decision:
     requirements: Mapping[str, Choice] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     preferred: Mapping[str, str] = field(default_factory=dict)
+    locked: Mapping[str, tuple[Choice, ...]] = field(default_factory=dict)
     indexes: tuple[str, ...] = ()
     apt: tuple[Choice, ...] = ()
     env: tuple[Choice, ...] = ()

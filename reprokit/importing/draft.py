@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from packaging.requirements import Requirement
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
@@ -64,6 +67,11 @@ class Writer:
         questions = [*decision.questions, *self.versions.questions]
         if not self.address:
             head += [f"question: the code has no https:// address and commit; put it into workspaces/{decision.name}"]
+            if decision.compiled:
+                where = _whence(decision.compiled[0]) or "its .pyx files"
+                head += [f"question: the recipe does not build its extension; build it in the workspace ({where})"]
+            if decision.submodules:
+                head += ["question: the workspace needs the submodules: git submodule update --init --recursive"]
         if self._tried()[1] == "started":
             head += ["question: no file imports or installs anything: which command shows that the image works?"]
         head += [f"question: {q.text}" + (f" ({q.origin})" if q.origin else "") for q in questions]
@@ -125,7 +133,7 @@ class Writer:
             if pin in PIN_NAMES and pin not in pins and pin != "cmake":
                 pins[pin] = Quoted(self.torch if pin == "torch" else version)
                 if pin == "torch":
-                    self._explain(pins, pin, self.build.choice, 6)
+                    self._explain(pins, pin, self.build.choice, 6, self._unlocked(pin))
         return pins
 
     def apt(self) -> CommentedSeq:
@@ -158,12 +166,25 @@ class Writer:
             choice = self.decision.requirements.get(name)
             if choice:
                 wheels.yaml_add_eol_comment(comment(f"{choice.value}: {_whence(choice)}"), len(wheels) - 1)
-                for lost in choice.lost[:_MOST_OVERRULED]:
-                    text = f"not {lost.value} ({lost.origin}): {lost.why}"
-                    wheels.yaml_set_comment_before_after_key(len(wheels) - 1, before=comment(text), indent=6)
+            lost = [f"not {o.value} ({o.origin}): {o.why}" for o in choice.lost[:_MOST_OVERRULED]] if choice else []
+            for text in [*lost, *self._unlocked(name)]:
+                wheels.yaml_set_comment_before_after_key(len(wheels) - 1, before=comment(text), indent=6)
         if len(wheels) > len(required) > 0:
             wheels.yaml_set_comment_before_after_key(len(required), before="Needed by those above.", indent=6)
         return wheels
+
+    def _unlocked(self, project: str) -> list[str]:
+        """The versions of lock files that lost, as comments."""
+        locked, version = self.decision.locked.get(project, ()), self.versions.pins[project]
+        if version.partition("+")[0] in {choice.value.partition("+")[0] for choice in locked}:
+            return []
+        asked = self.decision.requirements.get(project, Choice(project))
+        lines = []
+        for choice in locked:
+            fits = Requirement(asked.value).specifier.contains(choice.value, prereleases=True)
+            why = "it does not fit the others, or has no wheel here" if fits else f"{asked.value} is required"
+            lines.append(f"not {choice.value} ({choice.origins[0]}): {why}")
+        return lines
 
     def blocks(self, wheels: bool) -> CommentedSeq:
         decision = self.decision
@@ -180,8 +201,7 @@ class Writer:
         if self.address:
             options = CommentedMap(writable=CommentedSeq([decision.name]))
             if not self.installed:
-                folders = decision.python_paths or (decision.project_folder, f"{decision.project_folder}/src")[:1]
-                options["python_paths"] = CommentedSeq(f"{self.path}/{f}".rstrip("/") for f in folders)
+                options["python_paths"] = CommentedSeq(f"{self.path}/{f}".rstrip("/") for f in decision.python_paths)
             blocks.append(CommentedMap(git=options))
         if self.installed:
             package = CommentedMap(source=decision.name)
@@ -216,8 +236,9 @@ class Writer:
             name, _, value = choice.value.partition("=")
             env[name] = Quoted(value)
             _note(env, name, choice)
-        if not self.address and self.decision.python_paths + self.decision.modules:
-            env.setdefault("PYTHONPATH", "/workspace")
+        if not self.address and self.decision.python_paths:
+            roots = [f"/workspace/{path}".rstrip("/") for path in self.decision.python_paths]
+            env.setdefault("PYTHONPATH", ":".join(roots))
         return env
 
     def smoke(self) -> CommentedSeq:
@@ -242,9 +263,10 @@ class Writer:
             return f"from importlib.metadata import version; [version(name) for name in ({names},)]", "installed"
         return "import sys", "started"
 
-    def _explain(self, place: CommentedMap, key: str, choice: Choice, indent: int) -> None:
+    def _explain(self, place: CommentedMap, key: str, choice: Choice, indent: int, more: Sequence[str] = ()) -> None:
         lines = [_whence(choice)] if _whence(choice) else []
         lines += [f"not {lost.value} ({lost.origin}): {lost.why}" for lost in choice.lost]
+        lines += more
         if lines:
             place.yaml_set_comment_before_after_key(key, before="\n".join(map(comment, lines)), indent=indent)
 

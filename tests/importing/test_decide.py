@@ -188,6 +188,23 @@ def test_notebooks_that_are_the_only_code_are_it(decided):
     assert found.imports == {"numpy": "numpy"} and "torch" not in found.requirements
 
 
+def test_versions_of_lock_files_keep_their_lines(decided):
+    lock = "".join(f'[[package]]\nname = "attrs"\nversion = "{version}"\n' for version in ("21.2", "22.1"))
+    [first, second] = decided({"poetry.lock": lock, "requirements.txt": "attrs\n"}).locked["attrs"]
+    assert [(c.value, str(c.origins[0])) for c in (first, second)] == [
+        ("21.2", "poetry.lock:1"),
+        ("22.1", "poetry.lock:4"),
+    ]
+
+
+def test_a_project_in_src_is_imported_from_there(decided):
+    files = {"setup.py": setup(name="tool"), "src/tool/__init__.py": ""}
+    assert decided(files).python_paths == ("src",)
+    assert decided({"a/setup.py": setup(name="a"), "a/src/a/__init__.py": "", "setup.py": ""}).python_paths == (
+        "a/src",
+    )
+
+
 def test_markers_count_for_the_chosen_python(decided):
     found = decided(
         {"requirements.txt": "a; python_version<'3.8'\nb; sys_platform=='win32'\nc; python_version>='3.8'\n"}

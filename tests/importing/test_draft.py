@@ -10,6 +10,7 @@ import pytest
 from reprokit.compat.facts import bundled
 from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.draft import draft
+from reprokit.importing.model import Origin
 from reprokit.recipe.load import load_text
 
 DECISION = Decision("tool", date(2023, 7, 1), PythonBase("debian:12", "3.11"), Choice("debian:12"))
@@ -69,3 +70,40 @@ def test_the_smoke_test_tries_what_is_there(fields, python, tried):
     [smoke] = load_text(text, "tool.yaml", "tool").smoke
     assert smoke.command.startswith(f"python3 -c '{tried}; print(") and smoke.expect
     assert ("which command shows that the image works?" in text) == (tried == "import sys")
+
+
+def test_a_folder_is_imported_from_its_packages_and_asks_for_what_a_clone_has():
+    decision = replace(
+        DECISION,
+        project="tool",
+        modules=("tool",),
+        python_paths=("src",),
+        compiled=(Choice("c", (Origin("setup.py", 3),)),),
+        submodules=True,
+    )
+    text = draft(decision, Versions({}), "", "", bundled())
+    variant = load_text(text, "tool.yaml", "tool").variants["cpu"]
+    assert variant.env == {"PYTHONPATH": "/workspace/src"}
+    assert "build it in the workspace (setup.py:3)\n" in text and "git submodule update" in text
+    address = draft(decision, Versions({}), "https://forge.test/a/tool", "0" * 40, bundled())
+    assert "in the workspace" not in address and "git submodule" not in address
+
+
+def test_versions_of_lock_files_that_lost_have_their_line():
+    def locked(*versions: str) -> tuple[Choice, ...]:
+        return tuple(Choice(v, (Origin("poetry.lock", line),)) for line, v in enumerate(versions, 1))
+
+    decision = replace(
+        DECISION,
+        requirements={"attrs": Choice("attrs>=22,<23"), "torch": Choice("torch")},
+        locked={"attrs": locked("21.2", "22.1"), "idna": locked("3.2", "3.3"), "torch": locked("2.0.0")},
+    )
+    pins = {"attrs": "22.2", "idna": "3.3", "torch": "2.0.1"}
+    text = draft(decision, Versions(pins), "", "", bundled())
+    comments = [line.strip() for line in text.splitlines() if line.strip().startswith("# not ")]
+    fits = "it does not fit the others, or has no wheel here"
+    assert comments == [
+        f"# not 2.0.0 (poetry.lock:1): {fits}",
+        "# not 21.2 (poetry.lock:1): attrs>=22,<23 is required",
+        f"# not 22.1 (poetry.lock:2): {fits}",
+    ]
