@@ -35,9 +35,21 @@ class TorchBuild:
 
 def stated_cuda(statements: Sequence[Statement]) -> tuple[Choice, ...]:
     """The versions of CUDA that files state, the weightiest first."""
-    stated = [s for s in statements if s.subject == "cuda" and s.scope == "run"]
-    stated.sort(key=lambda s: -WEIGHTS.index(s.format) if s.format in WEIGHTS else 0)
-    return tuple(Choice(s.value, (s.origin,)) for s in stated)
+    stated = [(s, value) for s in statements if s.scope == "run" and (value := _cuda_of(s))]
+    stated.sort(key=lambda pair: -WEIGHTS.index(pair[0].format) if pair[0].format in WEIGHTS else 0)
+    return tuple(Choice(value, (s.origin,)) for s, value in stated)
+
+
+def _cuda_of(statement: Statement) -> str:
+    """The CUDA of a statement; also that of `torch==1.9.0+cu111` and of torch's index for it."""
+    if statement.subject == "cuda":
+        return statement.value
+    digits = ""
+    if statement.subject == "package" and statement.value.startswith("torch=="):
+        digits = statement.value.partition("+cu")[2][:3]
+    elif statement.subject == "index":
+        digits = statement.value.rstrip("/").rpartition("/whl/cu")[2]
+    return f"=={digits[:-1]}.{digits[-1]}.*" if digits.isdigit() and len(digits) in (2, 3) else ""
 
 
 def torch_build(decision: Decision, versions: Versions, facts: Facts) -> TorchBuild:

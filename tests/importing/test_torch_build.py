@@ -57,6 +57,22 @@ def test_the_weightiest_file_is_asked_first():
     assert [choice.value for choice in stated_cuda(statements)] == ["==11.1.*", "==11.3.*", "==10.2.*"]
 
 
+@pytest.mark.parametrize(
+    ("subject", "value", "cuda"),
+    [
+        ("package", "torch==1.9.0+cu111", ["==11.1.*"]),
+        ("package", "torch==1.9.0+cpu", []),
+        ("package", "other==1.9.0+cu111", []),
+        ("index", "https://i.example/whl/cu92/", ["==9.2.*"]),
+        ("index", "https://i.example/whl/torch_stable.html", []),
+        ("index", "https://i.example/whl/cu11x", []),
+    ],
+)
+def test_a_build_or_an_index_of_torch_states_a_cuda(subject, value, cuda):
+    statement = Statement(subject, value, Origin("requirements.txt", 1), "requirements")
+    assert [choice.value for choice in stated_cuda([statement])] == cuda
+
+
 def test_the_recipe_has_the_build_its_index_and_what_lost():
     decision = replace(
         DECISION,
