@@ -139,9 +139,19 @@ def decide(
         submodules=bool(submodules) or any(s.subject == "submodule" for s in ours),
         title=_shown(_first(ours, "title")),
         licence=_shown(_first([s for s in ours if s.value], "licence") or _first(ours, "licence")),
-        questions=tuple(dict.fromkeys(questions))[:_MOST_QUESTIONS],
+        questions=_bounded(tuple(dict.fromkeys(questions))),
     )
     return replace(found, unused=unused_of(statements, ours, found, distributions))
+
+
+def _bounded(questions: tuple[Question, ...]) -> tuple[Question, ...]:
+    more = len(questions) - _MOST_QUESTIONS
+    if more <= 0:
+        return questions
+    return (
+        *questions[:_MOST_QUESTIONS],
+        Question(f"and {more} more, the first of them", questions[_MOST_QUESTIONS].origin),
+    )
 
 
 def _other_bases(statements: Sequence[Statement], base: PythonBase) -> list[Overruled]:

@@ -62,3 +62,9 @@ def test_the_list_is_bounded(decided):
     many = "".join(f"RUN pip install p{number}\n" for number in range(100))
     found = decided({"requirements.txt": "numpy\n", "Dockerfile": f"FROM debian\n{many}"})
     assert [u.value for u in found.unused][-2:] == ["p39", "60 more statements"]
+
+
+def test_questions_beyond_the_limit_are_counted(decided):
+    found = decided({"Dockerfile": "FROM debian\n" + "".join(f"RUN apk add p{number}\n" for number in range(70))})
+    assert len(found.questions) == 61 and found.questions[-1].text == "and 10 more, the first of them"
+    assert str(found.questions[-1].origin) == "Dockerfile:62"
