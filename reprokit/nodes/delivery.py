@@ -64,6 +64,8 @@ class Delivery:
             self.error = SourceError("the layers could not be packed", self.node.name)
         except ReprokitError as error:
             self.error = error
+        except Exception as error:  # one node's failure must not end the transfers to the others
+            self.error = SourceError(f"{type(error).__name__}: {error}", self.node.name)
         finally:
             if not self._asked:
                 self._packing.need(None)

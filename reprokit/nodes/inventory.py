@@ -10,8 +10,9 @@ from pydantic import BaseModel, BeforeValidator
 
 from reprokit.errors import EngineError
 from reprokit.nodes.config import find
+from reprokit.nodes.probe import free_bytes
 from reprokit.nodes.ssh import SshConnection, last_line
-from reprokit.oci.model import Descriptor, ImageManifest
+from reprokit.oci.model import Descriptor, ImageManifest, Size
 from reprokit.oci.read import EngineImage
 from reprokit.oci.store import Chain, Form, LayerChains, form_of
 from reprokit.untrusted.documents import parsed, validated
@@ -55,7 +56,7 @@ class NodeImage(BaseModel):
     id: str
     tags: Annotated[tuple[str, ...], _OrNone]
     layers: Annotated[tuple[str, ...], _OrNone]
-    size: int
+    size: Size
     labels: dict[str, str] | None
     manifest: ImageManifest | None = None
 
@@ -126,9 +127,6 @@ def _parsed(output: str) -> Inventory:
     manifests = dict(filter(None, (_manifest(line) for line in others if line.startswith(_MANIFEST))))
     images = [validated(NodeImage, line) for line in others if not line.startswith(_MANIFEST)]
     LAYERS.check(max((len(image.layers) for image in images), default=0), "layers in an image")
-    kilobytes = parsed(free)
-    if kilobytes is not None and type(kilobytes) is not int:
-        raise ValueError("the free space is not a number")
     version = parsed(engine)
     form = form_of({"DriverStatus": parsed(status)}, version)
     return Inventory(
@@ -136,7 +134,7 @@ def _parsed(output: str) -> Inventory:
         storage=str(parsed(storage)),
         # Without the program zstd, an old engine gets layers in gzip.
         form=Form.GZIP if form is Form.PLAIN and parsed(zstd) is not True else form,
-        free=None if kilobytes is None else kilobytes * 1024,
+        free=None if free == "null" else free_bytes(free),
         images=tuple(image.model_copy(update={"manifest": manifests.get(image.id)}) for image in images),
     )
 

@@ -93,7 +93,7 @@ def parse(output: str) -> NodeFacts:
         return found[0]
 
     caller = Caller(
-        int(first("uid")), int(first("gid")), tuple(int(g) for g in first("groups", "").split()), first("user", "")
+        number(first("uid")), number(first("gid")), tuple(map(number, first("groups", "").split())), first("user", "")
     )
     # Not searched for: that takes quadratic time in a line of digits.
     memory = re.match(r"(?:MemTotal:)?\s*([0-9]{1,18}) kB", first("memory", ""))
@@ -123,6 +123,18 @@ def lines_of(output: str) -> dict[str, list[str]]:
     for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
         facts.setdefault(name, []).append(value)
     return facts
+
+
+def number(text: str) -> int:
+    """A whole number that a node wrote, of at most 18 digits. Raises ValueError."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
+
+
+def free_bytes(kilobytes: str) -> int:
+    """Bytes of the free kilobytes that df prints, negative where root's reserve is in use. Raises ValueError."""
+    return 0 if re.fullmatch(r"-[0-9]{1,18}", kilobytes) else number(kilobytes) * 1024
 
 
 def _ports(lines: Iterable[str]) -> Iterable[int]:

@@ -15,7 +15,7 @@ from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
 from reprokit.nodes import workspace_copy
-from reprokit.nodes.probe import SCRIPT, NodeFacts, parse
+from reprokit.nodes.probe import SCRIPT, NodeFacts, free_bytes, parse
 from reprokit.nodes.ssh import SshConnection
 from reprokit.recipe.find import Target
 
@@ -68,7 +68,10 @@ class Remote(Machine):
     def disk_free_bytes(self, folder: str) -> int | None:
         answer = self.connection.run(f"df -P -k {shlex.quote(folder)}").stdout.splitlines()
         fields = answer[1].split() if len(answer) > 1 else []
-        return int(fields[3]) * 1024 if len(fields) > 3 and fields[3].isdecimal() else None
+        try:
+            return free_bytes(fields[3])
+        except (LookupError, ValueError):
+            return None
 
     def require_source(self, mount: BindMount) -> None:
         if not mount.source.startswith("/"):

@@ -16,6 +16,7 @@ from typing import IO
 
 from reprokit.errors import SourceError
 from reprokit.host.disk import too_small
+from reprokit.nodes.probe import free_bytes, number
 from reprokit.nodes.ssh import LOST, Lost, SshConnection, last_line
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.untrusted.documents import understood
@@ -134,7 +135,7 @@ def prepare(connection: SshConnection, sender: str) -> RemoteStaging:
     folder, free, *files = lines
     with understood("the node's answer", connection.node.name):
         sizes = [line.split(" ", 1) for line in files]
-        return RemoteStaging(connection, folder, int(free) * 1024, {name: int(size) for size, name in sizes})
+        return RemoteStaging(connection, folder, free_bytes(free), {name: number(size) for size, name in sizes})
 
 
 def forget(connection: SshConnection, sender: str, layers: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit.config.nodes import Node
-from reprokit.errors import EngineError, ReprokitError
+from reprokit.errors import ReprokitError
 from reprokit.host.gpu import GpuDevice
 from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.read import Freshness, freshness
@@ -62,7 +62,7 @@ def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
         return NodeAnswer(node, seen, error=f"no engine: {last_line(done.stderr)}")
     try:
         found = inventory.parse(done.stdout, node.name)
-    except EngineError as error:
+    except ReprokitError as error:
         return NodeAnswer(node, seen, error=error.message)
     return NodeAnswer(node, seen, found, "nvidia-smi does not answer" if seen.hung else "")
 

@@ -22,7 +22,7 @@ LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 ZSTD_LAYER_TYPE, GZIP_LAYER_TYPE = f"{LAYER_TYPE}+zstd", f"{LAYER_TYPE}+gzip"
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Size = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 
 def digest_of(content: bytes) -> str:
