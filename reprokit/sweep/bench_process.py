@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from reprokit.recipe import yaml
 from reprokit.sweep.plan import Job
 
 MOST_OUTPUT = 16 << 20  # bytes of each stream
+AT_ONCE = 256  # processes of about 60 MB
 _END_S = 60.0  # for stopping the container after an interrupt
 # Exit codes of reprokit for a place that cannot run the job: no engine, network. 127 and signals: no reprokit.
 _LOST = (3, 4, 126, 127)
@@ -51,6 +53,7 @@ class BenchProcesses:
 
     stopped: bool = False
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _slots: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(AT_ONCE))
 
     def run(self, job: Job, on: str = "", device: str = "") -> ProcessResult:
         """Run a job to its end, with at most MOST_OUTPUT bytes of each stream."""
@@ -58,6 +61,10 @@ class BenchProcesses:
             return self.run_command(bench_command(job, f"{folder}/records.jsonl", on, device))
 
     def run_command(self, words: Sequence[str]) -> ProcessResult:
+        with self._slots:
+            return self._run(words)
+
+    def _run(self, words: Sequence[str]) -> ProcessResult:
         if self.stopped:
             return ProcessResult("", "cancelled", True)
         # A session of its own: Ctrl-C interrupts only the sweep, which then stops its processes in order.

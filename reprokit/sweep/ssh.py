@@ -14,6 +14,8 @@ from reprokit.sweep.places import PlaceRunner
 from reprokit.sweep.runner import JobPlace
 
 _LIMIT_S = 30.0
+# Each GPU that a node names has a process here; no machine has so many.
+_MOST_GPUS = 64
 
 
 def nodes_of(names: Sequence[str], where: str) -> list[Node]:
@@ -39,7 +41,7 @@ def runner(nodes: Sequence[Node], notify: Notify) -> PlaceRunner:
         if answer.seen is None or answer.inventory is None:
             notify(f"{answer.node.name} is left out: {answer.error}")
             continue
-        gpus = tuple(str(number) for number in range(len(answer.seen.gpus)))
+        gpus = tuple(str(number) for number in range(min(len(answer.seen.gpus), _MOST_GPUS)))
         places.append(JobPlace(answer.node.name, answer.node.name, gpus))
     processes = BenchProcesses()
     return PlaceRunner(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -86,3 +87,11 @@ def test_stop_interrupts_what_runs_and_starts_nothing_more(tmp_path):
     thread.join(30)
     assert (tmp_path / "state").read_text() == "container stopped" and results[0].error
     assert processes.run_command(["true"]).error == "cancelled"
+
+
+def test_few_processes_run_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("reprokit.sweep.bench_process.AT_ONCE", 1)
+    processes, alone = BenchProcesses(), f"mkdir {tmp_path}/on && sleep 0.2 && rmdir {tmp_path}/on"
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(processes.run_command, [["sh", "-c", alone]] * 4))
+    assert [result.error for result in results] == [""] * 4

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.config.nodes import Node
 from reprokit.errors import UsageError
-from reprokit.sweep.ssh import nodes_of
+from reprokit.nodes import probe, survey
+from reprokit.nodes.inventory import Inventory
+from reprokit.oci.store import Form
+from reprokit.sweep.ssh import nodes_of, runner
 
 
 def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
@@ -18,3 +22,13 @@ def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
     for name in ("root@10.0.0.1", "stranger.example.org", "-oProxyCommand=touch x"):
         with pytest.raises(UsageError, match="is no node of your configuration"):
             nodes_of(["gpu1", name], "s")
+
+
+def test_a_node_names_no_more_gpus_than_a_machine_has(monkeypatch):
+    """Each of them would have a thread and a process here."""
+    facts = "reprokit:uid 1\nreprokit:gid 1\nreprokit:cache /c\n" + "reprokit:gpu A, 535.54.03, 8.0\n" * 100_000
+    node = Node("lab", "lab")
+    answer = survey.NodeAnswer(node, probe.parse(facts), Inventory("20", "overlay2", Form.PLAIN, None, ()))
+    monkeypatch.setattr(survey, "survey", lambda nodes, limit_s: [answer])
+    (place,) = runner([node], print).places()
+    assert place.gpus == tuple(map(str, range(64)))
