@@ -31,8 +31,8 @@ if command -v nvidia-smi >/dev/null; then
 fi
 exit 0
 """
-# Samples of the reasons while a command runs, a second apart: the card is idle when it ends, and runs at full clocks
-# again. They are counted on standard error, and have no place in the output of a command that failed.
+# Ask for the reasons each second while a command runs: after it, the card is idle and at full clocks again. The counts
+# are on standard error, and are left out where the command failed.
 _WATCH = """
 command -v nvidia-smi >/dev/null && file=$(mktemp) || exec "$@"
 for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do

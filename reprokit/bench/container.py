@@ -76,7 +76,7 @@ def marks(variables: Mapping[str, str]) -> dict[str, str]:
         return {}
     file = paths.state() / "variables.key"
     with file_lock(file.with_suffix(".lock"), "", lambda text: None):
-        if not file.exists():
+        if not file.exists() or not file.stat().st_size:  # empty: a process was killed here
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as new:
                 new.write(secrets.token_bytes(32))
         key = file.read_bytes()

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from reprokit.bench.hardware import Execute
@@ -53,12 +53,12 @@ def prepare(
     inputs: Sequence[Input],
     workdir: str,
     place: Callable[[Input], None],
-    locked_sum: Callable[[str], str | None],
+    sums: Mapping[str, str],
 ) -> dict[str, str]:
     """Create missing inputs; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
 
-    `place` copies the recipe's data to the path of an input. `locked_sum` is the SHA-256 that a file of the recipe's
-    data must have, None where it is not known.
+    `place` copies the recipe's data to the path of an input. `sums` are the SHA-256 that files of the recipe's data
+    must have, as far as they are known.
     """
     found = {}
     for file in inputs:
@@ -74,7 +74,7 @@ def prepare(
                 f"no checksum of the input {file.path} (exit code {total.exit_code}): {_reason(total)}",
                 hint="the image needs a working `sha256sum`, and the file must be readable",
             )
-        if file.data and (locked_sum(file.data) or match[1]) != match[1]:
+        if file.data and sums.get(file.data, match[1]) != match[1]:
             raise WorkFailed(
                 f"the data {file.data} in the workspace is not the locked file: its SHA-256 is {match[1]}",
                 file.path,
@@ -100,9 +100,9 @@ def _reason(done: Completed) -> str:
     return (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1][:_LONGEST_REASON]
 
 
-def locked_sum(target: Target, data: str) -> str | None:
-    """The SHA-256 of a file of the recipe's data, None where the lock does not have it."""
-    return next((file.sha256 for file in recipe_lock(target).data if file.name == data), None)
+def locked_sums(target: Target) -> dict[str, str]:
+    """The SHA-256 of the files of the recipe's data that are locked, by their names."""
+    return {file.name: file.sha256 for file in recipe_lock(target).data if file.sha256}
 
 
 def place(target: Target, file: Input, fetch: Fetch) -> None:

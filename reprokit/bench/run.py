@@ -14,7 +14,7 @@ from typing import Any
 from reprokit import __version__
 from reprokit.bench.condition import doubts, probe_state, samples_of, watched
 from reprokit.bench.hardware import Execute, Hardware
-from reprokit.bench.inputs import locked_sum, prepare
+from reprokit.bench.inputs import locked_sums, prepare
 from reprokit.bench.parse import Measurement, Parsed, parse
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
@@ -29,7 +29,10 @@ _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
 
 def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
-    """The variant's benchmarks, or those named in `names`. Raises UsageError, Absent where it has none."""
+    """The variant's benchmarks, or those named in `names`.
+
+    Raises UsageError for a name that it does not have, Absent where it has no benchmark at all.
+    """
     every = target.recipe.benchmarks
     mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
     for name in names:
@@ -116,9 +119,9 @@ class Bench:
         """
         folder = workdir or self.target.variant.workdir
         where = " ".join([self.target.label, name, *assignments(combination)])
-        known_sum = partial(locked_sum, self.target)
-        files = prepare(self.execute, benchmark.inputs, folder, self.place, known_sum)
-        data = [file.data for file in benchmark.inputs if file.data and not known_sum(file.data)]
+        sums = locked_sums(self.target) if benchmark.inputs else {}
+        files = prepare(self.execute, benchmark.inputs, folder, self.place, sums)
+        data = [file.data for file in benchmark.inputs if file.data and file.data not in sums]
         unlocked = [f"the data {name} has no SHA-256 in the lock, so its content was not verified" for name in data]
         run = partial(self._run, benchmark, folder, on_output, rounds.timeout or benchmark.timeout, where, combination)
         began = time.monotonic()

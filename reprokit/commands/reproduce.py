@@ -91,7 +91,7 @@ def _run(context: typer.Context, argv: Sequence[str], quiet: bool) -> int:
 
 
 def _state(target: Target, repeat: int) -> str:
-    """Everything on which the steps depend: with a part of it changed, all are done again."""
+    """All that the steps depend on. If any of it changes, all steps are done again."""
     from reprokit.bench.checkout import checkout_of
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError

@@ -114,7 +114,7 @@ def _nearest(builds: Sequence[str], cuda: str) -> str:
 
 
 def meets(cuda: str, specifier: str) -> bool:
-    """Whether some patch release of a CUDA such as `11.3` is within a specifier such as `==11.3.1` or `11.3`."""
+    """Whether a CUDA such as `11.3` has a patch release that fits a specifier such as `==11.3.1` or `11.3`."""
     try:
         wanted = SpecifierSet(specifier if specifier[:1] in "<>=!~" else f"=={specifier}.*")
         return any(wanted.contains(f"{cuda}.{patch}") for patch in range(_PATCHES)) if cuda[:1].isdigit() else False

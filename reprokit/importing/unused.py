@@ -14,14 +14,8 @@ from reprokit.importing.scopes import BINDER_REPLACES
 from reprokit.importing.system_choice import ENV_OF_IMAGES, TRUSTED
 
 _MOST = 40
-_HINTING = (
-    "readme",
-    "notebook",
-    "workflow",
-    "makefile",
-    "repo2docker",
-    "devcontainer",
-)  # clones of others are questions
+# Files whose `git clone` is listed; that of another file is a question.
+_HINTING = ("readme", "notebook", "workflow", "makefile", "repo2docker", "devcontainer")
 _SPLIT = "=<>!~[;@ "
 
 

@@ -55,7 +55,7 @@ def read(text: str, where: str) -> Document:
 
 def scalar(value: str | int | float | bool) -> str:
     """A value as `read` reads it, on one line."""
-    # JSON keeps a text that reads like a number. YAML 1.1 takes 1e-07, without a point, for a text.
+    # JSON quotes a text that reads like a number. But YAML 1.1 reads 1e-07 as a text: its numbers have a point.
     text = json.dumps(value)
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 

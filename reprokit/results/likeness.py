@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprokit.errors import UsageError
 from reprokit.results.record import Record
 
 # The fields in which pooled records agree. Excluded: samples, time and the machine's state, which differ in each
@@ -76,19 +75,6 @@ def groups(records: Iterable[Record]) -> list[Group]:
             found[key] = Group({name: getattr(record, name) for name in IDENTITY})
         found[key].runs.append(run_of(record))
     return list(found.values())
-
-
-def pool(records: Sequence[Record]) -> Group:
-    """Pool records that agree in IDENTITY. Raises UsageError naming the fields in which they differ."""
-    found = groups(records)
-    if not found:
-        raise UsageError("there are no records to average")
-    if len(found) > 1:
-        raise UsageError(
-            f"{len(records)} records cannot be averaged: they differ in {', '.join(differing(found))}",
-            hint="`reprokit results compare` compares them side by side",
-        )
-    return found[0]
 
 
 def differing(found: Sequence[Group]) -> list[str]:

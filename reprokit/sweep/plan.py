@@ -8,6 +8,7 @@ import random
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from reprokit.bench.run import assignments, benchmarks, with_parameters
@@ -83,9 +84,13 @@ def jobs_of(sweep: SweepFile, where: str, image_of: Callable[[Target], str] = la
     `image_of` is as `Job.image`.
     """
     found: dict[str, Job] = {}
+    images: dict[tuple[Path, str], str] = {}  # to find a digest may take reading gigabytes
     for run in sweep.runs:
         for target in _targets(run):
-            for job in _jobs(sweep, run, target, where, image_of(target)):
+            variant = (target.path, target.variant_name)
+            if variant not in images:
+                images[variant] = image_of(target)
+            for job in _jobs(sweep, run, target, where, images[variant]):
                 if job.id in found:
                     raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")
                 found[job.id] = job

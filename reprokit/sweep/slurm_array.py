@@ -5,7 +5,6 @@ The folder with scripts and answers is below reprokit's own, which the nodes sha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from reprokit.host import workspace
 from reprokit.host.command import Flood, own_module, run
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
+from reprokit.supply.store import sha256_of
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
 from reprokit.sweep.runner import JobAnswer, JobPlace, alias
@@ -155,11 +155,7 @@ class SlurmRunner:
 
 def image_digest(target: Target) -> str:
     """The SHA-256 of the file of a variant's image. Raises UsageError."""
-    hashed = hashlib.sha256()
-    with image_file(target).open("rb") as file:
-        while block := file.read(1 << 20):
-            hashed.update(block)
-    return f"sha256:{hashed.hexdigest()}"
+    return f"sha256:{sha256_of(image_file(target))}"
 
 
 def image_file(target: Target) -> Path:

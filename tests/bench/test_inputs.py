@@ -15,28 +15,24 @@ def no_data(file: Input) -> None:
     raise AssertionError(f"{file.path} is made, not fetched")
 
 
-def no_sum(data: str) -> None:
-    """No data is locked."""
-
-
 def made(path: str, make: str) -> list[Input]:
     return [Input(path=path, make=make)]
 
 
 def test_a_missing_input_is_made_and_hashed_and_a_present_one_is_kept(here, tmp_path):
     inputs = made("data/graph.npz", "echo made >> count; printf abc > data/graph.npz")
-    assert prepare(here, inputs, ".", no_data, no_sum) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
-    assert prepare(here, inputs, ".", no_data, no_sum) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, inputs, ".", no_data, {}) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, inputs, ".", no_data, {}) == {"data/graph.npz": hashlib.sha256(b"abc").hexdigest()}
     assert (tmp_path / "count").read_text() == "made\n"
     assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["graph.npz", "graph.npz.made"]
 
 
 def test_an_input_is_made_again_where_its_command_changed_but_not_one_of_the_user(here, tmp_path):
-    prepare(here, made("graph", "printf old > graph"), ".", no_data, no_sum)
-    prepare(here, made("graph", "printf new > graph"), ".", no_data, no_sum)
+    prepare(here, made("graph", "printf old > graph"), ".", no_data, {})
+    prepare(here, made("graph", "printf new > graph"), ".", no_data, {})
     assert (tmp_path / "graph").read_text() == "new"
     (tmp_path / "own").write_text("mine")
-    prepare(here, made("own", "printf new > own"), ".", no_data, no_sum)
+    prepare(here, made("own", "printf new > own"), ".", no_data, {})
     assert (tmp_path / "own").read_text() == "mine"
 
 
@@ -44,7 +40,7 @@ def test_data_is_put_there_and_named_like_what_is_made(here, tmp_path):
     def place(file: Input) -> None:
         (tmp_path / file.path).write_bytes(file.data.encode())
 
-    found = prepare(here, [Input(path="reddit.zip", data="reddit.zip")], ".", place, no_sum)
+    found = prepare(here, [Input(path="reddit.zip", data="reddit.zip")], ".", place, {})
     assert found == {"reddit.zip": hashlib.sha256(b"reddit.zip").hexdigest()}
 
 
@@ -52,16 +48,16 @@ def test_data_in_the_workspace_that_is_not_the_locked_file_is_refused(here, tmp_
     (tmp_path / "g").write_text("altered")
     file, locked = [Input(path="g", data="g.zip")], hashlib.sha256(b"locked").hexdigest()
     with pytest.raises(WorkFailed, match=r"the data g\.zip in the workspace is not the locked file") as refused:
-        prepare(here, file, ".", lambda file: None, {"g.zip": locked}.get)
+        prepare(here, file, ".", lambda file: None, {"g.zip": locked})
     assert refused.value.where == "g" and "remove it" in refused.value.hint
     (tmp_path / "g").write_text("locked")
-    assert prepare(here, file, ".", lambda file: None, {"g.zip": locked}.get) == {"g": locked}
+    assert prepare(here, file, ".", lambda file: None, {"g.zip": locked}) == {"g": locked}
 
 
 def test_what_a_killed_command_left_is_made_again(here, tmp_path):
     (tmp_path / "graph").write_text("hal")
     (tmp_path / "graph.making").touch()
-    prepare(here, made("graph", "printf whole > graph"), ".", no_data, no_sum)
+    prepare(here, made("graph", "printf whole > graph"), ".", no_data, {})
     assert (tmp_path / "graph").read_text() == "whole"
     assert not (tmp_path / "graph.making").exists()
 
@@ -75,21 +71,21 @@ def test_what_a_killed_command_left_is_made_again(here, tmp_path):
 )
 def test_a_command_that_fails_is_told_and_tried_again(here, tmp_path, make, message):
     with pytest.raises(WorkFailed, match=f"the input graph could not be created .*{message}"):
-        prepare(here, made("graph", make), ".", no_data, no_sum)
-    prepare(here, made("graph", "printf whole > graph"), ".", no_data, no_sum)
+        prepare(here, made("graph", make), ".", no_data, {})
+    prepare(here, made("graph", "printf whole > graph"), ".", no_data, {})
     assert (tmp_path / "graph").read_text() == "whole"
 
 
 def test_a_folder_counts_as_all_that_is_in_it(here, tmp_path):
     inputs = made("data", "mkdir -p data/a && echo 1 > data/a/x && echo 2 > data/y")
-    first = prepare(here, inputs, ".", no_data, no_sum)
-    assert prepare(here, inputs, ".", no_data, no_sum) == first
+    first = prepare(here, inputs, ".", no_data, {})
+    assert prepare(here, inputs, ".", no_data, {}) == first
     (tmp_path / "data" / "a" / "x").write_text("3")
-    assert prepare(here, inputs, ".", no_data, no_sum) != first
+    assert prepare(here, inputs, ".", no_data, {}) != first
 
 
 def test_braces_and_quotes_of_a_command_are_its_own(here, tmp_path):
-    prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".", no_data, no_sum)
+    prepare(here, made("x", """python3 -c 'open("x", "w").write("{}".format({1: "a"}))'"""), ".", no_data, {})
     assert (tmp_path / "x").read_text() == "{1: 'a'}"
 
 
@@ -103,13 +99,13 @@ def test_a_checksum_is_that_of_a_working_sha256sum(here, tmp_path, tool: str):
     replaced.write_text(f"#!/bin/sh\n{tool}\n")
     replaced.chmod(0o755)
     with pytest.raises(WorkFailed, match="no checksum of the input graph"):
-        prepare(here, made("graph", "true"), ".", no_data, no_sum)
+        prepare(here, made("graph", "true"), ".", no_data, {})
     replaced.unlink()
-    assert prepare(here, made("graph", "true"), ".", no_data, no_sum) == {"graph": hashlib.sha256(b"abc").hexdigest()}
+    assert prepare(here, made("graph", "true"), ".", no_data, {}) == {"graph": hashlib.sha256(b"abc").hexdigest()}
 
 
 def test_a_file_that_cannot_be_read_has_no_checksum(here, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "gone").symlink_to("gone")
     with pytest.raises(WorkFailed, match="no checksum of the input data/gone"):
-        prepare(here, [Input(path="data/gone", data="x")], ".", lambda file: None, no_sum)
+        prepare(here, [Input(path="data/gone", data="x")], ".", lambda file: None, {})

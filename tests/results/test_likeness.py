@@ -1,4 +1,4 @@
-"""Unlike records are never averaged, and the refusal says in what they differ."""
+"""Unlike records are never averaged, and what separates them is named."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.errors import UsageError
-from reprokit.results.likeness import IDENTITY, differing, groups, identity, pool
+from reprokit.results.likeness import IDENTITY, differing, groups, identity
 
 CHANGES = {
     "metric": "other", "unit": "s", "params": {"batch": 16, "impl": "ours"}, "recipe": "faith",
@@ -27,22 +26,16 @@ def test_the_changes_cover_every_field_that_makes_records_unlike():
 
 
 @pytest.mark.parametrize("field", IDENTITY)
-def test_records_that_differ_in_one_field_are_refused_by_its_name(record, field):
-    with pytest.raises(UsageError, match=f"cannot be averaged: they differ in {field}") as error:
-        pool([record(), record(**{field: CHANGES[field]})])
-    assert error.value.exit_code == 2
+def test_records_that_differ_in_one_field_are_two_groups(record, field):
+    one, other = groups([record(), record(**{field: CHANGES[field]})])
+    assert {name.partition(".")[0] for name in differing([one, other])} == {field}
 
 
 def test_like_records_are_pooled_with_their_spread(record):
     later = record(samples=(10.0, 4.0), time="2027-01-01T00:00:00Z", clocks={"sm": 1500}, reprokit="0.2.0")
-    summary = pool([record(samples=(1.0, 3.0, 2.0)), later])
+    (summary,) = groups([record(samples=(1.0, 3.0, 2.0)), later])
     assert (summary.median, summary.samples) == (3.0, [1.0, 3.0, 2.0, 10.0, 4.0])
     assert (len(summary.runs), summary.last) == (2, later.time)
-
-
-def test_nothing_has_no_median():
-    with pytest.raises(UsageError, match="no records"):
-        pool([])
 
 
 def test_only_the_keys_that_differ_are_named(record):
@@ -69,6 +62,6 @@ def test_groups_are_exactly_what_may_be_pooled(record, changes):
     assert sum(len(group.runs) for group in found) == len(records)
     for group in found:
         alike = [r for r in records if identity(r) == json.dumps(dict(group.identity), sort_keys=True)]
-        assert len(pool(alike).runs) == len(group.runs)
+        assert len(alike) == len(group.runs)
     for one, other in itertools.pairwise(found):
         assert differing([one, other])

@@ -14,7 +14,7 @@ from pathlib import Path
 class GitServer:
     """Serves the repositories below `root`. The next `cuts` packs are cut after `cut_after` bytes.
 
-    With a `password`, only the user `me` who sends it is answered.
+    With a `password`, it answers only requests of the user `me` with that password.
     """
 
     def __init__(self, root: Path, password: str = "", tls: ssl.SSLContext | None = None) -> None:
