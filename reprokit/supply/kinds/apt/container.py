@@ -76,8 +76,8 @@ class BaseApt:
             self._gateway = stack.enter_context(gateway)
             self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
             host = {"NetworkMode": network.name, "AutoRemove": True}
-            # The container of a killed process ends by itself.
-            command = {"Entrypoint": ["sleep"], "Cmd": [str(APT_SECONDS.most)], "User": "0:0"}
+            # The container of a killed process ends by itself, and never while this one removes it.
+            command = {"Entrypoint": ["sleep"], "Cmd": [str(APT_SECONDS.most + 60)], "User": "0:0"}
             self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
             stack.callback(self.engine.remove, self.name, force=True)
             self.engine.start(self.name)
