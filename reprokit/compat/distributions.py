@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -36,6 +36,7 @@ class Distributions(BaseModel):
     companions: dict[str, tuple[str, ...]]
     same: frozenset[str]
     conda: dict[str, str]
+    conda_system: frozenset[str]
     libraries: dict[str, tuple[str, ...]]
     system: dict[str, tuple[str, ...]]
     parts: dict[str, str]
@@ -48,7 +49,11 @@ class Distributions(BaseModel):
 
     def knows(self, project: str) -> bool:
         """Whether the table has a distribution of PyPI: a stranger's name may be another project there."""
-        return project in {canonicalize_name(name) for name in (*self.modules.values(), *self.same) if name}
+        return project in self._projects
+
+    @cached_property
+    def _projects(self) -> frozenset[str]:
+        return frozenset(canonicalize_name(name) for name in (*self.modules.values(), *self.same) if name)
 
     def of_part(self, part: str) -> str:
         """The package of Debian with a header, a library, a program or a package of pkg-config; empty if unknown."""
@@ -57,9 +62,24 @@ class Distributions(BaseModel):
         name = part.removeprefix("lib").removesuffix(".so") if part.endswith(".so") else ""
         return self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name, "")
 
-    def of_conda(self, name: str) -> str:
-        """The distribution of PyPI, `apt:NAME`, or an empty text for a part of the system."""
-        return self.conda.get(name, name)
+    def of_conda(self, name: str) -> str | None:
+        """The distribution of PyPI, `apt:NAME`, "" for a part of conda's own system; None if unknown.
+
+        A name of conda is not taken for PyPI's unless it is known to be: anyone can register it there.
+        """
+        if name in self.conda_system:
+            return ""
+        project = canonicalize_name(name)
+        found = self.conda.get(name) or self.conda.get(project) or _conda_names().get(project)
+        return found or (project if self.knows(project) else None)
+
+
+@cache
+def _conda_names() -> dict[str, str]:
+    """Projects of PyPI by the canonical name of their conda package."""
+    text = Path(__file__).with_name("conda_names.txt").read_text(encoding="utf-8")
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {row[0]: row[-1] for row in rows}
 
 
 @cache

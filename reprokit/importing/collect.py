@@ -21,6 +21,8 @@ SECONDS = Limit("SOURCE_SECONDS", 8)
 # Which of them a recipe shows once, however often they are stated.
 _ONCE = ("import", "optional", "tested")
 
+_DEEPEST = 8  # files that include others
+
 
 class _Plan(NamedTuple):
     path: str
@@ -90,28 +92,38 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
     left = [statement for statement in found if statement.subject == "include"]
     copied = _by_name(tree) if any(statement.format == "dockerfile" for statement in left) else {}
     more: list[Statement] = []
-    while left and len(read) < len(tree.contents.sizes) + 1:
-        statement = left.pop()
-        option, _, name = statement.value.partition(" ")
-        path = str(PurePosixPath(name or option))
-        constraints = option == "-c"
-        if statement.format == "dockerfile" and path not in tree.contents.sizes:  # a path in the image
-            missing = f"{path}, which is no file of the repository"
-            path = copied.get(PurePosixPath(path).name, "")
-            more += [] if path else [replace(statement, subject="unread", value=missing)]
-        if path in read or path not in tree.contents.sizes or ".." in PurePosixPath(path).parts:
-            continue
-        read.add(path)
-        SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
-        format = "environment" if path.endswith((".yml", ".yaml")) else "requirements"
-        if tree.contents.sizes[path] > READERS[format].MOST or len(more) > MOST:
-            continue
-        for _, content in tree.read([path]):
-            file = SourceFile(path, content.decode("utf-8-sig", "replace"), format, statement.scope)
-            stated = reader.statements(file, constraints)
+    for _ in range(_DEEPEST):
+        chosen: dict[str, Statement] = {}
+        for statement in left:
+            path = _included_path(statement)
+            if statement.format == "dockerfile" and path not in tree.contents.sizes:  # a path in the image
+                missing = f"{path}, which is no file of the repository"
+                path = copied.get(PurePosixPath(path).name, "")
+                more += [] if path else [replace(statement, subject="unread", value=missing)]
+            size = tree.contents.sizes.get(path)
+            if path not in read and size is not None and size <= READERS[_format(path)].MOST:
+                chosen.setdefault(path, statement)
+        BYTES.check(sum(tree.contents.sizes[path] for path in chosen), "bytes of included files", tree.address)
+        read |= set(chosen)
+        left = []
+        for path, content in tree.read(chosen):
+            SECONDS.check(int(reader.seconds), "seconds of processor time for the files of a repository", tree.address)
+            file = SourceFile(path, content.decode("utf-8-sig", "replace"), _format(path), chosen[path].scope)
+            stated = reader.statements(file, chosen[path].value.startswith("-c "))
             more += stated
             left += [inner for inner in stated if inner.subject == "include"]
-    return more
+            if len(more) > MOST:
+                return more
+    return [*more, *(replace(s, subject="unread", value=f"{_included_path(s)}: included too deep") for s in left[:1])]
+
+
+def _included_path(statement: Statement) -> str:
+    option, _, name = statement.value.partition(" ")
+    return str(PurePosixPath(name or option))
+
+
+def _format(path: str) -> str:
+    return "environment" if path.endswith((".yml", ".yaml")) else "requirements"
 
 
 def _by_name(tree: Tree) -> dict[str, str]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from reprokit.importing.model import SourceFile, Statements
+from reprokit.compat.distributions import Distributions
+from reprokit.importing.decision import Question
+from reprokit.importing.model import SourceFile, Statement, Statements
 
 _PINS = {"python": "python", "cudatoolkit": "cuda", "cuda-toolkit": "cuda", "pytorch-cuda": "cuda", "cuda": "cuda",
          "cuda-version": "cuda", "cudnn": "cudnn", "gcc": "gcc", "gxx": "gcc", "gcc_linux-64": "gcc",
          "gxx_linux-64": "gcc", "cmake": "cmake"}  # fmt: skip
+_MOST_NAMES = 20
 
 
 def conda_statements(file: SourceFile, text: str, line: int) -> Statements:
@@ -47,3 +53,24 @@ def split(text: str) -> tuple[str, str]:
         return name, str(SpecifierSet(version)) if "|" not in version else ""
     except InvalidSpecifier:
         return name, ""
+
+
+def of_conda(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
+    """Conda packages as requirements of PyPI, and a question for each file with packages of unknown names."""
+    found = []
+    unknown: dict[str, list[Statement]] = {}
+    for statement in (s for s in statements if s.subject == "conda"):
+        name, specifier = split(statement.value)
+        project = distributions.of_conda(name)
+        if project is None and statement.scope in ("run", "build", "test"):
+            unknown.setdefault(statement.origin.file, []).append(statement)
+        if project and not project.startswith("apt:"):
+            found.append(replace(statement, subject="package", value=f"{project}{specifier}"))
+    return found, [_unknown_names(each) for each in unknown.values()]
+
+
+def _unknown_names(statements: Sequence[Statement]) -> Question:
+    names = list(dict.fromkeys(split(s.value)[0] for s in statements))
+    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES))
+    text = f"conda installs {shown}: PyPI may have others of that name; add what the code needs to `wheels` or `apt`"
+    return Question(text, statements[0].origin)

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
 from reprokit.importing import build_minima
-from reprokit.importing.conda import split
+from reprokit.importing.conda import of_conda
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
@@ -55,9 +55,11 @@ def decide(
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]
-    known, asked = _known([*packages, *_of_conda(ours, distributions)], distributions)
+    conda, unknown = of_conda(ours, distributions)
+    known, asked = _known([*packages, *conda], distributions)
     stated, questions = read(known, base)
-    questions += asked
+    questions += [*asked, *unknown]
+    constraints, _ = read([s for s in ours if s.subject == "constraint"], base)
     if project:
         stated.pop(canonicalize_name(project.value), None)
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
@@ -67,11 +69,11 @@ def decide(
     # If a project declares its requirements, other imports are optional.
     complete = project is not None and any(one.statement.scope == "run" for one in declaring)
     for key, each in stated.items():
-        declared = [o for o in each if o.statement.format in _DECLARING and o.statement.scope in scopes]
+        declared = [o for o in each if _declares(o, scopes)]
         used = imported.distributions.get(key)
         if declared or (used and used.scope in scopes) or not declaring:
-            others = [o for o in each if o not in declared and (o.statement.scope in scopes or not declared)]
-            requirements[key] = merged(_constrained(key, _to_run(key, [*declared, *others]), ours, base))
+            others = [o for o in each if not _declares(o, scopes) and (o.statement.scope in scopes or not declared)]
+            requirements[key] = merged([*_to_run(key, [*declared, *others]), *constraints.get(key, ())])
             runs = any(one.statement.scope in ("run", "build") for one in declared)
             if complete and not runs and key != "pytest":
                 optional.add(key)
@@ -168,18 +170,6 @@ def project_folder(statements: Sequence[Statement]) -> str:
     return min(folders, key=lambda folder: (folder.count("/") + bool(folder), folder), default="")
 
 
-def _of_conda(statements: Sequence[Statement], distributions: Distributions) -> list[Statement]:
-    """Conda packages as requirements of PyPI."""
-    found = []
-    for statement in statements:
-        if statement.subject == "conda":
-            name, specifier = split(statement.value)
-            project = distributions.of_conda(name)
-            if project and not project.startswith("apt:"):
-                found.append(replace(statement, subject="package", value=f"{project}{specifier}"))
-    return found
-
-
 def _known(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
     """The requirements, without addresses of known projects, and with the one that a name stands in for."""
     found, questions = [], []
@@ -195,16 +185,14 @@ def _known(statements: Sequence[Statement], distributions: Distributions) -> tup
     return found, questions
 
 
+def _declares(one: Stated, scopes: Collection[str]) -> bool:
+    return one.statement.format in _DECLARING and one.statement.scope in scopes
+
+
 def _to_run(key: str, stated: list[Stated]) -> list[Stated]:
     """Without the exact numpy that only wheels for others are built with: here the code runs with what builds it."""
     loose = [o for o in stated if not (o.statement.scope == "build" and "==" in str(o.requirement.specifier))]
     return loose if key == "numpy" and loose else stated
-
-
-def _constrained(key: str, stated: Sequence[Stated], statements: Sequence[Statement], base: PythonBase) -> list[Stated]:
-    """The requirements of a project with those of constraint files."""
-    constraints, _ = read([s for s in statements if s.subject == "constraint"], base)
-    return [*stated, *constraints.get(key, ())]
 
 
 def _preferred(statements: Sequence[Statement]) -> dict[str, str]:

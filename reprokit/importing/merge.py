@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
+from packaging.specifiers import Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -17,6 +17,7 @@ from reprokit.importing.model import Origin, Statement
 # The weight of a file's word on versions, the least first.
 WEIGHTS = ("python", "notebook", "readme", "makefile", "script", "workflow", "tox", "devcontainer", "dockerfile",
            "environment", "requirements", "pipfile", "setup.py", "setup.cfg", "pyproject")  # fmt: skip
+_MOST_STATED = 100  # of one project
 
 
 @dataclass(frozen=True)
@@ -70,40 +71,57 @@ def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:
 def merged(stated: Sequence[Stated]) -> Choice:
     """One requirement for one project. What contradicts a weightier one loses, and is listed."""
     ranked = sorted(stated, key=lambda one: -one.weight)
-    specifier = SpecifierSet()
+    joined = _Joined()
     lost: list[Overruled] = []
     origins: list[Origin] = []
     extras: set[str] = set()
-    for one in ranked:
-        joined = specifier & one.requirement.specifier
-        if not possible(joined):
+    for one in ranked[:_MOST_STATED]:
+        known = len(joined.parts)
+        if not joined.add(one.requirement.specifier):
             winner = origins[0] if origins else one.statement.origin
             lost.append(
                 Overruled(str(one.requirement), one.statement.origin, f"contradicts {winner}, which counts more")
             )
             continue
-        if str(joined) != str(specifier) or not origins:
+        if len(joined.parts) > known or not origins:
             origins.append(one.statement.origin)
-        specifier = joined
         extras |= one.requirement.extras
+    for first in ranked[_MOST_STATED:][:1]:
+        more = f"{first.requirement.name}, {len(ranked) - _MOST_STATED} times more"
+        lost.append(Overruled(more, first.statement.origin, f"the first {_MOST_STATED} statements count"))
     name = ranked[0].requirement.name
     extra = f"[{','.join(sorted(extras))}]" if extras else ""
+    specifier = SpecifierSet(",".join(map(str, joined.parts)))
     return Choice(f"{name}{extra}{specifier}", tuple(dict.fromkeys(origins)), "", tuple(dict.fromkeys(lost)))
 
 
-def possible(specifier: SpecifierSet) -> bool:
-    """Whether some version may meet all parts: one that they name, or one just beside it."""
-    if len(specifier) < 2:
+class _Joined:
+    """Specifiers that some version may meet together: one that they name, or one just beside it."""
+
+    def __init__(self) -> None:
+        self.parts: frozenset[Specifier] = frozenset()
+        self._met_by = {"0", "99999"}
+
+    def add(self, specifier: SpecifierSet) -> bool:
+        """Whether the specifier can be met with the others; if so it is one of them from now on."""
+        new = frozenset(specifier) - self.parts
+        parts = self.parts | new
+        left = {sample for sample in self._met_by if all(part.contains(sample, prereleases=True) for part in new)}
+        beside = {sample for part in new for sample in _beside(part)} - self._met_by
+        left |= {sample for sample in beside if all(part.contains(sample, prereleases=True) for part in parts)}
+        if len(parts) > 1 and not left:
+            return False
+        self.parts, self._met_by = parts, left
         return True
-    samples: list[str] = ["0", "99999"]
-    for part in specifier:
-        text = part.version.removesuffix(".*")
-        try:
-            version = Version(text)
-        except InvalidVersion:
-            return True
-        release = version.release
-        samples += [text, version.public, ".".join(map(str, (*release, 1))), f"{version.public}.post1"]
-        samples += [".".join(map(str, (*release[:-1], release[-1] + 1)))]
-        samples += [".".join(map(str, (*release[:-1], release[-1] - 1, 9999)))] if release[-1] else []
-    return any(specifier.contains(sample, prereleases=True) for sample in samples)
+
+
+def _beside(part: Specifier) -> list[str]:
+    """The version that a specifier names, and those next to it; none if it is not a version of PEP 440."""
+    text = part.version.removesuffix(".*")
+    try:
+        version = Version(text)
+    except InvalidVersion:
+        return []
+    *start, last = version.release
+    others = ((*version.release, 1), (*start, last + 1), *(((*start, last - 1, 9999),) if last else ()))
+    return [text, version.public, f"{version.public}.post1", *(".".join(map(str, other)) for other in others)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
@@ -16,6 +17,7 @@ from reprokit.importing.model import Statement
 
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
+_MINOR = re.compile(r"3\.[0-9]{1,2}")
 _WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
 
 
@@ -27,7 +29,7 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     stated = [s for s in statements if s.subject == "python" and s.scope == "run"]
     bounds = [s for s in stated if s.format in _BOUNDS]
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
-    tested = [s for s in statements if s.subject == "tested"]
+    tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]
         allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
@@ -82,7 +84,7 @@ def _rank(
     base: PythonBase, wishes: Sequence[Statement], tested: Sequence[Statement], facts: Facts, day: date
 ) -> tuple[object, ...]:
     minor = int(base.python.split(".")[1])
-    minors = [int(s.value.split(".")[1]) for s in tested if s.value.split(".")[1].isdigit()]
+    minors = [int(s.value.split(".")[1]) for s in tested]
     away = min((abs(minor - other) for other in minors), default=0)
     released = date.fromisoformat(facts.released.distro[base.distro])
     # The stable release of the day, then older ones, then the first of the later ones.

@@ -47,7 +47,7 @@ def apt_of(
         if statement.subject == "apt" and statement.format in TRUSTED and statement.scope == "run":
             names = (statement.value.partition("=")[0],)
         elif statement.subject == "conda":
-            project = distributions.of_conda(split(statement.value)[0])
+            project = distributions.of_conda(split(statement.value)[0]) or ""
             names = (project.removeprefix("apt:"),) if project.startswith("apt:") else ()
         elif statement.subject == "library" and statement.scope == "run":
             library = statement.value.split()[0]

@@ -85,9 +85,10 @@ def _package(statement: Statement, decision: Decision, distributions: Distributi
         name = name.partition(letter)[0]
     project = canonicalize_name(name)
     if statement.subject == "conda":
-        project = canonicalize_name(distributions.of_conda(name))
-        if not project or project.startswith("apt:"):
+        of_conda = distributions.of_conda(name)
+        if not of_conda or of_conda.startswith("apt:"):  # for the system, or a question
             return None
+        project = canonicalize_name(of_conda)
     project = canonicalize_name(distributions.stand_ins.get(project, project))
     if project in decision.requirements or project == canonicalize_name(decision.project or ""):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,3 +75,59 @@ def test_variables_of_a_script_that_multiply(run: Callable[..., str], tmp_path: 
     (folder / "setup.sh").write_text(f"V={'v' * 1000}\nfor i in 1 2 3 4; do pip install $i{'$V' * 120_000}; done\n")
     (folder / "plain.py").write_text("import numpy\n")
     assert set(run(folder, python=READ).splitlines()) == {"unread setup.sh", "import plain.py"}
+
+
+DECIDE = """
+from datetime import date
+from reprokit.compat.distributions import bundled_distributions
+from reprokit.compat.facts import bundled
+from reprokit.importing.collect import collect
+from reprokit.importing.decide import decide
+from reprokit.importing.python_choice import candidates
+from reprokit.importing.tree import FolderTree
+tree = FolderTree(Path(sys.argv[1]))
+statements, day = collect(tree), date(2022, 3, 1)
+base, choice = candidates(statements, bundled(), day)[0]
+found = decide(statements, tree.contents.sizes, {}, "a", base, choice, day, bundled(), bundled_distributions())
+print(len(found.requirements))
+"""
+LOWER = "".join(f"numpy>=1.{i},<2.{30_000 - i}\n" for i in range(30_000))
+
+
+@pytest.mark.parametrize(
+    ("files", "requirements"),
+    [
+        ({"requirements.txt": LOWER}, 1),
+        ({"requirements.txt": "".join(f"a{i % 400}>=1.{i},<2.{30_000 - i}\n" for i in range(30_000))}, 400),
+        ({"requirements.txt": "".join(f"-c c{i}.in\na{i}\n" for i in range(2000)),
+          **{f"c{i}.in": f"a{i}<3\n" for i in range(2000)}}, 2000),
+        ({"environment.yml": f"dependencies: [{', '.join(f'a{i}=1.{i}' for i in range(40_000))}]\n"}, 0),
+    ],
+    ids=["one project", "many projects", "constraints", "conda"],
+)  # fmt: skip
+def test_many_requirements(run: Callable[..., str], tmp_path: Path, files: dict[str, str], requirements: int):
+    (folder := tmp_path / "repository").mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    assert run(folder, python=DECIDE).splitlines()[-1] == str(requirements)
+
+
+def test_many_included_files_of_a_commit_start_few_programs(tmp_path: Path):
+    (tmp_path / "requirements.txt").write_text("".join(f"-r c{i}.in\n" for i in range(40)))
+    for number in range(40):
+        (tmp_path / f"c{number}.in").write_text(f"a{number}\n-r c{(number + 1) % 40}.in\n-r deep0.in\n")
+        (tmp_path / f"deep{number}.in").write_text(f"b{number}\n-r deep{number + 1}.in\n")
+    found = collect(tree := Counted(tmp_path))
+    assert {s.value for s in found if s.subject == "package"} >= {f"a{number}" for number in range(40)}
+    assert tree.reads <= 10
+    assert [s.value for s in found if s.subject == "unread"] == ["deep7.in: included too deep"]
+
+
+class Counted(FolderTree):
+    """A folder that counts how often files are asked of it: of a commit each time is a program."""
+
+    reads = 0
+
+    def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        self.reads += 1
+        return super().read(paths)

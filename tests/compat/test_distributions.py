@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from packaging.utils import canonicalize_name
+
+from reprokit.compat.distributions import bundled_distributions
+
+
+def test_a_name_of_conda_is_taken_for_one_of_pypi_only_where_it_is_known_to_be():
+    table = bundled_distributions()
+    names = {
+        **{"numpy": "numpy", "importlib_metadata": "importlib-metadata", "lightfm": "lightfm"},
+        **{"pytorch": "torch", "filesystem-spec": "fsspec", "dgl-cuda11.1": "dgl", "pyg": "torch-geometric"},
+        **{"nodejs": "apt:nodejs", "libgcc-ng": "", "ld_impl_linux-64": "", "libpng": ""},
+        **{"samtools": None, "r-ggplot2": None, "moose": None},
+    }
+    assert {name: table.of_conda(name) for name in names} == names
+
+
+def test_each_project_that_conda_stands_for_has_a_canonical_name():
+    table = bundled_distributions()
+    projects = [each for each in table.conda.values() if each and not each.startswith("apt:")]
+    assert [each for each in projects if each != canonicalize_name(each)] == ["ruamel.yaml"]
+    assert not table.conda_system & set(table.conda)
