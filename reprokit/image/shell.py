@@ -25,16 +25,34 @@ def apt_install(context: Any, packages: Sequence[str], components: Sequence[str]
     address = argument("apt", context["block"])
     context["installs"].append((tuple(packages), tuple(components)))
     locked = "-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"
+    marked, compiled = _compiled_anew(context["python"])
     lines = [
         *(enable(components) if components else ()),
         f'sources=""; [ -z "${{{address}:-}}" ] || {{ '
         f'echo "deb [trusted=yes] ${address} ./" > /tmp/locked.list; sources="{locked}"; }}',
         "apt-get $sources update",
+        *marked,
         "DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends "
         + " ".join(sh(package) for package in packages),
+        *compiled,
         "apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list",
     ]
     return Quoted("\n".join(f"    {line}; \\" for line in lines))
+
+
+def _compiled_anew(python: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Commands before and after an installation that compile its Python modules once more, with a fixed hash seed.
+
+    Before 3.11 Python writes sets in the order of their hashes, and Debian's scripts compile with `-E`, which passes
+    over PYTHONHASHSEED. https://bugs.python.org/issue37596
+    """
+    series = re.fullmatch(r"python(3)\.([6-9]|10)", python)
+    if not series:
+        return (), ()
+    suffix = f".cpython-{series[1]}{series[2]}.pyc"
+    find = f"find /usr/lib/python3* -name '*{suffix}' -newer /tmp/installing"
+    sources = f"sed 's,__pycache__/\\(.*\\){suffix}$,\\1.py,'"
+    return ("touch /tmp/installing",), (f"[ ! -x /usr/bin/{python} ] || {find} | {sources} | {python} -m py_compile -",)
 
 
 _STEP = re.compile(r"(?<= ) *export SOURCE_DATE_EPOCH=.*?# step: ", re.DOTALL)

@@ -27,7 +27,9 @@ RUN set -eu; \
     for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do [ ! -e "$list" ] || : > "$list"; done; \
     sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:20.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     mkdir -p /workspace; \
@@ -44,7 +46,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.8 -m venv /opt/venv; \
     [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
@@ -125,7 +129,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block llvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_LLVM:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_LLVM ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends libllvm10; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect llvm 10 "$(dpkg-query -W -f '${Version}' libllvm10 | sed 's/^[0-9]*://')"
 
@@ -135,7 +141,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
@@ -189,7 +197,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_TVM:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_TVM ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends cmake ninja-build g++-9 llvm-10-dev libedit-dev libtinfo-dev libxml2-dev zlib1g-dev; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     cmake="$(cmake --version | sed -n 's/^cmake version //p')"; \
     expect cmake 3.16 "$cmake"; \

@@ -27,7 +27,9 @@ RUN set -eu; \
     for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do [ ! -e "$list" ] || : > "$list"; done; \
     sources=""; [ -z "${REPROKIT_APT_BASE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_BASE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends ca-certificates; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect distribution ubuntu:18.04 "$(. /etc/os-release; echo "$ID:$VERSION_ID")"; \
     mkdir -p /workspace; \
@@ -44,7 +46,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block python: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_PYTHON:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_PYTHON ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends python3.8 python3.8-venv; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     python3.8 -m venv /opt/venv; \
     [ ! -e /opt/venv/lib/*/site-packages/setuptools ] || /opt/venv/bin/python3 -m pip uninstall --yes --quiet --disable-pip-version-check setuptools; \
@@ -114,7 +118,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_EXTENSION:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends gcc-7 g++-7 libc6-dev python3.8-dev ninja-build; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     for tool in gcc g++; do \
         for name in "$tool" "$(uname -m)-linux-gnu-$tool"; do ln -sf "/usr/bin/$tool-"7 "/usr/local/bin/$name"; done; \
@@ -139,7 +145,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_GIT:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_GIT ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
     apt-get $sources update; \
+    touch /tmp/installing; \
     DEBIAN_FRONTEND=noninteractive apt-get $sources install -y --no-install-recommends git; \
+    [ ! -x /usr/bin/python3.8 ] || find /usr/lib/python3* -name '*.cpython-38.pyc' -newer /tmp/installing | sed 's,__pycache__/\(.*\).cpython-38.pyc$,\1.py,' | python3.8 -m py_compile -; \
     apt-get clean; rm -f /var/lib/apt/lists/*_* /tmp/locked.list; \
     expect git runnable "$(git --version >&2 && echo runnable)"
 # Every https:// address is fetched below REPROKIT_GIT, submodules too. It is https:// itself unless reprokit serves the
