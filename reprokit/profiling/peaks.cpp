@@ -7,6 +7,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,9 +22,29 @@ namespace {
 
 constexpr int64_t kRounds = 4000000;
 
-// Of each buffer: larger than the last caches together, of which large processors have one for each group of cores.
-int64_t buffer_bytes() {
-  return std::max<int64_t>(int64_t{1} << 27, 16 * static_cast<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE)));
+// The last caches together: large processors have one for each group of cores.
+int64_t cache_bytes() {
+  std::set<std::string> groups;
+  for (int64_t cpu = 0; cpu < sysconf(_SC_NPROCESSORS_CONF); ++cpu) {
+    std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/shared_cpu_list");
+    std::string group;
+    if (std::getline(file, group)) groups.insert(group);
+  }
+  const int64_t count = std::max<int64_t>(1, static_cast<int64_t>(groups.size()));
+  return count * std::max<int64_t>(0, static_cast<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE)));
+}
+
+// Of each of the two buffers: four times the caches, as the STREAM benchmark asks.
+int64_t buffer_bytes() { return std::max<int64_t>(int64_t{1} << 27, 4 * cache_bytes()); }
+
+int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  int64_t kilobytes = 0;
+  while (file >> word) {
+    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes << 10;
+  }
+  return std::numeric_limits<int64_t>::max();
 }
 
 // The sum of what `rate(thread)` gives, all threads at once.
@@ -50,6 +74,11 @@ double together(int threads, const Rate& rate) {
 
 int main(int count, char** arguments) {
   const int64_t bytes = buffer_bytes();
+  if (2 * bytes > available_bytes()) {
+    std::fprintf(stderr, "%lld MB of memory are available, and two buffers larger than the caches take %lld MB\n",
+                 static_cast<long long>(available_bytes() >> 20), static_cast<long long>(bytes >> 19));
+    return 1;
+  }
   const std::vector<char> from(static_cast<size_t>(bytes), 1);
   std::vector<char> to(static_cast<size_t>(bytes), 1);
   const Loop fma = fastest_loop(false), dot = fastest_loop(true);

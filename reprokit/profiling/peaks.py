@@ -59,7 +59,8 @@ def processors(
         raise WorkFailed(f"the loops do not compile: {compiled.stderr.strip()[-500:]}", container)
     done = ask(["/tmp/reprokit-peaks", *map(str, threads)])
     if done.exit_code:
-        raise WorkFailed(f"the loops failed with exit code {done.exit_code}", container)
+        reason = done.stderr.strip()[-500:] or f"exit code {done.exit_code}"
+        raise WorkFailed(f"the loops failed: {reason}", container)
     return _read(done.stdout)
 
 

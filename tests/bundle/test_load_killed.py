@@ -39,7 +39,8 @@ def test_an_interrupted_load_leaves_no_name(killing):
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=200)[1]
     # Ended by the signal where its modules were not imported yet, as on a busy machine.
-    assert process.returncode in (0, 130, -signal.SIGINT) and "Traceback" not in said
+    assert process.returncode in (0, 130, -signal.SIGINT)
     if process.returncode == 130:
+        assert "Traceback" not in said
         assert said.endswith("interrupted\n") and killing.engine.connect().image(NAME) is None
     killing.check_and_repeat()

@@ -63,6 +63,12 @@ def test_without_a_compiler_the_package_is_named():
     assert "no C++ compiler" in raised.value.message and "`g++`" in raised.value.hint
 
 
+def test_loops_that_fail_say_why():
+    answers = iter([completed(0), completed(0), replace(completed(1), stderr="9 MB of memory are available\n")])
+    with pytest.raises(WorkFailed, match="the loops failed: 9 MB of memory are available"):
+        peaks.processors(Stub(), "c", lambda argv: next(answers), [1])
+
+
 @pytest.mark.parametrize(
     "line",
     [

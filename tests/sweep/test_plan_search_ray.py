@@ -95,8 +95,8 @@ def test_nodes_measure_a_search_without_one_that_is_unlike_and_with_one_that_fai
     assert {name.split()[0] for name in journal.names} == {"plan", "confirmed", "versus"}
     assert machine["processor"] != "another" and all(machine.items() <= record.params.items() for record in kept)
     (left_out,) = [note for note in notes if "is left out: processor 'another' instead of" in note]
-    (again,) = [note for note in notes if "is tried again" in note]
-    assert again.endswith(": the disk is full")
+    # Ray may lose a node of a busy machine, whose job is tried again too.
+    assert len([n for n in notes if "is tried again" in n and n.endswith(": the disk is full")]) == 1
     assert left_out.partition(" ")[0] not in {record.node for record in kept} and len({r.node for r in kept}) >= 2
 
 
