@@ -26,10 +26,10 @@ test-builds: ## Run the tests that build whole environments, from the recipe to 
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m builds $(PYTEST_ARGS)
 
-test-fast: ## Run the tests that need no engine, no compiler and no network
+test-fast: ## Run the quick tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
-	$(PYTEST) $(addprefix --ignore=tests/,workspaces security/fuzz security/limits) \
-	    -m "not (engine or compiler or network or browser or long or kills)" $(PYTEST_ARGS)
+	$(PYTEST) -n logical $(addprefix --ignore=tests/,workspaces security/fuzz security/limits) \
+	    -m "not (engine or compiler or network or browser or slow or long or kills)" $(PYTEST_ARGS)
 
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 fuzz: ## Feed 20 000 spoiled inputs to each parser of what strangers write (SEED=N repeats a run)

@@ -41,6 +41,7 @@ def test_the_undamaged_bundle_is_accepted(tmp_path):
     assert refusal(made().write(tmp_path / "x.rkit")) is None
 
 
+@pytest.mark.slow
 def test_every_damaged_bundle_is_refused(tmp_path):
     path, found, accepted = tmp_path / "in" / "x.rkit", Counter(), []
     path.parent.mkdir()

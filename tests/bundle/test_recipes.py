@@ -105,6 +105,7 @@ def test_a_block_of_another_folder_is_carried_and_not_missed(folder: Path, tmp_p
     assert Recipes(texts(folder), found, "b").differing("x", folder / "x.yaml") == []
 
 
+@pytest.mark.slow
 def test_what_is_too_large_or_has_no_plain_name_is_named(folder: Path):
     (folder / "requirements.txt").write_text("-r .hidden.txt\n")
     (folder / ".hidden.txt").write_text("six==1.16.0\n")

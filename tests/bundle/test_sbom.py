@@ -58,6 +58,7 @@ def image(lock) -> ImageMetadata:
     return ImageMetadata(**described, lock_text=lock_file.text_of(lock))
 
 
+@pytest.mark.slow
 def test_it_names_packages_commits_and_files_and_is_valid():
     lock = complete()
     content = sbom("x", "cpu", lock.variants["cpu"])
@@ -108,6 +109,7 @@ def test_the_same_lock_gives_the_same_bytes():
     assert sbom("x", "cpu", a_lock("x", [plain(b"other")]).variants["cpu"]) != first
 
 
+@pytest.mark.slow
 def test_a_bundled_recipe():
     lock = lock_file.read(ROOT / "recipes" / "fused-attention.lock.yaml")
     for name, variant in lock.variants.items():

@@ -99,6 +99,7 @@ class Shell:
 
 
 @pytest.mark.parametrize("name", SHELLS)
+@pytest.mark.slow
 def test_a_shell_completes(name, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text(RECIPE)

@@ -53,6 +53,7 @@ def test_every_line_says_where_it_comes_from(call, file: Path, monkeypatch: pyte
     assert shown["fetch"][0].startswith("2 at once") and shown["fetch"][0].endswith(str(file))
 
 
+@pytest.mark.slow
 def test_passwords_are_shown_nowhere(call, file: Path, monkeypatch: pytest.MonkeyPatch):
     write(file, "mirrors: {files: ['https://me:secret@127.0.0.1:1/{path}']}\n")
     monkeypatch.setenv("REPROKIT_WHEELS_MIRRORS", "http://me:secret@127.0.0.1:1/simple")

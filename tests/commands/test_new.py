@@ -92,6 +92,7 @@ def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, r
     assert "/opt/tool" in dockerfile and "python3 -m pip wheel" in dockerfile
 
 
+@pytest.mark.slow
 def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_path, no_network):
     body = "import numpy as np\nfrom torch import nn\n" + "def f(x):\n    return np.sin(x) + 1\n" * 40
     for number in range(2000):

@@ -51,6 +51,7 @@ def test_as_json_it_prints_one_document(call, recipe):
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.slow
 def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path):
     recipe("x", PLAIN.replace('"debian:12"', '"debian:12", blocks: [mine]'))
     (tmp_path / "recipes" / "blocks").mkdir()

@@ -120,6 +120,7 @@ def test_bad_input_is_named(folder, text, arguments, message):
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.slow
 def test_two_sweeps_of_a_recipe_wait_for_each_other(folder):
     (lock,) = _locks(folder)
     notes: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,7 @@ def _same_pair(before: Finding, after: Finding, changed: str) -> bool:
 
 @QUICK
 @given(stacks())
+@pytest.mark.slow
 def test_any_nearest_pin_ends_the_error_of_its_pair(stack: Stack) -> None:
     for finding in evaluate(FACTS, stack):
         for change in finding.nearest:
@@ -84,6 +86,7 @@ def test_any_nearest_pin_ends_the_error_of_its_pair(stack: Stack) -> None:
 
 @QUICK
 @given(stacks())
+@pytest.mark.slow
 def test_findings_are_ordered_unique_and_explained(stack: Stack) -> None:
     found = evaluate(FACTS, stack)
     assert found == evaluate(FACTS, stack)

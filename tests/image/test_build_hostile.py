@@ -81,6 +81,7 @@ def test_lines_keep_their_beginning_and_end():
 
 
 @pytest.mark.parametrize("block", ["y", "y" * 30_000, "10%\r"], ids=["small", "large", "bar"])
+@pytest.mark.slow
 def test_a_line_without_end_takes_little_memory_and_time(block: str):
     def events() -> Iterator[dict]:
         for _ in range(200_000 if len(block) < 9 else 2000):

@@ -111,6 +111,7 @@ RUN BODY
 """
 
 
+@pytest.mark.slow
 def test_an_own_block_reads_secrets_as_the_bundled_ones_do(tmp_path: Path):
     (tmp_path / "blocks").mkdir()
     own = tmp_path / "blocks/own.j2"

@@ -50,6 +50,7 @@ def test_each_use_of_a_block_has_a_stage_of_its_own(tmp_path):
     assert "FROM with-make-2 AS make-3\n" in text
 
 
+@pytest.mark.slow
 def test_blocks_whose_build_arguments_would_be_the_same_are_refused(tmp_path):
     (tmp_path / "blocks").mkdir()
     for name in ("a-b", "a_b", "a-c"):
@@ -72,6 +73,7 @@ def test_build_arguments_are_where_the_commands_run_and_in_no_environment(tmp_pa
     assert text.count(line) == 2 and make < text.index(line) < image < text.rindex(line) and "ENV A" not in text
 
 
+@pytest.mark.slow
 def test_a_patch_and_an_own_block_are_part_of_the_inputs(tmp_path):
     (tmp_path / "fix.patch").write_text("one")
     (tmp_path / "blocks").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
@@ -15,8 +16,22 @@ from reprokit.importing.decide import decide
 from reprokit.importing.decision import Decision
 from reprokit.importing.model import Statement
 from reprokit.importing.python_choice import candidates
+from reprokit.importing.reading import ReaderProcess
 from reprokit.importing.tree import FolderTree
 from tests.support.upstream import Upstream
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[ReaderProcess]:
+    with ReaderProcess() as process:
+        yield process
+
+
+@pytest.fixture(autouse=True)
+def one_reader(reader: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process for all tests of a module: its start is most of the time that they take."""
+    reader.seconds = 0.0
+    monkeypatch.setattr("reprokit.importing.collect.ReaderProcess", lambda: nullcontext(reader))
 
 
 @pytest.fixture

@@ -20,7 +20,15 @@ def forwarded(address: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["unix:///tmp/${TOKEN}", "unix:///tmp/%h", "unix:///a:b", "unix:///a b", "tcp://${TOKEN}:1", "tcp://h:1:2", "ssh://h"],
+    [
+        "unix:///tmp/${TOKEN}",
+        "unix:///tmp/%h",
+        "unix:///a:b",
+        "unix:///a b",
+        "tcp://${TOKEN}:1",
+        "tcp://h:1:2",
+        "ssh://h",
+    ],
 )
 def test_an_address_that_ssh_would_read_otherwise_is_refused(address: str):
     with pytest.raises(EngineError, match="cannot forward an engine at"):

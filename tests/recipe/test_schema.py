@@ -23,6 +23,7 @@ def validator():
 
 
 @pytest.mark.parametrize("name", recipe_files())
+@pytest.mark.slow
 def test_shipped_recipes_fulfil_it(validator, name):
     file = recipe_files()[name]
     validator.validate(yaml.safe_load(file.read_text()))

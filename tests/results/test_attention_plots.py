@@ -78,6 +78,7 @@ def test_only_dtypes_with_a_peak_have_a_roof():
 
 
 @pytest.mark.usefixtures("drawing")
+@pytest.mark.slow
 def test_files_are_the_same_each_time():
     found = measured(cells(2.0) + cells(3.0, batch=8))
     files = plots.draw(found)

@@ -222,6 +222,7 @@ def test_a_file_that_is_too_large_is_refused(record, tmp_path, monkeypatch):
     assert len(read(file)) == 3
 
 
+@pytest.mark.slow
 def test_lines_are_not_read_at_once(tmp_path, monkeypatch):
     """64 MiB of line ends were 67 million lines in a list."""
     monkeypatch.setenv("REPROKIT_LIMIT_RESULT_VALUES", "1000000")

@@ -9,6 +9,8 @@ import sys
 import time
 from dataclasses import replace
 
+import pytest
+
 from reprokit.compat.facts import bundled
 from reprokit.recipe.find import load_recipe
 from reprokit.results.claims import judge
@@ -91,6 +93,7 @@ def test_a_value_of_the_matrix_needs_no_option():
     assert [command.partition("--repeat 1")[2] for command in commands] == ["", " --param n=3", " --param n=true"]
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(tmp_path):
     records = [replace(SPMM, params={"n": n, "impl": impl}) for n in range(5) for impl in ("a", "b")]
     append(tmp_path, "results/featgraph.jsonl", records)
@@ -121,6 +124,7 @@ def test_hostile_records_are_text():
     assert "<script" in EVIL
 
 
+@pytest.mark.slow
 def test_ten_thousand_records_take_seconds_and_megabytes():
     records = [replace(SPMM, metric=f"m{n % 9}", params={"n": n // 9, "impl": f"i{n % 3}"}) for n in range(10_000)]
     started = time.process_time()

@@ -110,6 +110,7 @@ def test_a_planted_link_in_the_place_of_a_workspace_is_left(tmp_path, monkeypatc
     assert (folder / "f").read_bytes() == b"x"
 
 
+@pytest.mark.slow
 def test_more_files_than_the_limit_need_yes(tmp_path, monkeypatch):
     names = (tarfile.TarInfo(f"{number}") for number in range(WORKSPACE_ENTRIES + 1))
     path = with_part(made(), b"".join(name.tobuf() for name in names) + bytes(1024)).write(tmp_path / "x.rkit")

@@ -61,6 +61,7 @@ def made(tree, store, name="evil"):
     return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled(), lambda line: None)
 
 
+@pytest.mark.slow
 def test_nothing_of_a_repository_is_run(hostile: Path, mark: Path, store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(hostile)
     found = made(FolderTree(hostile), store)

@@ -34,6 +34,7 @@ def test_lines_are_short_whatever_is_captured():
 @pytest.mark.parametrize(
     "line", [b"Killed ", b"nvcc: not found\n", b"error: " * 50 + b"\n", b"\x1b[" * 9 + b"\r", b"{"]
 )
+@pytest.mark.slow
 def test_output_without_end_costs_a_bounded_amount(line: bytes):
     recording = OutputRecording()
     for _ in range(40):

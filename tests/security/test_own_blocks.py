@@ -139,6 +139,7 @@ def test_a_template_reaches_nothing_but_its_values(trick):
     ],
     ids=["time", "memory", "output", "depth"],
 )
+@pytest.mark.slow
 def test_rendering_is_bounded(tmp_path, bomb):
     with pytest.raises(UsageError, match=r"too much|too deeply|writes more than"):
         rendered(tmp_path, final(bomb))

@@ -56,6 +56,7 @@ NAMES = ("../../evil", "..", "/etc/passwd", "a\0b", "", ":", "x:../y", "\udcff",
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
+@pytest.mark.slow
 def test_a_recipe_name_that_is_none(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))

@@ -6,6 +6,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 
@@ -19,6 +21,7 @@ def repeated(package: Path) -> dict[str, list[str]]:
     return {name: found for name, found in files.items() if len(found) > 1}
 
 
+@pytest.mark.slow
 def test_no_class_name_is_used_twice():
     assert repeated(ROOT / "reprokit") == {}
 

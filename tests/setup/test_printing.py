@@ -23,6 +23,7 @@ def printers(path: Path) -> set[str]:
     return (names & PRINTERS) | ({"text"} if whole else set())
 
 
+@pytest.mark.slow
 def test_only_verbs_and_displays_print() -> None:
     found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if printers(path)}
     assert {name for name in found if not name.startswith("commands/")} == PRINTING

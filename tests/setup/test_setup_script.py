@@ -92,6 +92,7 @@ def test_two_at_once_then_again_then_after_a_change(machine: Machine, engine: st
     assert machine.setup("demo").stdout == "setup: installing the project into .venv\n"
 
 
+@pytest.mark.slow
 def test_failed_project_install_is_a_source_failure_and_leaves_no_stamp(machine: Machine) -> None:
     (machine.checkout / "backend.py").write_text("raise SystemExit('the backend says no')")
     done = machine.setup("lint")

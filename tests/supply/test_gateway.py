@@ -144,6 +144,7 @@ def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Ups
     assert not upstream.requests
 
 
+@pytest.mark.slow
 def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))
     make_wheel(index, "low", "2.0")

@@ -58,6 +58,7 @@ def journal(tmp_path):
     return lambda *strategies, **options: Journal(tmp_path / "journal.jsonl", tiny_search(*strategies, **options))
 
 
+@pytest.mark.slow
 def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
     """What searches on one machine with the same times choose is confirmed here, too."""
     found, cluster = journal("exact", "random", "anneal"), Cluster()

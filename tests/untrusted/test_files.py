@@ -179,6 +179,7 @@ def test_a_path_that_is_swapped_leads_out(swapped: Path, outside: Path):
             (swapped / "new").write_bytes(b"x")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outside: Path):
     written = 0
     with Folder(root) as folder:

@@ -103,6 +103,7 @@ MANY = pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark
 
 
 @MANY
+@pytest.mark.slow
 def test_the_nearest_stack_is_that_of_brute_force(count: int) -> None:
     changes = []
     for tried in _failing(count):
@@ -117,6 +118,7 @@ def test_the_nearest_stack_is_that_of_brute_force(count: int) -> None:
 
 
 @MANY
+@pytest.mark.slow
 def test_a_core_has_no_values_that_pass_and_every_smaller_set_has_some(count: int) -> None:
     cores = 0
     for tried in _failing(count):

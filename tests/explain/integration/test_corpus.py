@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import logs
 from tests.support.scores import Score, judge
 
 
+@pytest.mark.slow
 def test_scores_that_were_reached_stay():
     total = Score()
     for log in logs.corpus():

@@ -248,6 +248,7 @@ except KeyboardInterrupt:
     assert fetch.has(DATA) and server.requests["/f"][1].start == len(half)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(fetch: Fetch, server: Server):
     """The kernel refuses more memory than that."""
     size = 300_000_000

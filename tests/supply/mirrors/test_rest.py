@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def test_what_is_on_this_machine_stays_where_it_is(store: Store):
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8))
+@pytest.mark.slow
 def test_nothing_is_lost_and_equals_keep_their_order(tmp_path_factory, failures: list[int]):
     rest = Rest(Store(tmp_path_factory.mktemp("store")))
     urls = [f"http://{number}.test/" for number in range(len(failures))]

@@ -24,6 +24,7 @@ from tests.support.waiting import wait_for
 
 
 @pytest.mark.usefixtures("no_waiting")
+@pytest.mark.slow
 def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
     repositories: Repositories, server: GitServer, store: Store, places: Mirrors
 ):
@@ -43,6 +44,7 @@ def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
 
 
 @pytest.mark.usefixtures("no_waiting")
+@pytest.mark.slow
 def test_the_password_of_a_mirror_stays_out_of_the_store(
     repositories: Repositories, server: GitServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
@@ -63,6 +65,7 @@ def test_the_password_of_a_mirror_stays_out_of_the_store(
     assert "secret" not in f"{said} {error.value.message} {error.value.where}"
 
 
+@pytest.mark.slow
 def test_a_killed_fetch_goes_on_from_what_it_had(
     repositories: Repositories,
     server: GitServer,

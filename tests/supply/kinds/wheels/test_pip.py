@@ -36,6 +36,7 @@ def test_a_planted_module_does_run_without_isolation(checkout: Path, tmp_path: P
     assert "pip/__init__.py" in (tmp_path / "ran").read_text()
 
 
+@pytest.mark.slow
 def test_a_planted_pip_is_not_run(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     real = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(real, cwd="/", capture_output=True, text=True, check=True).stdout
@@ -73,6 +74,7 @@ except SourceError as error:
         (LOCK, "home", "nearest versions that exist: 1.0"),
     ],
 )
+@pytest.mark.slow
 def test_no_planted_pip_runs_in_a_process_of_reprokit(
     checkout: Path, tmp_path: Path, code: str, argument: str, shown: str
 ):
