@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.known import releases
 from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
-from reprokit.compat.version import key, overlap, parts, public, series
+from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
 
 
@@ -25,6 +25,19 @@ def skipped(view: View) -> Iterator[Problem]:
         if (pin := view.pin(name)) and (between := _gap(view, pin)):
             reason = f"there is no {name} {series(pin.text)}: {between[0]} is followed by {between[1]}"
             yield Problem((pin.label,), error(reason, ("pypi_links",)))
+
+
+@rule("cudnn-release", changes="cudnn")
+def cudnn_release(view: View) -> Iterator[Problem]:
+    """A cuDNN that was never published."""
+    pin, facts = view.pin("cudnn"), view.facts.cudnn
+    if pin is None or not parts(pin.text) or any(overlap(pin.text, v) for v in facts.published):
+        return
+    before = max((v for v in facts.published if older(v, pin.text)), key=key, default="")
+    after = min((v for v in facts.published if older(pin.text, v)), key=key, default="")
+    if before and after:
+        reason = f"there is no cuDNN {pin.text}: {before} is followed by {after}"
+        yield Problem((pin.label,), error(reason, facts.source_published))
 
 
 def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
