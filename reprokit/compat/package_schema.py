@@ -263,10 +263,18 @@ class TvmFacts(Fact):
     pypi: TvmPypi
 
 
+class Accepts(Span):
+    """The versions of another package that a range of releases requires, as pip writes them."""
+
+    spec: str
+
+
 class TransformersFacts(Table[Fact]):
-    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases accepts."""
+    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases `accepts`."""
 
     versions: Texts
+    tokenizers_releases: Texts
+    accepts: tuple[Accepts, ...]
     python: tuple[Needs, ...]
     tokenizers: tuple[Needs, ...]
     torch: tuple[Needs, ...]

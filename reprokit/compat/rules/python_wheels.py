@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from packaging.specifiers import SpecifierSet
+
 from reprokit.compat.rule import (
     Problem,
     Verdict,
@@ -109,6 +111,14 @@ def transformers_python(view: View, version: str, python: str) -> Iterator[Verdi
 def transformers_torch(view: View, version: str, torch: str) -> Iterator[Verdict]:
     for row in rows_for(view.facts.transformers.torch, version):
         yield from needs(f"transformers {version}", "torch", row.torch_min, torch, row.source)
+
+
+@combination_rule("transformers-tokenizers", of="transformers tokenizers")
+def transformers_tokenizers(view: View, version: str, release: str) -> Iterator[Verdict]:
+    """transformers compares the version of tokenizers when it is imported."""
+    for row in rows_for(view.facts.transformers.accepts, version):
+        if not SpecifierSet(row.spec).contains(release, prereleases=True):
+            yield error(f"transformers {version} requires tokenizers {row.spec}, not {release}", row.source)
 
 
 @rule("numpy-projects", changes="numpy tvm torch")
