@@ -48,6 +48,7 @@ CASES = [
     ("torch=1.3.1", "K40c", "run", None, {"torch-gpu": "error"}),
     ("torch=1.3.0", "K40c", "run", None, {}),
     ("torch=1.3.0", "", "run", "410.48", {"cuda-driver": "error"}),
+    ("torch=1.7.0", "", "run", "418.67", {"cuda-driver": "error"}),
     ("torch=1.2.0", "", "run", "410.48", {}),
     ("torch=2.4.0+cu118", "K80", "run", None, {"torch-cudnn-gpu": "error"}),
     ("torch=2.3.1+cu118", "K80", "run", None, {}),
