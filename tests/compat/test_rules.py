@@ -185,6 +185,8 @@ CASES = [
     ("cuda=12.8,distro=debian:13,gcc=13", "", "run", None, {}),
     ("torch=2.7.0,distro=centos:7", "", "import", None, {"wheel-glibc": "error"}),
     ("torch=2.7.0,distro=almalinux:8", "", "import", None, {}),
+    ("torch=1.2.0,distro=centos:6", "", "import", None, {"wheel-glibc": "error"}),
+    ("torch=1.2.0,distro=centos:7", "", "import", None, {}),
     ("dgl=2.1.0,distro=amazonlinux:2", "", "import", None, {"wheel-glibc": "error"}),
     ("torch=2.6.0,distro=ubuntu:18.04", "", "import", None, {}),  # only its cu126 is manylinux_2_28
     ("torch=2.6.0+cu126,distro=ubuntu:18.04", "", "import", None, {"wheel-glibc": "error"}),
