@@ -24,7 +24,7 @@ class Facts:
     apis: dict[str, dict[str, schema.Api]]
     cmake: schema.CmakeFacts
     cuda: schema.CudaFacts
-    cudnn: schema.CudnnFacts
+    cudnn: packages.CudnnFacts
     cutlass: packages.CutlassFacts
     dgl: packages.DglFacts
     distros: schema.DistroFacts

@@ -20,6 +20,8 @@ def _known(facts: Facts, name: str) -> Iterable[str]:
         return {"cuda": _cuda, "cudnn": _cudnn, "dgl": _dgl}[name](facts)
     if name == "clang":
         return facts.gcc.clang
+    if name == "tokenizers":
+        return facts.transformers.tokenizers_releases
     table = getattr(facts, name)
     found: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
     return found

@@ -22,6 +22,38 @@ class CutlassFacts(Fact):
     default_archs: CutlassArchs
 
 
+class CudnnPair(Fact):
+    cuda: str
+    cudnn: str
+
+
+class CudnnImages(Fact):
+    pairs: tuple[CudnnPair, ...]
+
+
+class CudnnPackage(Fact):
+    """The cuDNN releases on PyPI for one CUDA major."""
+
+    cuda_major: int
+    first: str
+    last: str
+
+
+class CudnnGpu(Span):
+    cc_min: str
+
+
+class CudnnFacts(Fact):
+    """`published` has every series of two numbers, and from 8.5 on every release of three."""
+
+    published: Texts
+    source_published: Texts
+    gpu: tuple[CudnnGpu, ...]
+    in_nvidia_images: CudnnImages
+    pypi: tuple[CudnnPackage, ...]
+    debian: tuple[CudnnPair, ...]
+
+
 class DglElsewhere(Fact):
     releases: Texts
     place: str
@@ -76,9 +108,13 @@ class FlashAttention(Needs):
 
 
 class BrokenWheel(Span):
-    """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series."""
+    """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series.
+
+    Only those `builds` of it are meant, all where there are none.
+    """
 
     torch: str
+    builds: Texts = ()
 
 
 class FlashAttentionFacts(Fact):
@@ -145,6 +181,12 @@ class TorchStandard(Needs):
     gcc_min_unverified: bool = False
 
 
+class TorchGlibc(Needs):
+    """The C library of the wheels of some `builds`, of all where there are none."""
+
+    builds: Texts = ()
+
+
 class TorchPythons(Fact):
     ranges: tuple[Needs, ...]
 
@@ -164,7 +206,7 @@ class CppExtension(Fact):
 class TorchBuildFacts(Fact):
     cxx_standard: tuple[TorchStandard, ...]
     python_support: TorchPythons
-    glibc: tuple[Needs, ...]
+    glibc: tuple[TorchGlibc, ...]
     cpp_extension: CppExtension
 
 
@@ -221,10 +263,18 @@ class TvmFacts(Fact):
     pypi: TvmPypi
 
 
+class Accepts(Span):
+    """The versions of another package that a range of releases requires, as pip writes them."""
+
+    spec: str
+
+
 class TransformersFacts(Table[Fact]):
-    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases accepts."""
+    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases `accepts`."""
 
     versions: Texts
+    tokenizers_releases: Texts
+    accepts: tuple[Accepts, ...]
     python: tuple[Needs, ...]
     tokenizers: tuple[Needs, ...]
     torch: tuple[Needs, ...]

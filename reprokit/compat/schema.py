@@ -116,7 +116,7 @@ class CompilerLimits(Fact):
 class Toolkit(Fact):
     """A minor release of CUDA. `sm` are the capabilities that its nvcc compiles for.
 
-    `libraries_fail` are those on which its cuBLAS and cuDNN fail although kernels run.
+    `libraries_fail` are those on which its cuBLAS and cuDNN fail although kernels run, `cufft_fails` its cuFFT alone.
     """
 
     driver_min: str | None
@@ -125,6 +125,8 @@ class Toolkit(Fact):
     sm: Numbers
     sm_unverified: Numbers = ()
     libraries_fail: Numbers = ()
+    cufft_fails: Numbers = ()
+    source_cufft: Texts = ()
     gcc: CompilerLimits
     clang: CompilerLimits
     image_ubuntu: Texts = ()
@@ -164,34 +166,6 @@ class CudaFacts(Fact):
     last_for_capability: dict[str, str]
     renumbered: tuple[Renumbered, ...]
     never_released: dict[str, Span]
-
-
-class CudnnPair(Fact):
-    cuda: str
-    cudnn: str
-
-
-class CudnnImages(Fact):
-    pairs: tuple[CudnnPair, ...]
-
-
-class CudnnPackage(Fact):
-    """The cuDNN releases on PyPI for one CUDA major."""
-
-    cuda_major: int
-    first: str
-    last: str
-
-
-class CudnnGpu(Span):
-    cc_min: str
-
-
-class CudnnFacts(Fact):
-    gpu: tuple[CudnnGpu, ...]
-    in_nvidia_images: CudnnImages
-    pypi: tuple[CudnnPackage, ...]
-    debian: tuple[CudnnPair, ...]
 
 
 class CudaPackage(Fact):
@@ -246,7 +220,11 @@ class GpuGroup(Fact):
 
 
 class GpuFacts(Fact):
+    """`last_driver`: by capability, the last branch of drivers that supports it."""
+
     capabilities: Texts
+    last_driver: dict[str, str]
+    source_last_driver: Texts
     tegra: Texts
     groups: tuple[GpuGroup, ...]
 

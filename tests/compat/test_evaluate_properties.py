@@ -108,7 +108,7 @@ def test_findings_are_ordered_unique_and_explained(stack: Stack) -> None:
 @given(st.sampled_from(_VERSIONED), st.integers(60, 999), st.sampled_from(_GPUS), st.sampled_from(PURPOSES))
 def test_versions_beyond_the_facts_are_unknown(name: str, major: int, gpu: object, purpose: str) -> None:
     stack = Stack(pins={name: f"{major}.1"}, purpose=purpose, gpus=(gpu,), driver="470.57.02")
-    assert {f.severity for f in evaluate(FACTS, stack)} == {"unknown"}
+    assert {f.severity for f in evaluate(FACTS, stack) if f.rule != "gpu-driver"} == {"unknown"}
 
 
 @QUICK

@@ -161,6 +161,21 @@ CASES = [
     ("cudnn=9.13,cuda=13.0", "", "compile", None, {}),
     ("cudnn=9.12,cuda=11.8", "", "compile", None, {"cudnn-cuda": "error"}),
     ("cudnn=8.2.0.53,cuda=11.3", "", "compile", None, {}),
+    ("cudnn=8.10", "", "compile", None, {"cudnn-release": "error"}),  # 8.9.7 was followed by 9.0.0
+    ("cudnn=8.9.8", "", "import", None, {"cudnn-release": "error"}),
+    ("cudnn=7.7", "", "compile", None, {"cudnn-release": "error"}),
+    ("cudnn=8.9.6.50", "", "compile", None, {}),
+    # the GPU with the driver
+    ("cuda=12.8.0", "RTX 5090", "run", "565.57.01", {"cuda-driver": "warning", "gpu-driver": "error"}),
+    ("cuda=12.8.0", "RTX 5090", "run", "570.86.16", {}),
+    ("torch=2.1.0+cu118", "H100", "run", "515.65.01", {"gpu-driver": "error"}),
+    ("torch=2.1.0+cu118", "H100", "run", "520.61.05", {}),
+    ("cuda=11.8", "RTX 4090", "compile", "515.65.01", {"cuda-driver": "warning", "gpu-driver": "error"}),
+    ("cuda=12.4", "V100", "run", "580.95.05", {}),
+    ("cuda=12.4", "V100", "run", "590.48.01", {"gpu-driver": "error"}),
+    ("cuda=11.4.2", "K80", "run", "535.54.03", {"gpu-driver": "error"}),
+    ("cuda=9.0", "GTX 1080", "run", "384.81", {}),
+    ("cuda=12.8", "RTX 5090", "import", "535.54.03", {}),
     # CUDA with the C library
     ("cuda=12.9,distro=ubuntu:25.04,gcc=14", "", "compile", None, {"cuda-distro": "warning", "cuda-glibc": "error"}),
     ("cuda=13.0,distro=ubuntu:25.04,gcc=14", "", "compile", None, {"cuda-distro": "warning"}),
@@ -170,6 +185,11 @@ CASES = [
     ("cuda=12.8,distro=debian:13,gcc=13", "", "run", None, {}),
     ("torch=2.7.0,distro=centos:7", "", "import", None, {"wheel-glibc": "error"}),
     ("torch=2.7.0,distro=almalinux:8", "", "import", None, {}),
+    ("torch=1.2.0,distro=centos:6", "", "import", None, {"wheel-glibc": "error"}),
+    ("torch=1.2.0,distro=centos:7", "", "import", None, {}),
+    ("dgl=2.1.0,distro=amazonlinux:2", "", "import", None, {"wheel-glibc": "error"}),
+    ("torch=2.6.0,distro=ubuntu:18.04", "", "import", None, {}),  # only its cu126 is manylinux_2_28
+    ("torch=2.6.0+cu126,distro=ubuntu:18.04", "", "import", None, {"wheel-glibc": "error"}),
     ("cuda=11.8,distro=rockylinux:8,gcc=8.5", "", "compile", None, {}),
 ]  # fmt: skip
 

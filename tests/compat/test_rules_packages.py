@@ -21,6 +21,8 @@ CASES = [
     ("torch=1.8.0", "T4", "run", None, {}),
     ("torch=1.8.0+cu111", "RTX 4090", "run", None, {}),
     ("torch=1.13.1", "A100", "run", None, {}),
+    ("torch=1.13.1", "RTX 4090", "run", None, {"torch-gpu": "warning"}),  # cuFFT of CUDA 11.7
+    ("torch=1.12.1+cu116", "RTX 4090", "run", None, {}),
     ("torch=1.13.1", "H100", "compile", None, {"torch-gpu": "error"}),
     ("torch=2.0.1", "H100", "run", None, {"torch-gpu": "error"}),
     ("torch=2.0.1+cu118", "H100", "run", None, {}),
@@ -46,6 +48,7 @@ CASES = [
     ("torch=1.3.1", "K40c", "run", None, {"torch-gpu": "error"}),
     ("torch=1.3.0", "K40c", "run", None, {}),
     ("torch=1.3.0", "", "run", "410.48", {"cuda-driver": "error"}),
+    ("torch=1.7.0", "", "run", "418.67", {"cuda-driver": "error"}),
     ("torch=1.2.0", "", "run", "410.48", {}),
     ("torch=2.4.0+cu118", "K80", "run", None, {"torch-cudnn-gpu": "error"}),
     ("torch=2.3.1+cu118", "K80", "run", None, {}),
@@ -98,6 +101,8 @@ CASES = [
     ("torchvision=0.15.2+cu118,torch=2.0.0+cu118", "", "import", None, {"torchvision-torch": "error"}),
     ("torchvision=0.15.2,torch=2.0", "", "import", None, {"torchvision-torch": "warning"}),
     ("torchvision=0.9.0+cu111,torch=1.8.0+cu102", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.24.0,torch=2.9.0+cpu", "", "import", None, {"torchvision-torch": "warning"}),  # PyPI's is for CUDA
+    ("torchvision=0.24.0+cpu,torch=2.9.0+cpu", "", "import", None, {}),
     ("torchvision=0.9.0,python=3.11", "", "import", None, {"torchvision-python": "error"}),
     ("transformers=4.47.1,python=3.8", "", "import", None, {"transformers-python": "error"}),
     ("transformers=4.46.3,python=3.8", "", "import", None, {}),
@@ -134,7 +139,14 @@ CASES = [
     ("dgl=0.6.1+cu102", "RTX 3090", "run", None, {"dgl-gpu": "warning"}),
     ("dgl=0.6.1+cu110", "RTX 3090", "run", None, {}),
     ("dgl=0.6.1+cu102", "V100", "run", None, {}),
+    ("transformers=4.6.1,tokenizers=0.8.1rc1", "", "import", None, {"transformers-tokenizers": "error"}),
+    ("transformers=4.34.1,tokenizers=0.14.1", "", "import", None, {}),
+    ("transformers=4.30.2,tokenizers=0.11.3", "", "import", None, {"transformers-tokenizers": "error"}),
+    ("transformers=4.44,tokenizers=0.20.0", "", "import", None, {"transformers-tokenizers": "error"}),
     ("dgl=0.6.1", "V100", "run", None, {"dgl-cuda": "warning"}),
+    ("dgl=0.4.1+cu100,cuda=10.1", "", "run", None, {"dgl-libraries": "error"}),
+    ("dgl=0.4.1+cu101,cuda=10.1", "", "run", None, {}),
+    ("dgl=0.6.1+cu110,cuda=11.1", "", "import", None, {}),  # one name for all of CUDA 11
     ("dgl=1.1.3,cmake=3.16", "", "compile", None, {"dgl-cmake": "warning"}),
     # TVM
     ("tvm=0.7,llvm=12", "", "compile", None, {"tvm-llvm": "error"}),
@@ -168,7 +180,8 @@ CASES = [
     ("tvm=0.8,llvm=11,cmake=4.0", "", "compile", None, {"cmake-4": "error"}),
     ("tvm=0.8,llvm=11,cmake=3.31", "", "compile", None, {}),
     ("tvm=0.9,llvm=11,cmake=4.0", "", "compile", None, {}),
-    ("tvm=0.8,llvm=21,distro=debian:forky", "", "compile", None, {"cmake-4": "error", "tvm-llvm": "warning"}),
+    ("tvm=0.8,llvm=21,distro=debian:forky", "", "compile", None, {"cmake-4": "error", "tvm-llvm": "error"}),
+    ("tvm=0.11,llvm=17", "", "compile", None, {"tvm-llvm": "error"}),  # a header of LLVM 16 is gone
     ("tvm=0.10,llvm=15,gcc=6", "", "compile", None, {"tvm-gcc": "error"}),
     ("tvm=0.26,llvm=20,gcc=9", "", "compile", None, {"tvm-gcc": "error"}),
     ("tvm=0.12", "", "run", None, {"tvm-pypi": "warning"}),
@@ -218,6 +231,13 @@ CASES = [
     ("flash_attn=2.5.9,torch=2.4.0", "", "import", None, {"flash-attn-wheel": "error"}),
     ("flash_attn=2.6.0,torch=2.4.0", "", "import", None, {}),
     ("flash_attn=2.5.8,torch=2.3.0", "", "import", None, {}),
+    ("flash_attn=2.8.2,torch=2.6.0+cu124", "", "run", None, {"flash-attn-wheel": "error"}),
+    ("flash_attn=2.8.2,torch=2.6.0", "", "compile", None, {}),
+    ("flash_attn=2.8.2,torch=2.6.0+cu126", "", "run", None, {}),
+    ("flash_attn=2.7.4.post1,torch=2.6.0+cu124", "", "run", None, {}),
+    ("flash_attn=2.2", "Quadro RTX 8000", "run", None, {"flash-attn-gpu": "error"}),
+    ("flash_attn=2.7.0", "RTX 5090", "run", None, {"flash-attn-gpu": "error"}),  # sm_120 is in 2.7.3
+    ("flash_attn=2.7.3,cuda=12.8", "RTX 5090", "compile", None, {}),
     ("flash_attn=1.0.9", "T4", "run", None, {}),
     ("flash_attn=1.0.9", "V100", "run", None, {"flash-attn-gpu": "error"}),
     ("flash_attn=2.8.3,torch=2.1.0", "", "import", None, {"flash-attn-torch": "error"}),
@@ -228,7 +248,7 @@ CASES = [
     ("flash_attn=2.8.3,cuda=12.8", "B200", "compile", None, {}),
     ("flash_attn=2.5.8,cuda=12.8", "B200", "compile", None, {"flash-attn-gpu": "error"}),
     # what no fact covers
-    ("cuda=99", "H100", "compile", "470.57.02", {"no-fact": "unknown"}),
+    ("cuda=99", "A100", "compile", "470.57.02", {"no-fact": "unknown"}),
     ("cuda=12.7", "H100", "compile", None, {"cuda-release": "error"}),
     ("torch=9.9.9,python=3.8", "", "import", None, {"no-fact": "unknown"}),
     ("torch=1.8.7", "H100", "run", None, {"torch-gpu": "error"}),

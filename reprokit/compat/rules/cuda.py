@@ -122,6 +122,30 @@ def _judge(view: View, release: str, driver: str) -> Iterator[Verdict]:
         )
 
 
+@rule("gpu-driver", changes="driver", purposes=GPU)
+def gpu_driver(view: View) -> Iterator[Problem]:
+    """A driver from before the GPU, or from after its support ended."""
+    if driver := view.driver:
+        for gpu in view.stack.gpus:
+            yield Problem((gpu.label, f"driver={driver}"), next(_judge_gpu(view, gpu, driver), None))
+
+
+def _judge_gpu(view: View, gpu: KnownGpu, driver: str) -> Iterator[Verdict]:
+    """The first branch of drivers for a GPU is that which came with the first CUDA for its capability."""
+    toolkits, facts, branch = view.facts.cuda.toolkits, view.facts.gpus, int(series(driver, 1))
+    last = facts.last_driver.get(_dot(gpu.sm), "")
+    if last and branch > int(last):
+        yield error(f"{last} is the last branch of drivers that supports sm_{gpu.sm}", facts.source_last_driver)
+    since = _first_cuda(view, gpu)
+    if since is None or since == min(toolkits, key=key) or _dot(gpu.sm) in facts.tegra:
+        return
+    shipped = toolkits[since].driver_min
+    if shipped and branch < int(series(shipped, 1)):
+        first = f"CUDA {since}, the first for it, shipped with {shipped}"
+        sources = ("open_modules", *toolkits[since].source, *toolkits[since].source_sm)
+        yield error(f"sm_{gpu.sm} needs a driver of branch {series(shipped, 1)} or later: {first}", sources)
+
+
 @rule("recipe-driver", changes="driver", purposes=GPU)
 def required(view: View) -> Iterator[Problem]:
     """The lowest driver that a recipe states."""

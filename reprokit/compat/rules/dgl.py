@@ -87,6 +87,17 @@ def _judge_cuda(facts: Facts, version: str, release: str) -> Iterator[Verdict]:
         yield (unknown if doubtful else warning)(reason, facts.dgl.source_cuda_builds)
 
 
+@combination_rule("dgl-libraries", of="dgl cuda_minor", changes="dgl cuda", purposes=("run", "import"))
+def dgl_libraries(view: View, version: str, minor: str) -> Iterator[Verdict]:
+    """The libraries of CUDA that a prebuilt DGL loads. Before CUDA 11 their names carry the minor."""
+    pin = view.pin("dgl")
+    built = cuda_of_build(pin.local) if pin else ""
+    count = 2 if older(built or "0", "11.0") else 1
+    if built and series(built, count) != series(minor, count):
+        reason = f"DGL {version} for CUDA {built} loads libraries of CUDA {series(built, count)}, not {minor}"
+        yield error(reason, ("dgl_1009",))
+
+
 @rule("dgl-gpu", purposes=("run",))
 def dgl_gpu(view: View) -> Iterator[Problem]:
     """The device code measured inside DGL's last CUDA wheels on PyPI."""

@@ -29,12 +29,13 @@ def torch(view: View, version: str, release: str) -> Iterator[Verdict]:
         yield from needs(f"flash-attn {version}", "torch", row.torch_min, release, row.source)
 
 
-@combination_rule("flash-attn-wheel", of="flash_attn torch", purposes=("run", "import"))
-def wheel(view: View, version: str, release: str) -> Iterator[Verdict]:
+@combination_rule("flash-attn-wheel", of="flash_attn torch_wheel", changes="flash_attn torch",
+                  purposes=("run", "import"))  # fmt: skip
+def wheel(view: View, version: str, built: TorchWheel) -> Iterator[Verdict]:
     """Prebuilt wheels that were made with another torch than they are named after."""
     for row in rows_for(view.facts.flash_attn.broken_wheels, version):
-        if begins(row.torch, release):
-            reason = f"the wheels of flash-attn {version} do not load with torch {release}: {row.text}"
+        if begins(row.torch, built.version) and (not row.builds or built.build in row.builds):
+            reason = f"the wheels of flash-attn {version} do not load with {built.label}: {row.text}"
             yield error(f"{reason}; compile it", row.source)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.known import releases
 from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
-from reprokit.compat.version import key, overlap, parts, public, series
+from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
 
 
@@ -27,6 +27,19 @@ def skipped(view: View) -> Iterator[Problem]:
             yield Problem((pin.label,), error(reason, ("pypi_links",)))
 
 
+@rule("cudnn-release", changes="cudnn")
+def cudnn_release(view: View) -> Iterator[Problem]:
+    """A cuDNN that was never published."""
+    pin, facts = view.pin("cudnn"), view.facts.cudnn
+    if pin is None or not parts(pin.text) or any(overlap(pin.text, v) for v in facts.published):
+        return
+    before = max((v for v in facts.published if older(v, pin.text)), key=key, default="")
+    after = min((v for v in facts.published if older(pin.text, v)), key=key, default="")
+    if before and after:
+        reason = f"there is no cuDNN {pin.text}: {before} is followed by {after}"
+        yield Problem((pin.label,), error(reason, facts.source_published))
+
+
 def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
     """The known releases around a torch or torchvision that was never published."""
     known = releases(view.facts, pin.name) if pin.name in ("torch", "torchvision") else ()
@@ -38,7 +51,7 @@ def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
 
 @rule("unpinned")
 def exact(view: View) -> Iterator[Problem]:
-    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers"):
+    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", "tokenizers"):
         pin = view.pin(name) if view.stack.pinned_exactly else None
         found = parts(pin.text) if pin else None
         if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:

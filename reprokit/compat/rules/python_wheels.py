@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from reprokit.compat.facts import Facts
+from packaging.specifiers import SpecifierSet
+
 from reprokit.compat.rule import (
     Problem,
     Verdict,
@@ -17,7 +18,8 @@ from reprokit.compat.rule import (
     unknown,
     warning,
 )
-from reprokit.compat.schema import rows_for
+from reprokit.compat.schema import Needs, rows_for
+from reprokit.compat.torch_wheel import torch_wheel
 from reprokit.compat.version import at_most, key, older, public, series
 from reprokit.compat.view import View
 
@@ -63,6 +65,9 @@ def torchvision_torch(view: View, version: str, torch: str) -> Iterator[Verdict]
     if len(set(builds)) > 1:
         reason = f"torchvision's build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
         yield error(reason, table.source)
+    if torch_pin and torch_pin.local.startswith("cpu") and vision_pin and not vision_pin.local:
+        reason = f"the wheel of torchvision {version} on PyPI is for CUDA: its operators do not load with a CPU torch"
+        yield warning(f"{reason}; take it from the index of torch, as torchvision={version}+cpu", ("tt_forge_890",))
     if row.torch and key(row.torch) != key(public(torch)):
         yield error(f"the wheel of torchvision {version} requires torch {row.torch}, not {torch}", ("pypi_meta",))
 
@@ -108,6 +113,14 @@ def transformers_torch(view: View, version: str, torch: str) -> Iterator[Verdict
         yield from needs(f"transformers {version}", "torch", row.torch_min, torch, row.source)
 
 
+@combination_rule("transformers-tokenizers", of="transformers tokenizers")
+def transformers_tokenizers(view: View, version: str, release: str) -> Iterator[Verdict]:
+    """transformers compares the version of tokenizers when it is imported."""
+    for row in rows_for(view.facts.transformers.accepts, version):
+        if not SpecifierSet(row.spec).contains(release, prereleases=True):
+            yield error(f"transformers {version} requires tokenizers {row.spec}, not {release}", row.source)
+
+
 @rule("numpy-projects", changes="numpy tvm torch")
 def numpy_projects(view: View) -> Iterator[Problem]:
     """Projects that use what NumPy removed, or that were built for its older ABI."""
@@ -138,7 +151,7 @@ def glibc(view: View) -> Iterator[Problem]:
 
 
 def _judge_glibc(view: View, name: str, version: str, distro: str) -> Iterator[Verdict]:
-    least, sources = _glibc_of_wheel(view.facts, name, version)
+    least, sources = _glibc_of_wheel(view, name, version)
     has = view.distro(distro)
     if not least or key(has.glibc) >= key(least):
         return
@@ -146,8 +159,14 @@ def _judge_glibc(view: View, name: str, version: str, distro: str) -> Iterator[V
     yield error(reason, (*sources, *has.source))
 
 
-def _glibc_of_wheel(facts: Facts, name: str, version: str) -> tuple[str, tuple[str, ...]]:
+def _glibc_of_wheel(view: View, name: str, version: str) -> tuple[str, tuple[str, ...]]:
+    facts = view.facts
+    rows: Iterator[Needs]
     if name == "tvm":
         return (facts.tvm.pypi.glibc, facts.tvm.pypi.source) if facts.tvm.releases[version].wheel else ("", ())
-    rows = facts.torch_build.glibc if name == "torch" else facts.dgl.glibc
-    return next(((row.glibc, row.source) for row in rows if row.covers(version)), ("", ()))
+    if name == "torch":
+        build = torch_wheel(facts, version, view.torch_build(version)).build
+        rows = (row for row in rows_for(facts.torch_build.glibc, version) if not row.builds or build in row.builds)
+    else:
+        rows = rows_for(facts.dgl.glibc, version)
+    return next(((row.glibc, row.source) for row in rows), ("", ()))

@@ -149,6 +149,8 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
         yield from _unmeasured(view, wheel, gpu)
         return
     if runs_on(view, gpu, wheel.sm):
+        if built and gpu.sm in built.cufft_fails:
+            yield warning(f"cuFFT of CUDA {wheel.cuda} fails on sm_{gpu.sm}: torch.fft does", built.source_cufft)
         return
     reason = f"{wheel.label} has kernels for {_sms(wheel.sm)} and no PTX: nothing in it runs on sm_{gpu.sm}"
     if ptx := [p for p in wheel.ptx if p <= gpu.sm]:
