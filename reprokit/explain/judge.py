@@ -15,8 +15,12 @@ from reprokit.explain.pins import pins
 from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
 
 _MOST = 5
-# Characters of the log that stand in a cause.
-_QUOTED = 160
+# Characters of the log that stand in a cause; of a longer line its beginning and its end, which gives the reason.
+_QUOTED = 200
+# Where a tool gives the reason on the lines below.
+_BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|`->) *(?P<why>.+)")
+# So many results after an error show that it ended nothing.
+_RESULTS = 2
 _ORDER = ("exact", "likely", "general", "wording", "meaning", "unexplained", "symptom")
 # Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
 _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
@@ -26,6 +30,8 @@ _AT_END = 30
 _LONG_AFTER = 5000
 # A line that calls itself a warning ended nothing where an error follows.
 _WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
+# The level of a warning as glog and TensorFlow write it; the error that it leads to often follows.
+_LEVEL_W = re.compile(r"^\[?(?:[\d:.,TZ-]+ )*W(?:\d{4})? |: W \w")
 _PYTHON_WARNING = re.compile(r"\w+Warning: ")
 _LEVEL = re.compile(r"^(?:\W*\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal|E)\b(?: \W*|:\W*|\]\W*))+")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
@@ -71,7 +77,11 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
     fatal = [
         hit.last
         for rule, hit in hits
-        if not rule.survivable and not _WARNING.search(hit.text) and found.lines - hit.last < _LONG_AFTER
+        if not rule.survivable
+        and not _WARNING.search(hit.text)
+        and not _LEVEL_W.search(hit.text)
+        and found.lines - hit.last < _LONG_AFTER
+        and not _worked_after(found, hit.last)
     ]
     failure = max([found.signs.get("failure", 0), *fatal])
     success = found.signs.get("success", 0)
@@ -80,8 +90,12 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
         # Errors of an unknown kind, and those that tools survive, count where the log ends soon after them.
         words = [hit.line for hit in found.complaints if found.lines - hit.line < LAST_WORDS]
         last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
-        return last == 0 or success > last or found.lines - last > _AT_END
+        return last == 0 or success > last or found.lines - last > _AT_END or _worked_after(found, last)
     return success > max(failure, found.signs.get("error", 0))
+
+
+def _worked_after(found: Scan, line: int) -> bool:
+    return sum(result > line for result in found.results) >= _RESULTS
 
 
 def _causes(found: Scan, rules: Matcher) -> list[Cause]:
@@ -156,9 +170,25 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     """The rule's cause; where it holds nothing that was captured, with the log's own words."""
     cause = filled(rule.cause, values)
-    if rule.kind == "symptom" or ("{" in rule.cause and "..." not in cause):
+    if rule.kind == "symptom":
         return cause
-    return f'{cause} ("{hit.text[:_QUOTED]}")'
+    if "{" not in rule.cause or "..." in cause:
+        cause = f'{cause} ("{_quoted(hit.text)}")'
+    why = _reason(hit)
+    return f"{cause}; the next line: {why}" if why and why not in cause else cause
+
+
+def _quoted(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[: _QUOTED // 4]} ... {text[-_QUOTED * 3 // 4 :]}"
+
+
+def _reason(hit: Hit) -> str:
+    """What a tool says below about its error; empty where it says no more."""
+    following = next((text for line, text in hit.context if line > hit.line and text), "")
+    if found := _BELOW.match(following):
+        return _quoted(found["why"])
+    announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
+    return _quoted(following.lstrip("-*• ")) if announced else ""
 
 
 def _raised(hit: Hit, chained: Hit | None = None) -> Cause:

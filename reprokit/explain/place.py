@@ -16,7 +16,7 @@ _CONTEXT = 3
 _PREFIX = re.compile(
     rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
     rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
-    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EFW]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
+    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EF]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
     rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
 )
@@ -89,4 +89,5 @@ def _prefix(part: bytes) -> int:
 def readable(part: bytes) -> str:
     """A line as it may be shown: bounded, its longest part alone, without control characters."""
     part = max(part[-LONGEST:].split(b"\r"), key=len)
-    return escaped(part.strip().decode("utf-8", "replace")[:_SHOWN])
+    text = part.strip().decode("utf-8", "replace")
+    return escaped(text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 + 5 :]}")

@@ -57,6 +57,7 @@ class Scan:
     tried: dict[str, int] = field(default_factory=dict)  # lines held against each rule
     tail: Hit | None = None  # the last line that is not empty
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
+    results: list[int] = field(default_factory=list)  # near the end, lines that report results
 
 
 def scan(log: IO[bytes], matcher: Matcher) -> Scan:
@@ -202,6 +203,8 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
         at = text.index(longest, start + 1)
         place = Place(block, at, at + len(longest), line + number)
         start += len(part) + 1
+        if ending.is_result(place.text):
+            scanned.results.append(place.line)
         if ending.reads_like_error(place.text):
             owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
             if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
