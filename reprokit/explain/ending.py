@@ -29,12 +29,12 @@ _HARMLESS = re.compile(
 # The program went on after what it complained about.
 _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
-    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|saved|started|ready|listening)\b"
+    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
     rb"|\d ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
 )
 # Results: more of them than one after an error show that it ended nothing.
 _RESULT = re.compile(
-    rb"(?i)\b(?:loss|acc(?:uracy)?|ppl|psnr|throughput|speedup)\b[\w ()/]{0,20}[:=|]? *[1-9\d][\d.]*[1-9]"
+    rb"(?i)\b(?:loss|acc(?:uracy)?|ppl|psnr|throughput|bandwidth|speedup)\b[\w ()/]{0,20}[:='|]* *[1-9\d][\d.]*[1-9]"
     rb"|(?<![\d.])(?:[1-9][\d.,]*|0\.\d*[1-9]\d*) ?(?:it|[KMG]i?B|[GT]FLOPS?|[a-z]{1,12})/s(?:ec(?:ond)?)?\b"
     rb"|\b(?:time|latency|elapsed|step|took)\b[^\d]{0,30}(?:[1-9][\d.]*|0\.\d*[1-9]\d*) ?(?:ms|us|s|sec\w*|seconds)\b"
     rb"|\b100 ?%.{0,20}(?:\||\d+/\d+)|\b(?:finished|completed|succeeded|saved|done)\b(?! with)"

@@ -57,3 +57,33 @@ def test_a_reason_below_an_error_is_part_of_the_cause(text: str, reason: str):
 def test_the_end_of_a_long_line_gives_its_reason():
     line = "FATAL:   could not open image /odd.sif: " + "retrieving the path: " * 40 + "lstat /odd: no such file"
     assert explain(logs.stream(line + "\n")).causes[0].cause.endswith('retrieving the path: lstat /odd: no such file")')
+
+
+def test_a_connection_refused_before_the_server_is_ready_ended_nothing():
+    refused = "odd-index | Post http://127.0.0.1:3090/list: dial tcp 127.0.0.1:3090: connect: connection refused\n"
+    assert explain(logs.stream(refused + "odd | Oddserver is ready at: http://127.0.0.1:7080\n")).success
+    assert explain(logs.stream(refused)).causes[0].rule == "connection-refused"
+
+
+def test_of_two_unknown_errors_the_first_stands_first():
+    text = "error: the flux is odd\nreading on\nerror: the flux is strange\n"
+    assert [cause.line for cause in explain(logs.stream(text)).causes] == [1, 3]
+
+
+def test_a_long_captured_value_keeps_its_end():
+    line = "Error: the flux failed: " + "mounting: " * 60 + "mkdirat /odd: file exists"
+    cause = explain(logs.stream(line + "\n")).causes[0]
+    assert cause.cause.endswith("mkdirat /odd: file exists")
+    assert " … " in cause.cause and len(cause.cause) < 400
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_short_lines_after_an_error_count_in_every_form(form: str):
+    text = "connect: connection refused\n# bandwidth: 62.06\n"
+    assert explain(logs.stream(logs.FORMS[form](text))).success
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_an_error_in_a_programs_own_json_is_named_in_every_form(form: str):
+    text = 'odd-1  | {"level":"error","error":"no flux: none in sight","message":"ended"}\n'
+    assert explain(logs.stream(logs.FORMS[form](text))).causes[0].cause.endswith("no flux: none in sight")
