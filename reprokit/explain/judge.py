@@ -19,7 +19,7 @@ _MOST = 5
 # Characters of the log that stand in a cause.
 _QUOTED = 200
 # Where a tool gives the reason on the lines below.
-_BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|`->) *(?P<why>.+)")
+_BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
 # So many results after an error show that it ended nothing.
 _RESULTS = 2
 # So many errors that no rule knows are shown.

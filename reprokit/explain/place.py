@@ -20,7 +20,8 @@ _PREFIX = re.compile(
     rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
     rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EF]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
-    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
+    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 "
+    rb"|x (?=(?:Failed|No) )|[|`]-> )+"
 )
 # Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
