@@ -83,10 +83,10 @@ def _plain(piece: bytes) -> bytes:
 
 def _unpacked(piece: bytes) -> bytes:
     """The texts of Docker's and BuildKit's JSON events. Newlines inside one become carriage returns."""
-    if b'"data":' in piece:
-        piece = _BASE64.sub(_decoded, piece)
     for key in _KEYS:
         piece = piece.replace(key, b"\r")
+    if b'"data":' in piece:
+        piece = _BASE64.sub(_decoded, piece)
     piece = piece.replace(b"\\\\", b"\0")
     for escape, plain in ((b"\\n", b"\r"), (b"\\r", b"\r"), (b"\\t", b"\t"), (b'\\"', b'"'), (b"\\/", b"/")):
         piece = piece.replace(escape, plain)

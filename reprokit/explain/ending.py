@@ -24,13 +24,21 @@ _HARMLESS = re.compile(
     rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
     rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
     rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|if|can be)\b|\[ *ok *\]|#"
-    rb"|^ok \d|^W: |^-|\bnote: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
+    rb"|^ok \d|^W: |^[IWD]\d{4} [\d:.]+ |^-|\bnote: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
 )
 # The program went on after what it complained about.
 _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
-    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|saved|started|ready|listening)\b"
+    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
     rb"|\d ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+)
+# Results: more of them than one after an error show that it ended nothing.
+_RESULT = re.compile(
+    rb"(?i)\b(?:loss|acc(?:uracy)?|ppl|psnr|throughput|bandwidth|speedup)\b[\w ()/]{0,20}[:='|]* *[1-9\d][\d.]*[1-9]"
+    rb"|(?<![\d.])(?:[1-9][\d.,]*|0\.\d*[1-9]\d*) ?(?:it|[KMG]i?B|[GT]FLOPS?|[a-z]{1,12})/s(?:ec(?:ond)?)?\b"
+    rb"|\b(?:time|latency|elapsed|step|took)\b[^\d]{0,30}(?:[1-9][\d.]*|0\.\d*[1-9]\d*) ?(?:ms|us|s|sec\w*|seconds)\b"
+    rb"|\b100 ?%.{0,20}(?:\||\d+/\d+)|\b(?:finished|completed|succeeded|saved|done)\b(?! with)"
+    rb"|^(?:epoch|iter\w*|step)\b.{0,20}\d"
 )
 
 
@@ -43,3 +51,8 @@ def reads_like_error(line: bytes) -> bool:
 def went_on(line: bytes) -> bool:
     """Whether a line says that something was achieved."""
     return bool(_WENT_ON.search(line[:1000]))
+
+
+def is_result(line: bytes) -> bool:
+    """Whether a line reports a measurement or a finished part."""
+    return bool(_RESULT.search(line[:1000])) and not reads_like_error(line)

@@ -12,11 +12,18 @@ from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.packages import packages
 from reprokit.explain.pins import pins
+from reprokit.explain.place import shortened
 from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
 
 _MOST = 5
 # Characters of the log that stand in a cause.
-_QUOTED = 160
+_QUOTED = 200
+# Where a tool gives the reason on the lines below.
+_BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
+# So many results after an error show that it ended nothing.
+_RESULTS = 2
+# So many errors that no rule knows are shown.
+_UNKNOWN = 2
 _ORDER = ("exact", "likely", "general", "wording", "meaning", "unexplained", "symptom")
 # Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
 _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
@@ -26,6 +33,8 @@ _AT_END = 30
 _LONG_AFTER = 5000
 # A line that calls itself a warning ended nothing where an error follows.
 _WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
+# The level of a warning as glog and TensorFlow write it; the error that it leads to often follows.
+_LEVEL_W = re.compile(r"^\[?(?:[\d:.,TZ-]+ )*W(?:\d{4})? |: W \w")
 _PYTHON_WARNING = re.compile(r"\w+Warning: ")
 _LEVEL = re.compile(r"^(?:\W*\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal|E)\b(?: \W*|:\W*|\]\W*))+")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
@@ -71,7 +80,11 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
     fatal = [
         hit.last
         for rule, hit in hits
-        if not rule.survivable and not _WARNING.search(hit.text) and found.lines - hit.last < _LONG_AFTER
+        if not rule.survivable
+        and not _WARNING.search(hit.text)
+        and not _LEVEL_W.search(hit.text)
+        and found.lines - hit.last < _LONG_AFTER
+        and not _worked_after(found, hit.last)
     ]
     failure = max([found.signs.get("failure", 0), *fatal])
     success = found.signs.get("success", 0)
@@ -80,8 +93,13 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
         # Errors of an unknown kind, and those that tools survive, count where the log ends soon after them.
         words = [hit.line for hit in found.complaints if found.lines - hit.line < LAST_WORDS]
         last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
-        return last == 0 or success > last or found.lines - last > _AT_END
+        went_on = max(success, found.went_on) > last or _worked_after(found, last)
+        return last == 0 or went_on or found.lines - last > _AT_END
     return success > max(failure, found.signs.get("error", 0))
+
+
+def _worked_after(found: Scan, line: int) -> bool:
+    return sum(result > line for result in found.results) >= _RESULTS
 
 
 def _causes(found: Scan, rules: Matcher) -> list[Cause]:
@@ -98,12 +116,14 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
         ordered.append((_ORDER.index("wording"), raised[0].line, _raised(*raised[:2])))
     if not unknown and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
         unknown = [hit for hit in found.complaints if hit.line not in best]
-    if unknown and unknown[0] not in raised[:1]:
-        said = _unexplained(unknown[0], rules)
+    least = 0  # of errors that no rule knows the first stands first
+    for hit in [hit for hit in unknown[:_UNKNOWN] if hit not in raised[:2]]:
+        said = _unexplained(hit, rules)
         kind = rules.rules[said.rule].kind if said.rule in rules.rules else "unexplained"
         if kind == "meaning" and raised and 0 < raised[0].line - said.line < NEAR:
             kind = "wording"  # what a program says just before its exception comes first
-        ordered.append((_ORDER.index(kind), said.line, said))
+        least = max(least, _ORDER.index(kind))
+        ordered.append((least, said.line, said))
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
 
@@ -156,9 +176,21 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     """The rule's cause; where it holds nothing that was captured, with the log's own words."""
     cause = filled(rule.cause, values)
-    if rule.kind == "symptom" or ("{" in rule.cause and "..." not in cause):
+    if rule.kind == "symptom":
         return cause
-    return f'{cause} ("{hit.text[:_QUOTED]}")'
+    if "{" not in rule.cause or "..." in cause:
+        cause = f'{cause} ("{shortened(hit.text, _QUOTED)}")'
+    why = _reason(hit)
+    return f"{cause}; the next line: {why}" if why and why not in cause else cause
+
+
+def _reason(hit: Hit) -> str:
+    """What a tool says below about its error; empty where it says no more."""
+    following = next((text for line, text in hit.context if line > hit.line and text), "")
+    if found := _BELOW.match(following):
+        return shortened(found["why"], _QUOTED)
+    announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
+    return shortened(following.lstrip("-*• "), _QUOTED) if announced else ""
 
 
 def _raised(hit: Hit, chained: Hit | None = None) -> Cause:

@@ -12,13 +12,16 @@ from reprokit.untrusted.text import escaped
 LONGEST = 4096
 _SHOWN = 400
 _CONTEXT = 3
+# How the parts of an event in a JSON stream begin that hold no text of the log.
+_WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
 # What builders, CI services, loggers and launchers of several processes put before a line.
 _PREFIX = re.compile(
     rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
     rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
-    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EFW]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
+    rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EF]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"
-    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 )+"
+    rb"|\xe2\x94\x82 ?|\xe2[\x94\x95][\x9c\xb0]\xe2\x94\x80(?:>|\xe2\x96\xb6) ?|\xc3\x97 "
+    rb"|x (?=(?:Failed|No) )|[|`]-> )+"
 )
 # Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
@@ -86,7 +89,16 @@ def _prefix(part: bytes) -> int:
     return match.end() if match else 0
 
 
-def readable(part: bytes) -> str:
+def readable(part: bytes, most: int = _SHOWN) -> str:
     """A line as it may be shown: bounded, its longest part alone, without control characters."""
-    part = max(part[-LONGEST:].split(b"\r"), key=len)
-    return escaped(part.strip().decode("utf-8", "replace")[:_SHOWN])
+    return escaped(shortened(longest(part[-LONGEST:]).strip().decode("utf-8", "replace"), most))
+
+
+def longest(line: bytes) -> bytes:
+    """The longest part between carriage returns, without what holds the text of an event in a JSON stream."""
+    return max((part for part in line.split(b"\r") if not part.startswith(_WRAPPING)), key=len, default=line)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text; of a longer one its beginning and its end, which gives the reason."""
+    return text if len(text) <= most else f"{text[: most // 4]} … {text[-most * 3 // 4 + 5 :]}"

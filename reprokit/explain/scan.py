@@ -11,7 +11,7 @@ from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
 from reprokit.explain.load import Matcher
 from reprokit.explain.model import LogRule
-from reprokit.explain.place import LONGEST, Place, part_of_line, readable
+from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable
 from reprokit.explain.tracebacks import exception, raised
 from reprokit.untrusted.patterns import compiled_bytes
 
@@ -57,6 +57,8 @@ class Scan:
     tried: dict[str, int] = field(default_factory=dict)  # lines held against each rule
     tail: Hit | None = None  # the last line that is not empty
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
+    results: list[int] = field(default_factory=list)  # near the end, lines that report results
+    went_on: int = 0  # near the end, the last line that says that something was achieved
 
 
 def scan(log: IO[bytes], matcher: Matcher) -> Scan:
@@ -139,7 +141,7 @@ def _raise(found: Scan, place: Place) -> None:
 
 
 def _shown_values(values: dict[str, bytes]) -> dict[str, str]:
-    return {name: readable(value)[:_VALUE] for name, value in values.items() if value}
+    return {name: readable(value, _VALUE) for name, value in values.items() if value}
 
 
 def _excuse(found: Scan, line: int) -> None:
@@ -198,15 +200,18 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
     found: list[Place] = []
     line = block.line + text.count(b"\n", 0, start + 1)
     for number, part in enumerate(text[start + 1 :].split(b"\n")):
-        longest = max(part.split(b"\r"), key=len)
-        at = text.index(longest, start + 1)
-        place = Place(block, at, at + len(longest), line + number)
+        own = longest(part)
+        at = text.index(own, start + 1)
+        place = Place(block, at, at + len(own), line + number)
         start += len(part) + 1
+        if ending.is_result(place.text):
+            scanned.results.append(place.line)
         if ending.reads_like_error(place.text):
             owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
             if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
                 found.append(place)
         elif ending.went_on(place.text):
+            scanned.went_on = place.line
             found.clear()
     return [_hit(place, {}) for place in found if place.line > scanned.signs.get("success", 0)]
 
@@ -219,7 +224,7 @@ def captured(pattern: str, line: bytes) -> dict[str, str]:
 
 def _values(match: Any) -> dict[str, str]:
     return {
-        name.decode(): readable(_BREAK.sub(b" ", value))[:_VALUE] for name, value in match.groupdict().items() if value
+        name.decode(): readable(_BREAK.sub(b" ", value), _VALUE) for name, value in match.groupdict().items() if value
     }
 
 

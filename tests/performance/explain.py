@@ -1,6 +1,6 @@
 """How well `reprokit explain` names causes: the scores of the corpus by area, and its speed: `make bench`.
 
-A third of the logs is held out: no rule was written for them. Each log stands in the noise of a build, once plain and
+Some of the logs are held out: no rule was written for them. Each log stands in the noise of a build, once plain and
 once in the form that its name draws (colours, carriage returns, JSON of Docker and BuildKit, times before lines).
 """
 

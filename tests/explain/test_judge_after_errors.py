@@ -1,0 +1,89 @@
+"""What follows an error: results, which show that it ended nothing, and the reason that a tool gives below it."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.explain.judge import explain
+from tests.support import logs
+
+MISSING = "libodd.so.1: cannot open shared object file: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        "step 100 tokens/s 81211\nstep 200 tokens/s 81440\n",
+        "ITER 1 time 0.212 s\nRESULT throughput 4711.2 samples/s\n",
+        "Epoch 1 | Loss 1.9461 |\nEpoch 2 | Loss 1.9412 |\n",
+        "shards: 100%|####| 4/4 [00:08<00:00]\nsaved /w/model.pt\n",
+    ],
+)
+def test_an_error_before_two_results_ended_nothing(results: str):
+    assert explain(logs.stream(MISSING + results)).success
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "step 100 tokens/s 81211\n",
+        "100.0% proc'd: 0 (0 Gflop/s)\n100.0% proc'd: 0 (0 Gflop/s)\n",
+        "make: *** [all] Error 2\nreal time 3.2 s\nuser time 2.1 s\n",
+        "finished with errors\nfailed: saved nothing\n",
+    ],
+)
+def test_one_result_or_none_hides_no_failure(after: str):
+    assert explain(logs.stream(MISSING + after)).causes[0].rule == "shared-library-missing"
+
+
+def test_a_warning_of_glog_accuses_nobody():
+    assert explain(logs.stream("W1128 17:35:08.65 1738 nvc.c:273] failed to set the flux\n")).success
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("error: Failed to parse `odd.lock`\n  Caused by: entry `flux` has no source\n", "entry `flux` has no source"),
+        (
+            "LibMambaUnsatisfiableError: Encountered problems while solving:\n\n  - odd 1 needs flux\n",
+            "odd 1 needs flux",
+        ),
+    ],
+)
+def test_a_reason_below_an_error_is_part_of_the_cause(text: str, reason: str):
+    assert explain(logs.stream(text)).causes[0].cause.endswith(f"; the next line: {reason}")
+
+
+def test_the_end_of_a_long_line_gives_its_reason():
+    line = "FATAL:   could not open image /odd.sif: " + "retrieving the path: " * 40 + "lstat /odd: no such file"
+    assert explain(logs.stream(line + "\n")).causes[0].cause.endswith('retrieving the path: lstat /odd: no such file")')
+
+
+def test_a_connection_refused_before_the_server_is_ready_ended_nothing():
+    refused = "odd-index | Post http://127.0.0.1:3090/list: dial tcp 127.0.0.1:3090: connect: connection refused\n"
+    assert explain(logs.stream(refused + "odd | Oddserver is ready at: http://127.0.0.1:7080\n")).success
+    assert explain(logs.stream(refused)).causes[0].rule == "connection-refused"
+
+
+def test_of_two_unknown_errors_the_first_stands_first():
+    text = "error: the flux is odd\nreading on\nerror: the flux is strange\n"
+    assert [cause.line for cause in explain(logs.stream(text)).causes] == [1, 3]
+
+
+def test_a_long_captured_value_keeps_its_end():
+    line = "Error: the flux failed: " + "mounting: " * 60 + "mkdirat /odd: file exists"
+    cause = explain(logs.stream(line + "\n")).causes[0]
+    assert cause.cause.endswith("mkdirat /odd: file exists")
+    assert " … " in cause.cause and len(cause.cause) < 400
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_short_lines_after_an_error_count_in_every_form(form: str):
+    text = "connect: connection refused\n# bandwidth: 62.06\n"
+    assert explain(logs.stream(logs.FORMS[form](text))).success
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_an_error_in_a_programs_own_json_is_named_in_every_form(form: str):
+    text = 'odd-1  | {"level":"error","error":"no flux: none in sight","message":"ended"}\n'
+    assert explain(logs.stream(logs.FORMS[form](text))).causes[0].cause.endswith("no flux: none in sight")
