@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml as pyyaml
 
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.store import Store
@@ -73,9 +72,23 @@ def parse(text: str, where: str, name: str) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, text_of(lock).encode())
+    """Write a lock. Raises EngineError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, text_of(lock).encode())
+    except OSError as error:
+        raise _not_written(error.strerror or str(error), path) from None
+
+
+def check_writable(path: Path) -> None:
+    """Raises EngineError where the folder of the lock is read-only."""
+    if path.parent.exists() and not os.access(path.parent, os.W_OK):
+        raise _not_written("the folder is read-only", path)
+
+
+def _not_written(why: str, path: Path) -> EngineError:
+    hint = "free space there, or copy the recipe and its lock to recipes/ in a folder that you can write; lock it there"
+    return EngineError(f"cannot write the lock: {why}", str(path), hint)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -96,9 +109,8 @@ def complete(path: Path, store: Store) -> None:
     """Write each sha256 that a fetch has learned into the lock. Read-only locks stay as they are."""
     lock = read(path)
     completed = lock.completed(store)
-    if completed != lock:
-        with contextlib.suppress(PermissionError):
-            write(path, completed)
+    if completed != lock and os.access(path.parent, os.W_OK):
+        write(path, completed)
 
 
 def text_of(lock: Lock) -> str:
