@@ -141,6 +141,7 @@ def test_bad_input_exits_2_with_a_remedy(made, call):
         ["run", name, "--gpus", "some", "--", "true"],
         ["run", name, "--shm-size", "8", "--", "true"],
         ["run", name, "-p", "80:80", "--network", "host", "--", "true"],
+        ["run", name, "--network", "nowhere", "--", "true"],
         ["run", name],
         ["run", f"{name}:gpu", "--", "true"],
         ["shell", name, "--failed"],
