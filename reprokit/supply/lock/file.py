@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml as pyyaml
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.disk import is_full
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.store import Store
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SUFFIX = ".lock.yaml"
 _MOST = 64 << 20  # bytes; a package takes some 250
 _HEAD = "# All that the variants of {name} take in, by checksum. Written by `reprokit lock {name}`; not for editing.\n"
+_ELSEWHERE = "copy the recipe and its lock to recipes/ in a folder that you can write, and lock it there"
 _LAST = ("blocks", "size", "sha256")
 _Dumper: Any = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
 
@@ -77,18 +79,14 @@ def write(path: Path, lock: Lock) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, text_of(lock).encode())
     except OSError as error:
-        raise _not_written(error.strerror or str(error), path) from None
+        hint = "free space there" if is_full(error) else _ELSEWHERE
+        raise EngineError(f"cannot write the lock: {error.strerror or error}", str(path), hint) from None
 
 
 def check_writable(path: Path) -> None:
     """Raises EngineError where the folder of the lock is read-only."""
     if path.parent.exists() and not os.access(path.parent, os.W_OK):
-        raise _not_written("the folder is read-only", path)
-
-
-def _not_written(why: str, path: Path) -> EngineError:
-    hint = "free space there, or copy the recipe and its lock to recipes/ in a folder that you can write; lock it there"
-    return EngineError(f"cannot write the lock: {why}", str(path), hint)
+        raise EngineError("cannot write the lock: the folder is read-only", str(path), _ELSEWHERE)
 
 
 def replace(path: Path, content: bytes) -> None:
