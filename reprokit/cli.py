@@ -108,7 +108,8 @@ def _run() -> int:
     except typer.TyperException as error:
         at = getattr(error, "ctx", None)
         usage = f"hint: see `{at.command_path} --help`" if at else "hint: see `reprokit --help`"
-        _say(f"error: {error.format_message()}", usage if error.format_message() else "")
+        message = " ".join(line.strip() for line in error.format_message().splitlines()).replace("Value error, ", "")
+        _say(f"error: {message}", usage if message else "")
         return error.exit_code
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

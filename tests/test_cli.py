@@ -64,6 +64,17 @@ def test_an_unknown_option_is_wrong_usage():
     assert done.stderr.startswith("error: No such option")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "error: Missing argument 'shell'. Choose from: bash, zsh, fish"),
+        (["tcsh"], "error: Invalid value for 'shell': 'tcsh' is not one of 'bash', 'zsh', 'fish'."),
+    ],
+)
+def test_a_wrong_choice_is_one_line_in_the_words_of_the_user(arguments, message):
+    assert reprokit("completion", *arguments).stderr.splitlines() == [message, "hint: see `reprokit completion --help`"]
+
+
 def test_version_names_the_commit_of_the_checkout():
     from reprokit import __version__
 

@@ -90,6 +90,7 @@ def bench(
     fixed = {name: [value] for name, value in map(parameter, params)}
     chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
     outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file)
+    lines.check_writable(file)
     waiting = "another benchmark is running: waiting for it"
     # Benchmarks that run at the same time distort each other's results.
     lock = file_lock(paths.state() / f"{bench_name(gpus, on)}.lock", waiting, notify)
@@ -107,7 +108,7 @@ def bench(
         dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
         show_tables(sections(groups(outcome.records), target.recipe.claims))
-    if outcome.records:
+    if outcome.recorded:
         notify(f"recorded in {file}")
     outcome.raise_failure()
 
@@ -126,6 +127,7 @@ class BenchOutcome:
         self.rounds = rounds
         self.file = file
         self.records: list[Record] = []
+        self.recorded = False
         self.skipped: dict[str, str] = {}
         self.failed: dict[str, ReprokitError] = {}
 
@@ -146,16 +148,15 @@ class BenchOutcome:
         try:
             with status(f"{found.target.label} {title}: {benchmark.command}"):
                 records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
+            notify(*(f"warning: {title}: {text}" for text in dict.fromkeys(w for r in records for w in r.warnings)))
+            self.records += records  # they are shown though a full disk may not take them
+            named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
+            lines.append(*named, records)
+            self.recorded = True
         except ReprokitError as error:
             notify(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
             notify(f"{title} failed: {error.message}")
             self.failed[title] = error
-            return
-        warnings = dict.fromkeys(text for record in records for text in record.warnings)
-        notify(*(f"warning: {title}: {text}" for text in warnings))
-        named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
-        lines.append(*named, records)
-        self.records += records
 
     def as_json(self) -> dict[str, object]:
         return {

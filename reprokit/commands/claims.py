@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
+from reprokit.commands._shown import notify
 from reprokit.untrusted.text import dump, paged
 
 
@@ -32,6 +33,8 @@ def claims(
     found: list[JudgedClaim] = []
     for name in dict.fromkeys(chosen):
         recipe, file = load_recipe(name), results_file(name)
+        if not recipe.claims:
+            notify(f"{name} has no claims")
         found += judge(recipe, read_groups(file) if file.exists() else [], bundled())
     if as_json:
         dump({"claims": [each.to_json() for each in found]})

@@ -30,7 +30,8 @@ def exec(
     with options.engine_on(on) as engine:
         (found,) = names.chosen(engine, [name])
         if not found.running:
-            raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` starts it")
+            does = "starts it" if found.usual else "uses the recipe's own container"
+            raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` {does}")
         target = names.target_of(found)
         if target and (stale := staleness(engine, target, engine.container(found.name))):
             notify(stale.line)

@@ -85,7 +85,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
     from reprokit.errors import ReprokitError
     from reprokit.image.lock.read import recipe_lock
     from reprokit.image.lock.resolve import data_of, lock_variant, update_of
-    from reprokit.supply.lock.file import lock_path, write
+    from reprokit.supply.lock.file import check_writable, lock_path, write
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
@@ -98,7 +98,9 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
         freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
         notify(f"locking {target.label}")
+        path = lock_path(target.path)
         try:
+            check_writable(path)
             time = _time_of(as_of, target, mirrors, notify) if as_of else ""
             found = lock_variant(engine, target, store, mirrors, old, freed, notify, time)
             files = data_of(target.recipe, whole.data, data, store, mirrors, notify)
@@ -110,7 +112,6 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
             continue
         variants = {**whole.variants, target.variant_name: found}
         order = {name: variants[name] for name in target.recipe.variants if name in variants}
-        path = lock_path(target.path)
         write(path, whole.model_copy(update={"variants": order, "data": files}))
         rows.append({"recipe": target.label, "lock": str(path), "changed": found != old, **_counts(found)})
         if not as_json:

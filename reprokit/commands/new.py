@@ -31,7 +31,7 @@ def new(
     """Write a recipe: a commented start, or what a repository states."""
     from reprokit.commands._repair import page_path
     from reprokit.commands._repair import repair as repaired
-    from reprokit.errors import UsageError
+    from reprokit.errors import EngineError, UsageError
     from reprokit.recipe.find import recipe_files
     from reprokit.recipe.start import starting_recipe
 
@@ -55,11 +55,16 @@ def new(
     try:
         path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()  # an empty recipe would break every verb that reads it
+                raise
     except FileExistsError:
         raise _exists(name, path) from None
     except OSError as error:
-        raise UsageError(f"cannot write the recipe: {error.strerror}", str(path)) from None
+        raise EngineError(f"cannot write the recipe: {error.strerror}", str(path)) from None
     if repair and found:
         echo(f"wrote {path}")
         repaired(path, source, *found)

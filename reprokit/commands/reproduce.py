@@ -41,17 +41,21 @@ def reproduce(
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
     Continues at the step that failed before. Begins anew where recipe, lock, image, workspace or --repeat have changed.
-    What this machine cannot do is skipped with its reason. A report is written in any case.
+    What this machine cannot do is skipped with its reason; exit code 3 or 4 where nothing could run in the image. A
+    report is written in any case.
     """
     from reprokit.commands.report import write
     from reprokit.recipe.find import split
     from reprokit.recipe.find import target as find_target
-    from reprokit.results.lines import FOLDER
-    from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked
+    from reprokit.results.lines import FOLDER, check_writable
+    from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked, exit_code
 
     target = find_target(name)
     recipe, _ = split(name)
     label = f"{recipe}:{target.variant_name}"
+    folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
+    for path in (Path(FOLDER) / f"{target.recipe.name}.jsonl", folder):
+        check_writable(path)
     journal = Journal(target, again, lambda: _state(target, repeat))
     earlier = set(journal.steps) - {"claims"}
     for number, step in enumerate(NAMES, 1):
@@ -70,10 +74,9 @@ def reproduce(
             notify(f"  {found.status}: {found.reason}")
         journal.add(found)
     steps = [journal.steps[step] for step in NAMES]
-    folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
     write([recipe], folder, steps=as_table(steps))
     journal.save()  # the report may be in the checkout of the workspace
-    code = next((step.exit_code for step in steps if step.status == "failed"), 0)
+    code = exit_code(steps)
     if as_json:
         dump({"ok": not code, "steps": [asdict(step) for step in steps], "report": str(folder / "index.html")})
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit import completion
+from reprokit.commands._shown import notify
 from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
 from reprokit.untrusted.text import dump, echo
 
@@ -62,6 +63,9 @@ def solve(
             echo(f"{changed}; `reprokit check` of them: {summary(found)}")
         if write and target and solution.changes:
             echo(f"wrote the variant {write} to {target.path}; next: reprokit check {target.recipe.name}:{write}")
+    if write and target and not solution.changes:
+        why = f"{target.label} fits as it is" if solution.pins is not None else "no pins fit"
+        notify(f"the variant {write} was not written: {why}")
     if solution.pins is None:
         raise typer.Exit(1)
 

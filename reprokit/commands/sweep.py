@@ -69,13 +69,14 @@ def sweep(
     with ExitStack() as locks:
         # Two processes with the same jobs would measure them twice.
         for name in [] if dry_run else sorted({job.recipe for job in jobs}):
+            lines.check_writable(Path(_results(name)))
             lock = paths.state() / f"sweep-{name}-{mark(str(Path.cwd()))}.lock"
             waiting = f"another sweep of {name} is running in this folder: waiting for it"
             locks.enter_context(file_lock(lock, waiting, notify))
         plan = planning.plan(jobs, _known(jobs))
         shown = _plan_json(plan, nodes, runner)
         if not as_json:
-            _show_plan(plan, nodes, runner)
+            show_plan(plan, nodes, runner)
         if dry_run:
             if as_json:
                 dump({"plan": shown})
@@ -84,7 +85,7 @@ def sweep(
     if as_json:
         failed = [each.to_json() for each in result.failed]
         dump({"plan": shown, "ok": not failed, "recorded": result.recorded, "failed": failed})
-    else:
+    elif plan.jobs:
         echo(f"{result.recorded} of {len(plan.jobs)} jobs recorded, {len(result.failed)} failed")
     if result.failed:
         first = result.failed[0]
@@ -172,13 +173,15 @@ def _plan_json(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> di
     }
 
 
-def _show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> None:
+def show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> None:
     from collections import Counter
 
+    if not plan.jobs:
+        echo(f"nothing left to measure: {plan.done} job{'s' if plan.done != 1 else ''} recorded before")
+        return
     counts = Counter((job.label, job.benchmark) for job in plan.jobs)
     rows = [(*key, str(count)) for key, count in sorted(counts.items())]
-    if rows:
-        table(("recipe", "benchmark", "jobs"), rows, words=(0, 1))
+    table(("recipe", "benchmark", "jobs"), rows, words=(0, 1))
     where = {"ray": "on a Ray cluster", "slurm": "as Slurm job arrays"}.get(runner or "", "")
     where = where or (f"on {', '.join(node.name for node in nodes)}" if nodes else "on this machine")
     seconds = _seconds(plan, nodes, runner)

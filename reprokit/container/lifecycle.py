@@ -154,13 +154,15 @@ def _remove(engine: Engine, name: str) -> None:
 
 
 def check_options(engine: Engine, options: RunOptions, notify: Notify) -> None:
-    """Raises UsageError where a mount's source is missing or two options contradict each other."""
+    """Raises UsageError where a mount's source is missing, a network is, or two options contradict each other."""
     for mount in options.mounts:
         engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
         notify(f"--gpus {options.gpus} asks for no GPU; write --gpus all or device=0 to get some, or --gpus none")
     if options.ports and options.network in ("host", "none"):
         raise UsageError(f"-p publishes nothing with --network {options.network}", hint="omit one of them")
+    if options.network not in (None, "bridge", "host", "none") and not engine.has_network(options.network):
+        raise UsageError(f"the engine has no network {options.network!r} (--network)", hint="see `docker network ls`")
 
 
 def usual_name(engine: Engine, target: Target) -> str:

@@ -105,6 +105,6 @@ def name(text: str) -> str:
     """A container's name as engines allow it. Raises UsageError."""
     if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{1,120}", text):
         raise UsageError(
-            f"--name {text!r} is not a container name", hint="letters, digits, `-`, `_` and `.`, two at least"
+            f"--name {text!r} is not a container name", hint="use 2 to 121 letters, digits, `-`, `_` and `.`"
         )
     return text

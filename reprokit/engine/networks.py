@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import docker.errors
+
 from reprokit.engine.client import EngineClient
 from reprokit.engine.failures import translated
 
@@ -15,6 +17,15 @@ class Networks(EngineClient):
         """Networks that carry a label, `NAME` or `NAME=VALUE`."""
         with translated():
             return self.api.networks(filters={"label": label})
+
+    def has_network(self, name: str) -> bool:
+        """Whether there is a network of this name or ID."""
+        with translated(where=name):
+            try:
+                self.api.inspect_network(name)
+            except docker.errors.NotFound:
+                return False
+        return True
 
     def create_network(self, name: str, labels: dict[str, str]) -> None:
         """Create a network whose containers reach each other, and through it nothing else."""

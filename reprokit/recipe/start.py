@@ -14,7 +14,7 @@ def starting_recipe(name: str) -> str:
     if not re.fullmatch(r"[a-z0-9]+([._-][a-z0-9]+)*", name) or len(name) > 60:
         raise UsageError(
             f"{name!r} is not a valid name for a recipe",
-            hint="use lower-case letters and digits, with single . _ - between them",
+            hint="use lower-case letters and digits, with single . _ - between them, 60 characters at most",
         )
     blocks = ", ".join(b for b in block_names() if b not in ("apt", "base", "python"))
     text = Path(__file__).with_name("start.yaml").read_text(encoding="utf-8")

@@ -45,6 +45,15 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
         raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
 
 
+def check_writable(file: Path) -> None:
+    """Raises EngineError where `file`, or a folder, is read-only, so that nothing is measured in vain."""
+    nearest = next(path for path in (file.absolute(), *file.absolute().parents) if path.exists())
+    if not os.access(nearest, os.W_OK):
+        raise EngineError(
+            "the results cannot be written", str(file), f"start in a folder that you can write; {nearest} is read-only"
+        )
+
+
 def remove(root: Path, path: str, records: Iterable[Record]) -> None:
     """Remove these records; lines that were appended since they were read stay. A crash leaves the old file.
 

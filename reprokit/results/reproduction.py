@@ -27,7 +27,7 @@ Status = Literal["done", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class ReproductionStep:
-    """One step. `command` is what a user would type for it, `exit_code` a failure's."""
+    """One step. `command` is what a user would type for it, `exit_code` that of a failure or of what cannot run."""
 
     name: str
     command: str
@@ -89,15 +89,22 @@ def attempt(name: str, argv: Sequence[str], run: Callable[[Sequence[str]], int])
     except ReprokitError as error:
         remedy = f" ({error.hint})" if error.hint and isinstance(error, UsageError) else ""
         if isinstance(error, EngineError | SourceError | Absent):
-            return ReproductionStep(name, command, "skipped", error.message + remedy)
+            return ReproductionStep(name, command, "skipped", error.message + remedy, error.exit_code)
         return ReproductionStep(name, command, "failed", error.message + remedy, error.exit_code)
     if code == 1 and name == "claims":
         return ReproductionStep(name, command, "done", "a claim is not reproduced")
     if code == 3:
-        return ReproductionStep(name, command, "skipped", "this machine cannot run it")
+        return ReproductionStep(name, command, "skipped", "this machine cannot run it", code)
     if code:
         return ReproductionStep(name, command, "failed", f"exit code {code}", code)
     return ReproductionStep(name, command, "done")
+
+
+def exit_code(steps: Sequence[ReproductionStep]) -> int:
+    """That of the first failure. Where nothing ran in the image, that of the first step that this machine skipped."""
+    ran = any(step.status == "done" for step in steps if step.name in ("smoke", "bench"))
+    ends = [step for step in steps if step.status == "failed"] or ([] if ran else steps)
+    return next((step.exit_code for step in ends if step.exit_code), 0)
 
 
 def as_table(steps: Sequence[ReproductionStep]) -> ReportTable:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +19,7 @@ from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.recipe.find import target
+from reprokit.results import lines
 from reprokit.results.lines import read
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
@@ -240,6 +242,29 @@ def test_what_failed_counts_more_than_what_could_not_run(errors, code, tmp_path)
         outcome.raise_failure()
     assert raised.value.exit_code == code and not isinstance(raised.value, Absent)
     assert raised.value.message.startswith(f"b0: {errors[0].args[0]}; b1: ")
+
+
+def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, capsys):
+    def full(*_: object) -> None:
+        raise EngineError("the records could not be written: No space left on device")
+
+    monkeypatch.setattr(lines, "append", full)
+    record = SimpleNamespace(warnings=())
+    found = SimpleNamespace(
+        target=SimpleNamespace(label="x:cpu"), hardware=SimpleNamespace(has_gpu=False), measure=lambda *_: [record]
+    )
+    outcome = BenchOutcome(Rounds(), tmp_path / "r.jsonl")
+    outcome.run(found, "b", SimpleNamespace(gpu=False, command="true"), "")
+    assert outcome.records == [record] and not outcome.recorded
+    with pytest.raises(EngineError, match="could not be written"):
+        outcome.raise_failure()
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(call, recipe, monkeypatch):
+    monkeypatch.setattr(lines.os, "access", lambda *_: False)
+    recipe("x", "variants: {cpu: {base: 'debian:12'}}\nbenchmarks: {b: {command: 'true', parse: {format: records}}}\n")
+    error = call("bench", "x").exception
+    assert isinstance(error, EngineError) and error.where == "results/x.jsonl" and "read-only" in error.hint
 
 
 def test_bad_input_is_named_before_an_engine_is_asked(reprokit):

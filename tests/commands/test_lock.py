@@ -8,11 +8,12 @@ import pytest
 
 from reprokit import paths
 from reprokit.engine import Engine
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.image.lock import resolve
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import target
+from reprokit.supply.lock import file
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 
@@ -31,6 +32,19 @@ def test_a_failed_lock_ends_with_its_cause(call, recipe, monkeypatch: pytest.Mon
     assert isinstance(error, SourceError)
     assert "llvm-99-dev" in error.explanation[0] and error.explanation[1].startswith("remedy: ")
     assert call("explain", "--last").stdout.startswith("line 1: ")
+
+
+def test_a_read_only_checkout_is_refused_before_anything_is_resolved(
+    call, recipe, monkeypatch: pytest.MonkeyPatch, tmp_path
+):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+    monkeypatch.setattr(file.os, "access", lambda *_: False)
+    monkeypatch.setattr(resolve, "lock_variant", lambda *_: pytest.fail("resolved"))
+    recipe("gnn", RECIPE)
+    error = call("lock", "gnn").exception
+    assert isinstance(error, EngineError)
+    assert "read-only" in error.message and "gnn.lock.yaml" in error.where and "recipes/" in error.hint
 
 
 @pytest.mark.parametrize("option", [["--update", "all"], ["--data"], ["--as-of", "2024-03-01"]])

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import time
+from pathlib import Path
 
 import pytest
 
 from reprokit import paths
 from reprokit.engine import Engine
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.explain.judge import explain
 from reprokit.host import disk, memory
 from reprokit.importing.repair import Failure
@@ -52,6 +54,21 @@ def test_a_name_of_another_folder_is_not_hidden(call, tmp_path, monkeypatch):
         assert error.where == str(path)
         assert error.hint == "choose another name; to change that one, copy it and its lock to recipes/"
     assert not (tmp_path / "recipes").exists()
+
+
+def test_a_disk_that_is_full_leaves_no_empty_recipe(call, tmp_path, monkeypatch):
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    def opened(path: Path, *_: object, **__: object) -> Full:
+        path.touch()
+        return Full()
+
+    monkeypatch.setattr(Path, "open", opened)
+    error = call("new", "mine").exception
+    assert isinstance(error, EngineError) and "No space left" in error.message
+    assert list((tmp_path / "recipes").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"])

@@ -7,6 +7,9 @@ import subprocess
 
 import pytest
 
+from reprokit.errors import EngineError
+from reprokit.results import lines
+
 PLAIN = """
 variants: {cpu: {base: "debian:12"}}
 benchmarks:
@@ -28,7 +31,7 @@ def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_pa
     recipe("x", PLAIN)
     for start in ("", "done before"):
         done = call("reproduce", "x:cpu")
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == 3, done.output
         assert start in done.stderr
         rows = [line.split()[:2] for line in done.stdout.splitlines() if line.split()[1:2] in (["done"], ["skipped"])]
         assert rows == [
@@ -38,6 +41,15 @@ def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_pa
     page = (tmp_path / "results" / "x-report" / "index.html").read_text()
     assert "unix:///nowhere" not in page and "build was skipped" in page and "not measured" in page
     assert str(tmp_path) not in page
+
+
+@pytest.mark.usefixtures("home")
+def test_a_folder_that_cannot_be_written_is_named_before_any_step(call, recipe, monkeypatch):
+    recipe("x", PLAIN)
+    monkeypatch.setattr(lines.os, "access", lambda *_: False)
+    done = call("reproduce", "x:cpu")
+    assert isinstance(done.exception, EngineError) and "read-only" in done.exception.hint
+    assert "1/7" not in done.stderr
 
 
 @pytest.mark.usefixtures("home")

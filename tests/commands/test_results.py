@@ -157,3 +157,11 @@ def test_hostile_records_cannot_control_the_terminal(call, recorded):
     recorded(replace(SPMM, metric="\x1b[2Jspmm", params={"\x1b]0;x": "\u202e"}, cpu="a\rb", commit=A), SPMM)
     for verb in (["show", "x"], ["list"], ["history", "spmm"], ["export", "x", "--csv"], ["compare", "cpu", "cpu"]):
         assert not set("\x1b\r\u202e") & set(call("results", *verb).stdout)
+
+
+def test_a_recipe_without_claims_is_named(call, recorded, recipe):
+    recipe("x", "variants: {cpu: {base: 'debian:12'}}\n")
+    recorded(SPMM)
+    done = call("claims", "x")
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "x has no claims\n")
+    assert json.loads(call("claims", "x", "--json").stdout) == {"claims": []}

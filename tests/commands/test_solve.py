@@ -81,6 +81,18 @@ def test_an_answer_becomes_a_variant_that_passes(call, recipe, tmp_path) -> None
     assert "historic" not in call("check", "x").stdout.splitlines()[-1]
 
 
+def test_a_variant_that_was_not_written_is_named(call, recipe, tmp_path) -> None:
+    recipe("x", VARIANTS)
+    before = (tmp_path / "recipes/x.yaml").read_text()
+    done = call("solve", "x:old", "--write", "works", "--keep", "cuda,gcc")
+    assert done.exit_code == 1 and "the variant works was not written: no pins fit" in done.stderr
+    call("solve", "x:old", "--write", "works")
+    fits = call("solve", "x:works", "--write", "again")
+    assert fits.exit_code == 0, fits.output
+    assert "the variant again was not written: x:works fits as it is" in fits.stderr
+    assert "again" not in (tmp_path / "recipes/x.yaml").read_text() != before
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.commands.sweep import show_plan
 from reprokit.engine import Engine
+from reprokit.errors import EngineError
 from reprokit.filelocks import file_lock
+from reprokit.results import lines
 from reprokit.results.lines import read
+from reprokit.sweep.plan import SweepPlan
 from tests.support.names import unique
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
@@ -118,6 +122,20 @@ def test_bad_input_is_named(folder, text, arguments, message):
     (folder / "s.yaml").write_text(text)
     done = sweep("s.yaml", *arguments)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
+def test_a_sweep_whose_jobs_are_all_recorded_claims_no_unknown_time(capsys):
+    show_plan(SweepPlan((), 2), [], None)
+    assert capsys.readouterr().out == "nothing left to measure: 2 jobs recorded before\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_a_job(call, recipe, tmp_path, monkeypatch):
+    recipe(NAME, RECIPE.partition("none}")[2])
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(lines.os, "access", lambda _, mode, **__: mode != os.W_OK)
+    error = call("sweep", "s.yaml").exception
+    assert isinstance(error, EngineError) and error.where == f"results/{NAME}.jsonl"
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
+from tests.support.names import unique
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -131,6 +132,12 @@ def test_the_verbs_about_containers(engine, made, call):
     assert wrong.returncode == 2 and f"did you mean {name}" in wrong.stderr
     assert call("rm", container).stdout == f"removed {container}\n"
     assert not list((Path(os.environ["REPROKIT_HOME"]) / "state" / "containers").glob("*.log"))
+    other = unique("other")
+    assert call("run", name, "--name", other, "--", "true").returncode == 0
+    call("stop", other)
+    refused = call("exec", name, "--", "true")  # the only one that there is
+    assert refused.returncode == 2 and "uses the recipe's own container" in refused.stderr
+    call("rm", other)
 
 
 def test_bad_input_exits_2_with_a_remedy(made, call):
@@ -141,6 +148,7 @@ def test_bad_input_exits_2_with_a_remedy(made, call):
         ["run", name, "--gpus", "some", "--", "true"],
         ["run", name, "--shm-size", "8", "--", "true"],
         ["run", name, "-p", "80:80", "--network", "host", "--", "true"],
+        ["run", name, "--network", "nowhere", "--", "true"],
         ["run", name],
         ["run", f"{name}:gpu", "--", "true"],
         ["shell", name, "--failed"],

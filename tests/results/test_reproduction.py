@@ -9,18 +9,18 @@ import pytest
 from reprokit.errors import Absent, EngineError, SourceError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
-from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked
+from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked, exit_code
 
 
-def step(name: str, status: str = "done") -> ReproductionStep:
-    return ReproductionStep(name, f"reprokit {name}", status)
+def step(name: str, status: str = "done", code: int = 0) -> ReproductionStep:
+    return ReproductionStep(name, f"reprokit {name}", status, exit_code=code)
 
 
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (WorkFailed("it broke"), "failed", 1), (EngineError("no GPU"), "skipped", 0),
-        (SourceError("no network"), "skipped", 0), (Absent("not locked", hint="lock it"), "skipped", 0),
+        (WorkFailed("it broke"), "failed", 1), (EngineError("no GPU"), "skipped", 3),
+        (SourceError("no network"), "skipped", 4), (Absent("not locked", hint="lock it"), "skipped", 2),
         (UsageError("not locked", hint="lock it"), "failed", 2),
     ],
 )  # fmt: skip
@@ -38,6 +38,17 @@ def test_exit_codes_of_verbs_that_raise_nothing():
     assert [attempt("smoke", [], lambda argv, code=code: code).status for code in (0, 1, 3)] == [
         "done", "failed", "skipped",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("smoke", "bench", "code"),
+    [
+        (step("smoke", "skipped", 3), step("bench", "skipped"), 3), (step("smoke"), step("bench", "skipped", 4), 0),
+        (step("smoke"), step("bench"), 0), (step("smoke", "skipped", 3), step("bench", "failed", 1), 1),
+    ],
+)  # fmt: skip
+def test_a_reproduction_that_ran_nothing_is_not_green(smoke, bench, code):
+    assert exit_code([step("check"), step("lock", "done"), smoke, bench, step("claims")]) == code
 
 
 def test_a_step_waits_for_those_that_it_needs():

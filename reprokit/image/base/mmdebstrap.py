@@ -112,9 +112,13 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     if "No space left" in text:
         return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
     if re.search(
-        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect", text
+        r"Could not (resolve|connect)|Temporary failure|Connection (refused|timed out)|Unable to connect|  50[234]  ",
+        text,
     ):
-        hint = "the distribution's archive cannot be reached; set http_proxy if this host needs a proxy"
+        hint = (
+            "the distribution's archive cannot be reached; `reprokit config` shows the mirrors and proxies in force; "
+            "set http_proxy if this host needs a proxy"
+        )
         return SourceError(what, hint=hint)
     if re.match("E: cannot create .*Permission denied", first):
         return EngineError(what, hint="other users cannot enter $TMPDIR, and mmdebstrap works as one: set TMPDIR=/tmp")

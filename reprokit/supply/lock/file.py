@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml as pyyaml
 
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
+from reprokit.host.disk import is_full
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.store import Store
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUFFIX = ".lock.yaml"
 _MOST = 64 << 20  # bytes; a package takes some 250
 _HEAD = "# All that the variants of {name} take in, by checksum. Written by `reprokit lock {name}`; not for editing.\n"
+_ELSEWHERE = "copy the recipe and its lock to recipes/ in a folder that you can write, and lock it there"
 _LAST = ("blocks", "size", "sha256")
 _Dumper: Any = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
 
@@ -73,9 +74,19 @@ def parse(text: str, where: str, name: str) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace(path, text_of(lock).encode())
+    """Write a lock. Raises EngineError where it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, text_of(lock).encode())
+    except OSError as error:
+        hint = "free space there" if is_full(error) else _ELSEWHERE
+        raise EngineError(f"cannot write the lock: {error.strerror or error}", str(path), hint) from None
+
+
+def check_writable(path: Path) -> None:
+    """Raises EngineError where the folder of the lock is read-only."""
+    if path.parent.exists() and not os.access(path.parent, os.W_OK):
+        raise EngineError("cannot write the lock: the folder is read-only", str(path), _ELSEWHERE)
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -96,9 +107,8 @@ def complete(path: Path, store: Store) -> None:
     """Write each sha256 that a fetch has learned into the lock. Read-only locks stay as they are."""
     lock = read(path)
     completed = lock.completed(store)
-    if completed != lock:
-        with contextlib.suppress(PermissionError):
-            write(path, completed)
+    if completed != lock and os.access(path.parent, os.W_OK):
+        write(path, completed)
 
 
 def text_of(lock: Lock) -> str:

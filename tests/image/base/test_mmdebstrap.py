@@ -33,6 +33,11 @@ from tests.support.waiting import wait_for
             "cannot be reached",
         ),
         (
+            ["E: Failed to fetch http://x/dists/bookworm/InRelease  502  Bad Gateway [IP: 127.0.0.1 38407]"],
+            SourceError,
+            "proxies in force",
+        ),
+        (
             ["E: The repository 'http://x stretch Release' does not have a Release file."],
             SourceError,
             "left its archive",

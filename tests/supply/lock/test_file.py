@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
 from reprokit.supply.lock import file
 from reprokit.supply.lock.model import KINDS, AptPackage, Base, Lock, PlainFile, VariantLock
+from reprokit.supply.store import Store
 
 ZERO = "0" * 64
 
@@ -98,7 +100,22 @@ def test_a_write_that_fails_leaves_the_old_lock(tmp_path: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(file.os, "fsync", full)
-    with pytest.raises(OSError):
+    with pytest.raises(EngineError, match="cannot write the lock: No space left on device") as raised:
         file.write(path, Lock(recipe="x"))
+    assert raised.value.where == str(path) and raised.value.hint
     assert file.read(path) == a_lock()
     assert [p.name for p in tmp_path.iterdir()] == ["x.lock.yaml"]
+
+
+def test_a_fetch_completes_no_lock_of_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "x.lock.yaml"
+    file.write(path, a_lock())
+    before = path.read_bytes()
+
+    def read_only(_: object, mode: int) -> bool:
+        return mode != os.W_OK
+
+    monkeypatch.setattr(file.os, "access", read_only)
+    monkeypatch.setattr(Lock, "completed", lambda self, _: self.model_copy(update={"data": ()}))
+    file.complete(path, Store(tmp_path / "store"))
+    assert path.read_bytes() == before
