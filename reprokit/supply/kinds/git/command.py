@@ -19,7 +19,7 @@ from reprokit.display import Notify
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
-from reprokit.untrusted.limits import COMMAND_OUTPUT, GIT_MEMORY, GIT_SECONDS, Limit
+from reprokit.untrusted.limits import GIT_MEMORY, GIT_SECONDS, PROGRAM_OUTPUT, Limit
 
 if TYPE_CHECKING:
     from reprokit.supply.fetch.stop import Stop
@@ -142,11 +142,11 @@ def _run(
     )
     with process:
         try:
-            output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT.most)
+            output, errors = exchanged(process, b"", timeout, PROGRAM_OUTPUT.most)
         except subprocess.TimeoutExpired:
             raise GitFailed(f"git did not answer within {timeout:g} s") from None
         except Flood:  # a server chooses its messages and the names of its refs
-            raise GitFailed(f"git printed more than {COMMAND_OUTPUT.most >> 20} MiB; {COMMAND_OUTPUT.hint}") from None
+            raise GitFailed(f"git printed more than {PROGRAM_OUTPUT.most >> 20} MiB; {PROGRAM_OUTPUT.hint}") from None
         finally:
             process.kill()
     return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace").splitlines()
