@@ -22,10 +22,8 @@ from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 
 FOLDER = "results"
-# The digits of a line as 0, to find integers that no number of a computer holds, and exponents of an infinite one.
-_SHAPE = bytes(ord("0") if chr(n).isdigit() and n < 128 else ord("e") if n == ord("E") else n for n in range(256))
-_LONG = (b"0" * 25, b"0e000", b"0e+000")
 _MOST_DIGITS = 24
+_TOO_LARGE = 10**_MOST_DIGITS
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
@@ -166,23 +164,25 @@ def _from_json(line: bytes, where: str) -> Record:
     # NaN is not JSON, but parsers read it.
     if record.schema not in READABLE or b"NaN" in line or b"Infinity" in line:
         record = _slowly(line, where)
-    shape = line.translate(_SHAPE)
-    if any(each in shape for each in _LONG):
-        _check_numbers([record.params, record.variables, record.clocks, record.environment], where)
+    for values in (record.params, record.variables, record.clocks, record.environment):
+        if values:
+            _check_numbers(values.values(), where)
     return record
 
 
-def _check_numbers(values: list[Any], where: str) -> None:
+def _check_numbers(values: Iterable[Any], where: str) -> None:
     """Raises UsageError for an integer of too many digits, or a number that is not finite."""
-    while values:
-        value = values.pop()
-        if isinstance(value, dict):
-            values += value.values()
-        elif isinstance(value, list):
-            values += value
-        elif isinstance(value, int) and abs(value) >= 10**_MOST_DIGITS:
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            continue
+        if kind is dict:
+            _check_numbers(value.values(), where)
+        elif kind is list:
+            _check_numbers(value, where)
+        elif kind is int and abs(value) >= _TOO_LARGE:
             raise UsageError(f"not a record: it holds an integer of more than {_MOST_DIGITS} digits", where)
-        elif isinstance(value, float) and not math.isfinite(value):
+        elif kind is float and not math.isfinite(value):
             raise _not_finite(where)
 
 
