@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reprokit.bench.hardware import Execute
 from reprokit.results.record import MachineState
+from reprokit.untrusted.limits import PROBE_ANSWER
 
 # Two readings of /proc/stat half a second apart give the processors that are busy now. The load average would still
 # count the build that came before. nvidia-smi hangs for minutes when a card fell off the bus; drivers before 530 call
@@ -46,7 +47,8 @@ kill $! 2>/dev/null
 rm -f "$file"
 exit $code
 """
-_SAMPLES = re.compile("^reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,4}), (0x[0-9a-fA-F]{1,16})\n", re.MULTILINE)
+_SAMPLES = re.compile("^reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,2}), (0x[0-9a-fA-F]{1,16})\n", re.MULTILINE)
+_NUMBER = re.compile("-?[0-9]{1,15}")
 # Bits of NVML's nvmlClocksEventReasons that slow a GPU below what its load would allow.
 _SLOWDOWNS = {0x4: "power limit", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
 # Others may use this share of the processors, or half of one, unremarked.
@@ -74,12 +76,12 @@ def samples_of(errors: str) -> tuple[str, Counter[tuple[int, str]]]:
 def state_of(text: str) -> MachineState:
     """The state from the probe's `key=value` lines; missing values stay unknown."""
     values: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in text[:PROBE_ANSWER].splitlines():
         key, _, value = line.partition("=")
         values.setdefault(key, []).append(value.strip())
 
     def numbers(key: str) -> list[int]:
-        return [int(value) for value in values.get(key, []) if re.fullmatch("-?[0-9]{1,15}", value)]
+        return [int(value) for value in values.get(key, []) if _NUMBER.fullmatch(value)]
 
     heat, clock, throttles = numbers("heat"), numbers("khz"), numbers("throttle")
     gpus = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
@@ -89,8 +91,8 @@ def state_of(text: str) -> MachineState:
         cpu_clock=clock[0] // 1000 if clock else None,
         cpu_temperature=max(heat) / 1000 if heat else None,
         throttles=sum(throttles) if throttles else None,
-        gpu_clock=tuple(int(row[0]) if row[0].isdecimal() else 0 for row in rows),
-        gpu_temperature=tuple(int(row[1]) if row[1].isdecimal() else 0 for row in rows),
+        gpu_clock=tuple(int(row[0]) if _NUMBER.fullmatch(row[0]) else 0 for row in rows),
+        gpu_temperature=tuple(int(row[1]) if _NUMBER.fullmatch(row[1]) else 0 for row in rows),
         gpu_slowdown=tuple(_slowdown(int(row[2], 16)) for row in rows),
     )
 
@@ -116,7 +118,7 @@ def doubts(
 
 def _busy(lines: Sequence[str], processors: int) -> float | None:
     """Busy processors between two first lines of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal."""
-    counts = [[int(cell) for cell in line.split()[1:9] if cell.isdecimal()] for line in lines]
+    counts = [[int(cell) for cell in line.split()[1:9] if _NUMBER.fullmatch(cell)] for line in lines]
     if len(counts) != 2 or any(len(count) < 5 for count in counts) or not processors:
         return None
     passed = [later - earlier for earlier, later in zip(*counts, strict=False)]

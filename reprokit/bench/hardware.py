@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from reprokit.container.execute import Completed
 from reprokit.results.record import MachineFacts
+from reprokit.untrusted.limits import PROBE_ANSWER
 
 Execute = Callable[..., Completed]
 
@@ -63,7 +65,7 @@ def probe(execute: Execute) -> Hardware:
 def read(text: str) -> Hardware:
     """Hardware from the probe's `key=value` lines; missing values stay unknown."""
     values: dict[str, list[str]] = {}
-    for line in text.splitlines():
+    for line in text[:PROBE_ANSWER].splitlines():
         key, separator, value = line.partition("=")
         if separator and value.strip():
             values.setdefault(key, []).append(value.strip())
@@ -76,11 +78,11 @@ def read(text: str) -> Hardware:
     gpus = [(*row, "", "", "")[:5] for row in rows if len(row) in (2, 5)]
     clocks: dict[str, int | str | list[int]] = {}
     for name, column in (("gpu_max_sm", 2), ("gpu_max_memory", 3), ("gpu_applications", 4)):
-        known = [int(cells[column]) for cells in gpus if cells[column].isdecimal()]
+        known = [_whole(cells[column]) for cells in gpus if _whole(cells[column])]
         if known and len(known) == len(gpus):
             clocks[name] = known[0] if len(set(known)) == 1 else known
-    if one("cpu_khz").isdecimal():
-        clocks["cpu_max"] = int(one("cpu_khz")) // 1000
+    if khz := _whole(one("cpu_khz")):
+        clocks["cpu_max"] = khz // 1000
     if one("governor"):
         clocks["cpu_governor"] = one("governor")
     return Hardware(
@@ -115,5 +117,4 @@ def _cache(text: str) -> tuple[str, int] | None:
 
 def _counted(names: list[str]) -> str:
     """`["A", "A", "B"]` as `"2x A, B"`."""
-    unique = dict.fromkeys(names)
-    return ", ".join(f"{names.count(name)}x {name}" if names.count(name) > 1 else name for name in unique)
+    return ", ".join(f"{count}x {name}" if count > 1 else name for name, count in Counter(names).items())

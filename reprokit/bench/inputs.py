@@ -97,7 +97,7 @@ def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
 
 
 def _reason(done: Completed) -> str:
-    return (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1][:_LONGEST_REASON]
+    return (done.stderr.strip() or done.stdout.strip() or "nothing").rpartition("\n")[2][:_LONGEST_REASON]
 
 
 def locked_sums(target: Target) -> dict[str, str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
 from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT, SAMPLES
 from reprokit.untrusted.patterns import compiled
 
 Param = str | int | float | bool
@@ -19,7 +20,11 @@ Param = str | int | float | bool
 # Some programs colour their output and redraw lines with a carriage return even without a terminal.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _LOOK = "see its output above, and `parse` in the recipe"
-_LINE_END = re.compile(r"\r\n|\r|\n")
+_LINE = re.compile(r"[^\r\n]+")
+_KEYS = ('"metric"', '"environment"', '"correctness"')
+_DEEPEST = 20  # values inside each other
+_LARGEST = 1e150  # of a sample, as in a record
+_MOST_ENVIRONMENT = 4 << 20  # characters of all lines with an environment
 
 
 @dataclass(frozen=True)
@@ -44,22 +49,31 @@ def parse(spec: Parse, text: str) -> Parsed:
     """The measurements in `text`. Those of the same metric, unit and parameters become one with more samples.
 
     Raises WorkFailed where there are none or not `spec.expect`, where one is no finite number, and where the program
-    reports a wrong result.
+    reports a wrong result. Raises UsageError for more than the limits.
     """
-    lines = _LINE_END.split(_ESCAPES.sub("", text))
+    lines = (match[0] for match in _LINE.finditer(_ESCAPES.sub("", text)))
     environment: dict[str, Any] = {}
-    found = list(_from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment))
-    if not found:
+    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment)
+    count, merged = _merged(found)
+    if not count:
         raise WorkFailed("the benchmark ran and printed no measurements", hint=_LOOK)
-    if spec.expect is not None and len(found) != spec.expect:
+    if spec.expect is not None and count != spec.expect:
         raise WorkFailed(
-            f"the benchmark printed {len(found)} measurements; a complete run prints {spec.expect}",
+            f"the benchmark printed {count} measurements; a complete run prints {spec.expect}",
             hint=_LOOK,
         )
-    return Parsed(tuple(_merged(found)), environment)
+    # Each record has a copy.
+    DOCUMENT.check(len(merged) * len(json.dumps(environment)), "bytes of a benchmark's environment in its records")
+    return Parsed(merged, environment)
 
 
-def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Measurement]:
+def threads_of(environment: Mapping[str, Any], otherwise: int) -> int:
+    """The number of threads that the program reports, if it can be one."""
+    threads = environment.get("threads")
+    return threads if type(threads) is int and 0 < threads < 1 << 20 else otherwise
+
+
+def _from_lines(spec: Parse, lines: Iterable[str]) -> Iterator[Measurement]:
     context: dict[str, Param] = {}
     contexts = [compiled(pattern) for pattern in spec.context]
     values = [(compiled(value.pattern), value) for value in spec.values]
@@ -74,23 +88,31 @@ def _from_lines(spec: Parse, lines: list[str]) -> Iterator[Measurement]:
                 yield Measurement(value.metric, value.unit, (_number(match["value"], line),), {**context, **own})
 
 
-def _from_records(lines: list[str], environment: dict[str, Any]) -> Iterator[Measurement]:
-    for line in lines:
-        if not line.lstrip().startswith("{"):
-            continue
+def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator[Measurement]:
+    size = 0
+    for number, line in enumerate(line for line in lines if line.lstrip().startswith("{") and _has_key(line)):
+        SAMPLES.check(number, "lines with results")
         try:
-            data = parsed(line)
+            read = parsed(line)
         except ValueError:
             if '"metric"' in line:
                 raise _bad(line, "is cut off or no JSON") from None
             continue
+        data = {key: value if key == "samples" else _plain(value, line) for key, value in read.items()}
         if isinstance(data.get("environment"), dict):
-            environment.update(_plain(data["environment"]))
+            size += len(line)
+            if size > _MOST_ENVIRONMENT:
+                raise _bad(line, f"is one of more than {_MOST_ENVIRONMENT >> 20} MiB about the environment")
+            environment.update(data["environment"])
         for case in data["correctness"] if isinstance(data.get("correctness"), list) else ():
             if isinstance(case, dict) and case.get("ok") is False:
-                raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)}")
+                raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)[:1000]}")
         if "metric" in data:
             yield _measurement(data, line)
+
+
+def _has_key(line: str) -> bool:
+    return any(key in line for key in _KEYS)
 
 
 def _measurement(data: dict[str, Any], line: str) -> Measurement:
@@ -102,7 +124,7 @@ def _measurement(data: dict[str, Any], line: str) -> Measurement:
     given = data.get("params") or {}
     if not isinstance(given, dict):
         raise _bad(line, "has params that are no mapping")
-    params = {k: v if isinstance(v, Param) else json.dumps(v) for k, v in _plain(given).items()}
+    params = {k: v if isinstance(v, Param) else json.dumps(v) for k, v in given.items()}
     if isinstance(data.get("impl"), str):
         params["impl"] = data["impl"]
     if any(isinstance(sample, bool) or not isinstance(sample, int | float) for sample in samples):
@@ -110,15 +132,22 @@ def _measurement(data: dict[str, Any], line: str) -> Measurement:
     return Measurement(metric, unit, tuple(_number(sample, line) for sample in samples), params)
 
 
-def _merged(found: list[Measurement]) -> Iterator[Measurement]:
-    by_key: dict[tuple, list[Measurement]] = {}
+def _merged(found: Iterable[Measurement]) -> tuple[int, tuple[Measurement, ...]]:
+    """How many were found, and those of the same metric, unit and parameters as one."""
+    firsts: dict[tuple, Measurement] = {}
+    samples: dict[tuple, list[float]] = {}
+    most = SAMPLES.most
+    count = total = 0
     for one in found:
+        count += 1
+        total += len(one.samples)
+        if total > most:
+            SAMPLES.check(total, "samples in a benchmark's output")
         # repr, because 1, 1.0 and True are equal as dictionary keys.
-        params = tuple(sorted((k, repr(v)) for k, v in one.params.items()))
-        by_key.setdefault((one.metric, one.unit, params), []).append(one)
-    for same in by_key.values():
-        samples = tuple(sample for one in same for sample in one.samples)
-        yield Measurement(same[0].metric, same[0].unit, samples, same[0].params)
+        key = (one.metric, one.unit, *sorted((k, repr(v)) for k, v in one.params.items()))
+        firsts.setdefault(key, one)
+        samples.setdefault(key, []).extend(one.samples)
+    return count, tuple(replace(one, samples=tuple(samples[key])) for key, one in firsts.items())
 
 
 def _params(match: re.Match[str]) -> dict[str, Param]:
@@ -133,13 +162,22 @@ def _param(text: str) -> Param:
     return text
 
 
-def _plain(value: Any) -> Any:
-    """Replace NaN and infinities by text, because JSON does not have them."""
+def _plain(value: Any, line: str, depth: int = _DEEPEST) -> Any:
+    """Replace by text what no record can have: NaN, infinities, integers of many digits, halves of characters."""
+    if not depth:
+        raise _bad(line, "is nested too deeply")
     if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {_text(key): _plain(inner, line, depth - 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        return [_plain(inner, line, depth - 1) for inner in value]
+    if isinstance(value, str):
+        return _text(value)
+    unlike = abs(value) >> 63 if isinstance(value, int) else isinstance(value, float) and not math.isfinite(value)
+    return str(value) if unlike else value
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode()
 
 
 def _number(written: Any, line: str) -> float:
@@ -149,7 +187,7 @@ def _number(written: Any, line: str) -> float:
         number = float(written)
     except (TypeError, ValueError, OverflowError):
         raise _bad(line, f"holds {str(written)[:40]!r}, which is no number") from None
-    if not math.isfinite(number):
+    if not abs(number) <= _LARGEST:
         raise _bad(line, f"holds {number}, which is no measurement")
     return number
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
-from reprokit.bench.parse import parse
+from reprokit.bench.parse import parse, threads_of
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
 from reprokit.results import lines
@@ -53,11 +53,11 @@ def read(file: Path, recipe: str) -> list[Record]:
             input_hash="",
             image_digest="",
             cpu=str(environment.get("processor", "")),
-            threads=_whole(environment.get("threads")),
+            threads=threads_of(environment, 1),
             gpu="" if name == "cpu" else str(name),
             driver=str(device.get("driver") or "") if isinstance(device, dict) else "",
             reprokit="",
-            time=str(first.get("time", "")),
+            time=str(first.get("time", ""))[:100].encode("utf-8", "replace").decode(),
             environment=environment,
             limited_by=limit,
         )
@@ -75,7 +75,3 @@ def _first(lines: Iterable[bytes]) -> dict:
         if isinstance(data, dict):
             return data
     return {}
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) else 1

@@ -15,7 +15,7 @@ from reprokit import __version__
 from reprokit.bench.condition import doubts, probe_state, samples_of, watched
 from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import locked_sums, prepare
-from reprokit.bench.parse import Measurement, Parsed, parse
+from reprokit.bench.parse import Measurement, Parsed, parse, threads_of
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.explain.last import keep
@@ -24,6 +24,7 @@ from reprokit.recipe.model import Benchmark, Input
 from reprokit.recipe.spelling import nearest
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
+from reprokit.untrusted.limits import SAMPLES
 
 _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
@@ -129,15 +130,20 @@ class Bench:
             run()
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = probe_state(self.execute)
-        runs, samples = [], Counter[tuple[int, str]]()
+        runs: list[Sequence[Measurement]] = []
+        environment: Mapping[str, Any] = {}
+        samples, count = Counter[tuple[int, str]](), 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
-            runs.append(_parsed(benchmark, done, where))
+            found = _parsed(benchmark, done, where)
+            runs.append(found.measurements)
+            environment = found.environment
+            count += sum(len(each.samples) for each in found.measurements)
+            SAMPLES.check(count, "samples of all runs", where)
             samples += seen
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
-        environment, clocks = without_clocks(runs[-1].environment)
-        threads = environment.get("threads", self.hardware.threads)
+        environment, clocks = without_clocks(environment)
         merged = together(runs)
         reasons = (*unlocked, *doubts(self.hardware.threads, before, after, samples))
         return [
@@ -152,7 +158,7 @@ class Bench:
                 benchmark=name,
                 command=benchmark.command,
                 cpu=self.hardware.cpu,
-                threads=threads if isinstance(threads, int) else self.hardware.threads,
+                threads=threads_of(environment, self.hardware.threads),
                 gpu=self.hardware.gpu,
                 driver=self.hardware.driver,
                 reprokit=__version__,
@@ -217,11 +223,11 @@ def _parsed(benchmark: Benchmark, done: Completed, where: str) -> Parsed:
         raise
 
 
-def together(runs: Sequence[Parsed]) -> list[tuple[Measurement, tuple[int, ...]]]:
+def together(runs: Sequence[Sequence[Measurement]]) -> list[tuple[Measurement, tuple[int, ...]]]:
     """The measurements of several runs as one each, with the number of samples of each run."""
     found: dict[str, list[Measurement]] = {}
     for run in runs:
-        for each in run.measurements:
+        for each in run:
             key = json.dumps([each.metric, each.unit, dict(each.params)], sort_keys=True)
             found.setdefault(key, []).append(each)
     return [

@@ -16,12 +16,12 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
-from reprokit.bundle.write import LEAST_RATIO, ExportJob, unwritable
+from reprokit.bundle.write import LEAST_RATIO, ExportJob, claim, unwritable
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
@@ -31,7 +31,7 @@ from reprokit.oci.model import Image
 
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
 _EXCLUDED = (*_OURS, "/dev/*", "/.dockerenv")
-_SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet")
+_SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet", "-force")
 _LABEL = f"{LABEL}.export"
 _DAY_S = 86400
 
@@ -44,22 +44,22 @@ def write(job: ExportJob) -> Metadata:
     image = job.changed.finish(Image(one.name, json.dumps({"config": described}).encode(), ()))
     config = json.loads(image.config)["config"]
     partial = partial_of(job.target)
-    try:
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)
-        require_space(one.size // LEAST_RATIO, partial.parent)
-        with _file_system(engine, one.name) as blocks:
-            files = _counted(blocks, one.size, job.progress)
-            for edit in job.changed.edits.values():
-                files = edit(files)
-            # enroot's files instead of the image's own
-            more = _entries(config, job.notify)
-            _squash(filter_layer(files, _EXCLUDED, lambda path: b"", FilterReport(), more), partial)
-        partial.replace(job.target)
-    except OSError as error:
-        raise unwritable(error, job.target) from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with claim(job.target, job.notify) as file:
+        try:
+            require_space(one.size // LEAST_RATIO, partial.parent)
+            with _file_system(engine, one.name) as blocks:
+                files = _counted(blocks, one.size, job.progress)
+                for edit in job.changed.edits.values():
+                    files = edit(files)
+                # enroot's files instead of the image's own
+                more = _entries(config, job.notify)
+                _squash(filter_layer(files, _EXCLUDED, lambda path: b"", FilterReport(), more), file, job.target)
+            partial.replace(job.target)
+        except BaseException as error:
+            partial.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise unwritable(error, job.target) from None
+            raise
     metadata = job.metadata([image])
     return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
 
@@ -127,9 +127,12 @@ def _rc(config: Mapping[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _squash(blocks: Iterator[bytes], target: Path) -> None:
+def _squash(blocks: Iterator[bytes], file: IO[bytes], target: Path) -> None:
+    # sqfstar would follow a link that is planted at a path.
+    opened = file.fileno()
+    argv = [*_SQFSTAR, f"/proc/self/fd/{opened}"]
     try:
-        process = subprocess.Popen([*_SQFSTAR, str(target)], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(opened,))
     except FileNotFoundError:
         raise EngineError("sqfstar is not installed", hint="install squashfs-tools 4.5 or newer") from None
     assert process.stdin and process.stderr

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import IO
 
 from reprokit import __version__
 from reprokit.bundle import inputs, recipes, sbom, signature
@@ -136,12 +137,7 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
     if target.is_dir():
         raise UsageError("the target is a folder", str(target), "name a file, such as x.rkit")
     partial = partial_of(target)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = claimed(partial, notify)
-    except OSError as error:
-        raise UsageError(f"the file cannot be written: {error.strerror}", str(target)) from None
-    with file:
+    with claim(target, notify) as file:
         kept = False
         try:
             if expected and partial.stat().st_size:
@@ -164,6 +160,15 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
                 notify(f"finished layers stay in {partial}; repeat the command to resume")
             else:
                 partial.unlink(missing_ok=True)
+
+
+def claim(target: Path, notify: Notify) -> IO[bytes]:
+    """The partial file of a target, for this process alone. Raises UsageError where it cannot be written."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return claimed(partial_of(target), notify)
+    except OSError as error:
+        raise UsageError(f"the file cannot be written: {error.strerror}", str(target)) from None
 
 
 def unwritable(error: OSError, target: Path) -> SourceError:

@@ -7,6 +7,7 @@ that started it. Logging it here needs nothing inside the image, keeps exit code
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import shlex
@@ -35,14 +36,20 @@ def log_path(container: str) -> Path:
     return paths.state() / "containers" / f"{container}.log"
 
 
+def _older(path: Path) -> Path:
+    return path.with_suffix(".log.1")
+
+
 def move(container: str, name: str) -> None:
     """Rename the log of a container that is called `name` now."""
-    with contextlib.suppress(FileNotFoundError):
-        log_path(container).rename(log_path(name))
+    old, new = log_path(container), log_path(name)
+    for source, target in ((_older(old), _older(new)), (old, new)):
+        with contextlib.suppress(FileNotFoundError):
+            source.rename(target)
 
 
 def forget(container: str) -> None:
-    for path in (log_path(container), log_path(container).with_suffix(".log.1")):
+    for path in (log_path(container), _older(log_path(container))):
         path.unlink(missing_ok=True)
 
 
@@ -75,7 +82,7 @@ class CommandLog:
 
     def _rotate(self) -> None:
         if _is_at(self._file, self._path):  # else another command of the container did it
-            self._path.replace(self._path.with_suffix(".log.1"))
+            self._path.replace(_older(self._path))
         os.close(self._file)
         self._file = -1
         self._open()
@@ -91,14 +98,20 @@ class CommandLog:
 
 
 def read(container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
-    """The log in blocks: the last `tail` lines or all; with `follow` also what is appended until interrupted."""
+    """The log in blocks, its older part first: the last `tail` lines or all.
+
+    With `follow` also what is appended until interrupted.
+    """
     path = log_path(container)
     if not path.exists():
         return
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(path.open("rb"))
+        file, older = _opened(stack, path)
         if tail is not None:
-            file.seek(_start_of_last(file, tail))
+            missing = _seek_last(file, tail)
+            _seek_last(older, missing + (missing < tail and not file.tell() and not _ends_a_line(older)))
+        while block := older.read(_BLOCK):
+            yield block
         while True:
             replaced = follow and not _is_at(file.fileno(), path)  # before reading, as it may still grow until then
             block = file.read(_BLOCK)
@@ -113,6 +126,17 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
                 time.sleep(0.2)
 
 
+def _opened(stack: contextlib.ExitStack, path: Path) -> tuple[IO[bytes], IO[bytes]]:
+    """The log and its older part, which may be empty."""
+    while True:
+        file = stack.enter_context(path.open("rb"))
+        older: IO[bytes] = io.BytesIO()
+        with contextlib.suppress(FileNotFoundError):
+            older = stack.enter_context(_older(path).open("rb"))
+        if _is_at(file.fileno(), path):  # else it became the older part meanwhile
+            return file, older
+
+
 def _is_at(file: int, path: Path) -> bool:
     """Whether the open file is still the one with this name."""
     with contextlib.suppress(FileNotFoundError):
@@ -120,11 +144,19 @@ def _is_at(file: int, path: Path) -> bool:
     return False
 
 
-def _start_of_last(file: IO[bytes], lines: int) -> int:
-    """The offset at which the last `lines` lines begin. Lines can be long or many, so none is kept."""
+def _ends_a_line(file: IO[bytes]) -> bool:
+    """Whether a file is empty or ends with a line end."""
+    if not file.seek(0, os.SEEK_END):
+        return True
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
+def _seek_last(file: IO[bytes], lines: int) -> int:
+    """Go to the last `lines` lines; returns how many it lacks. Lines can be long or many, so none is kept."""
     end = file.seek(0, os.SEEK_END)
-    if not lines:
-        return end
+    if not lines or not end:
+        return lines
     position = end - 1  # the last line's own newline ends no other one
     while position > 0:
         start = max(0, position - _BLOCK)
@@ -135,7 +167,9 @@ def _start_of_last(file: IO[bytes], lines: int) -> int:
             newline = len(block)
             for _ in range(lines):
                 newline = block.rindex(b"\n", 0, newline)
-            return start + newline + 1
+            file.seek(start + newline + 1)
+            return 0
         lines -= found
         position = start
-    return 0
+    file.seek(0)
+    return lines - 1

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from reprokit.profiling.model import HotSpot, Summary
 from reprokit.untrusted.documents import understood, validated
+from reprokit.untrusted.limits import PROFILE_LINES
 
 _MOST = 200
+_MOST_COLUMNS = 10_000  # ncu has up to 2000
+_LINE = re.compile(r"[^\r\n]+")
 # Times of Nsight's tables are in the unit of their header, by default nanoseconds.
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "nsecond": 1e-9, "usecond": 1e-6, "msecond": 1e-3, "second": 1}
 # Metrics of Nsight Compute's raw page, by the field of a hot spot.
@@ -35,21 +39,22 @@ def nsys(text: str) -> Summary:
     Columns as in the user guide of Nsight Systems, "Report scripts": `cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`.
     """
     with understood("the output of nsys stats"):
-        rows = []
-        for row in _table(text, "Name"):
-            time = next(name for name in row if name.startswith("Total Time"))
-            unit = re.search(r"\((\w+)\)", time)
-            rows.append(
-                HotSpot(
-                    kind="gpu",
-                    name=row["Name"],
-                    count=_whole(row.get("Instances", "")),
-                    seconds=_number(row[time]) * _UNITS[unit[1] if unit else "ns"],
-                    grid=_sizes(row.get("GridXYZ", "")),
-                    block=_sizes(row.get("BlockXYZ", "")),
-                )
-            )
-        return _summary(rows)
+        return _summary(map(_kernel, _table(text, "Name")))
+
+
+def _kernel(row: Mapping[str, str]) -> HotSpot:
+    time = next((name for name in row if name.startswith("Total Time")), None)
+    if time is None:
+        raise ValueError("its table has no column Total Time")
+    unit = re.search(r"\((\w+)\)", time)
+    return HotSpot(
+        kind="gpu",
+        name=row["Name"],
+        count=_whole(row.get("Instances", "")),
+        seconds=_number(row[time]) * _UNITS[unit[1] if unit else "ns"],
+        grid=_sizes(row.get("GridXYZ", "")),
+        block=_sizes(row.get("BlockXYZ", "")),
+    )
 
 
 def ncu(text: str) -> Summary:
@@ -59,16 +64,17 @@ def ncu(text: str) -> Summary:
     the means of what was measured of each, weighted by time.
     """
     with understood("the output of ncu"):
-        lines = list(_table(text, "Kernel Name"))
-        units = lines.pop(0) if lines and not lines[0].get("ID") else {}
+        lines = _table(text, "Kernel Name")
+        first = list(islice(lines, 1))
+        units = first.pop() if first and not first[0].get("ID") else {}
         scale = _UNITS[units.get(_DURATION) or "ns"]
         launches: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-        for line in lines:
+        for line in chain(first, lines):
             key = (line["Kernel Name"], line.get("Grid Size", ""), line.get("Block Size", ""))
             found: dict[str, Any] = {"seconds": scale * _number(line[_DURATION])}
             found |= {field: _number(line[metric]) for field, metric in _METRICS.items() if line.get(metric)}
             launches.setdefault(key, []).append(found)
-        return _summary([_together(key, found) for key, found in launches.items()])
+        return _summary(_together(key, found) for key, found in launches.items())
 
 
 def _together(key: tuple[str, ...], launches: Sequence[Mapping[str, float]]) -> HotSpot:
@@ -88,33 +94,58 @@ def _together(key: tuple[str, ...], launches: Sequence[Mapping[str, float]]) -> 
 def perf(text: str) -> Summary:
     """A table of `perf report --stdio -F overhead,sample,dso,sym -t '|'`."""
     with understood("the output of perf report"):
-        rows = []
-        for line in text.splitlines():
-            cells = [cell.strip() for cell in line.split("|", 3)]
-            if line.startswith("#") or len(cells) != 4:
-                continue
-            share, samples, shared_object, symbol = cells
-            name = f"{re.sub(r'^.[.k]. ', '', symbol)} ({shared_object})"
-            row = HotSpot(kind="cpu", name=name, count=int(samples), share=float(share.removesuffix("%")))
-            rows.append(row)
-        return Summary(rows=tuple(rows[:_MOST]))
+        # perf prints the most expensive first.
+        return Summary(rows=tuple(islice(_symbols(text), _MOST)))
 
 
-def _summary(rows: list[HotSpot]) -> Summary:
-    rows.sort(key=lambda row: -(row.seconds or 0.0))
-    return Summary(rows=tuple(rows[:_MOST]), totals={"gpu": sum(row.seconds or 0.0 for row in rows)})
+def _symbols(text: str) -> Iterator[HotSpot]:
+    for line in _lines(text):
+        cells = [cell.strip() for cell in line.split("|", 3)]
+        if line.startswith("#") or len(cells) != 4:
+            continue
+        share, samples, shared_object, symbol = cells
+        name = f"{re.sub(r'^.[.k]. ', '', symbol)} ({shared_object})"
+        yield HotSpot(kind="cpu", name=name, count=int(samples), share=float(share.removesuffix("%")))
+
+
+def _summary(rows: Iterable[HotSpot]) -> Summary:
+    kept: list[HotSpot] = []
+    total = 0.0
+    for row in rows:
+        total += row.seconds or 0.0
+        kept.append(row)
+        if len(kept) == 2 * _MOST:
+            kept = _first(kept)
+    return Summary(rows=tuple(_first(kept)), totals={"gpu": total})
+
+
+def _first(rows: list[HotSpot]) -> list[HotSpot]:
+    return sorted(rows, key=lambda row: -(row.seconds or 0.0))[:_MOST]
 
 
 def _table(text: str, column: str) -> Iterator[dict[str, str]]:
     """The rows of the CSV table with this column; the tools print other lines before it."""
-    lines = text.splitlines()
-    cells = (next(csv.reader([line]), []) for line in lines)
     header: list[str] = []
-    for found in cells:
+    for line in _lines(text):
+        if line.count(",") >= _MOST_COLUMNS:
+            raise ValueError(f"a line has more than {_MOST_COLUMNS} columns")
+        try:
+            found = next(csv.reader([line]), [])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
         if not header:
             header = found if column in found and len(found) > 2 else []
         elif len(found) == len(header):
             yield dict(zip(header, found, strict=True))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines that are not empty. Raises UsageError for more than the limit."""
+    most = PROFILE_LINES.most
+    for number, match in enumerate(_LINE.finditer(text), 1):
+        if number > most:
+            PROFILE_LINES.check(number, "lines in a profiler's table")
+        yield match[0]
 
 
 def _number(text: str) -> float:

@@ -151,13 +151,20 @@ def _in_container(
 def _summary(ask: Callable[..., Completed], tool: Profiler, notify: Notify) -> Summary | None:
     why = "it has no rows"
     for argv in tool.summaries:
-        done = ask(list(argv))
-        if _NO_COUNTERS in f"{done.stdout}{done.stderr}":
+        try:
+            done = ask(list(argv))
+        except WorkFailed as error:  # it wrote too much
+            why = f"{error.message}; {error.hint}"
+            continue
+        if _NO_COUNTERS in done.stdout or _NO_COUNTERS in done.stderr:
             notify("the driver refused the GPU's counters: NVreg_RestrictProfilingToAdminUsers=0 allows them")
         try:
             found = tool.read(done.stdout)
         except SourceError as error:
-            why = done.stderr.strip().splitlines()[-1] if done.exit_code and done.stderr.strip() else error.message
+            why = (done.exit_code and done.stderr.strip().rpartition("\n")[2]) or error.message
+            continue
+        except UsageError as error:  # beyond a limit
+            why = f"{error.message}; {error.hint}"
             continue
         if found.rows:
             return found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pydantic import ValidationError
 
@@ -21,6 +22,8 @@ from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 
 FOLDER = "results"
+_MOST_DIGITS = 24
+_TOO_LARGE = 10**_MOST_DIGITS
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
@@ -168,24 +171,49 @@ def _from_json(line: bytes, where: str) -> Record:
     except ValidationError:
         record = _slowly(line, where)
     # NaN is not JSON, but parsers read it.
-    if record.schema in READABLE and b"NaN" not in line and b"Infinity" not in line:
-        return record
-    return _slowly(line, where)
+    if record.schema not in READABLE or b"NaN" in line or b"Infinity" in line:
+        record = _slowly(line, where)
+    for values in (record.params, record.variables, record.clocks, record.environment):
+        if values:
+            _check_numbers(values.values(), where)
+    return record
+
+
+def _check_numbers(values: Iterable[Any], where: str) -> None:
+    """Raises UsageError for an integer of too many digits, or a number that is not finite."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            continue
+        if kind is dict:
+            _check_numbers(value.values(), where)
+        elif kind is list:
+            _check_numbers(value, where)
+        elif kind is int and abs(value) >= _TOO_LARGE:
+            raise UsageError(f"not a record: it holds an integer of more than {_MOST_DIGITS} digits", where)
+        elif kind is float and not math.isfinite(value):
+            raise _not_finite(where)
+
+
+def _not_finite(where: str) -> UsageError:
+    return UsageError("not a record: it holds a number that is not finite", where)
 
 
 def _slowly(line: bytes, where: str) -> Record:
     """Read a line that the fast parser refuses, or name what is wrong. Half a surrogate pair becomes `?`."""
     try:
         data = parsed(line.decode("utf-8"))
-    except ValueError:
+    except ValueError as error:
+        if not isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # Python reads no more than 4300 digits
+            raise UsageError(f"not a record: {str(error).partition(';')[0]}", where) from None
         raise UsageError("not a record: no JSON", where, "remove the incomplete line") from None
     if not isinstance(data, dict) or "schema" not in data:
         raise UsageError("not a record of reprokit", where)
     if data["schema"] not in READABLE:
-        raise UsageError(f"unknown schema {data['schema']!r}", where, "use a newer reprokit")
+        raise UsageError(f"unknown schema {data['schema']!r:.40}", where, "use a newer reprokit")
     try:
         return ADAPTER.validate_json(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
     except ValidationError as error:
         raise UsageError(f"not a record: {': '.join(first_fault(error))}", where) from None
     except ValueError:
-        raise UsageError("not a record: it holds a number that is not finite", where) from None
+        raise _not_finite(where) from None

@@ -24,7 +24,9 @@ _Sample = Annotated[FiniteFloat, Field(ge=-1e150, le=1e150)]
 _Count = Annotated[int, Field(ge=0, le=1 << 60)]
 # JSON has lists; a tuple keeps a record immutable.
 _Numbers = Annotated[tuple[_Sample, ...], Field(strict=False)]
-_Counts = Annotated[tuple[int, ...], Field(strict=False)]
+_Integer = Annotated[int, Field(ge=-(1 << 60), le=1 << 60)]
+_Integers = Annotated[tuple[_Integer, ...], Field(strict=False)]
+_Counts = Annotated[tuple[_Count, ...], Field(strict=False)]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -48,11 +50,11 @@ class MachineState:
     """
 
     load: FiniteFloat | None = None
-    cpu_clock: int | None = None
+    cpu_clock: _Integer | None = None
     cpu_temperature: FiniteFloat | None = None
-    throttles: int | None = None
-    gpu_clock: _Counts = ()
-    gpu_temperature: _Counts = ()
+    throttles: _Integer | None = None
+    gpu_clock: _Integers = ()
+    gpu_temperature: _Integers = ()
     gpu_slowdown: _Texts = ()
 
 
@@ -85,7 +87,7 @@ class Record:
     input_hash: str
     image_digest: str
     cpu: str
-    threads: int
+    threads: _Integer
     gpu: str
     driver: str
     reprokit: str
@@ -98,7 +100,7 @@ class Record:
     image_verified: str = ""
     variables: Mapping[str, Any] = field(default_factory=dict)
     repeats: _Counts = ()
-    warm_up: int = 0
+    warm_up: _Count = 0
     lock_hash: str = ""
     commit: str = ""
     dirty: bool | None = None

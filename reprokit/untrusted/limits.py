@@ -15,6 +15,8 @@ SET_MEMORY = 64 << 20
 NODE_LOGIN = 1 << 20
 # Of each stream of a program of the host that is asked for facts, such as nvidia-smi.
 COMMAND_ANSWER = 1 << 20
+# Characters that are read of a container's facts about its machine: 64 GPUs have 4 KB.
+PROBE_ANSWER = 1 << 16
 # What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
@@ -57,8 +59,13 @@ class Limit:
             raise UsageError(f"more than {self.most} {what}", where, self._hint(max(found, 2 * self.most)))
 
 
-# Each stream of a command whose output is judged: more than any benchmark of a paper prints.
-COMMAND_OUTPUT = Limit("COMMAND_OUTPUT", 64 << 20)
+# Each stream of a command in a container whose output is judged: more than any benchmark of a paper prints. As text it
+# takes up to four times that, and a failure's is copied.
+COMMAND_OUTPUT = Limit("COMMAND_OUTPUT", 16 << 20)
+# The same of git, pip and uv, and of a base's apt: the names of PyTorch's pull requests alone have 20 MB.
+PROGRAM_OUTPUT = Limit("PROGRAM_OUTPUT", 64 << 20)
+# The samples of all runs of a benchmark, which become records with a limited number of values.
+SAMPLES = Limit("SAMPLES", 200_000)
 # A node's answer to one script, whose JSON takes 20 times that.
 NODE_ANSWER = Limit("NODE_ANSWER", 8 << 20)
 # Submodules of a source: large projects have some hundred.
@@ -103,6 +110,8 @@ CONTROL = Limit("CONTROL", 32 << 20)
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
 # One report of a profiler: a trace of some minutes of training has about 1 GB.
 PROFILE = Limit("PROFILE", 4 << 30)
+# Lines of a table that a profiler prints: ncu prints one for each launch, and takes a second for some of them.
+PROFILE_LINES = Limit("PROFILE_LINES", 100_000)
 # A container's passwd or group: those of large sites have less than 100 kB.
 ACCOUNTS = Limit("ACCOUNTS", 1 << 20)
 # A package of a base: the largest, a C library or Perl, have about 10 MB.

@@ -19,8 +19,24 @@ def test_a_probe_is_read():
 
 
 def test_odd_answers_are_unknown():
-    for text in ("", "stat=cpu\nstat=cpu\nprocessors=x", "heat=\nthrottle=-\ngpu=No devices were found", "khz=1e9"):
+    for text in (
+        "",
+        "stat=cpu\nstat=cpu\nprocessors=x",
+        "heat=\nthrottle=-\ngpu=No devices were found",
+        "khz=1e9",
+        "khz=" + "9" * 5000,
+    ):
         assert state_of(text) == MachineState()
+
+
+def test_long_numbers_and_many_gpus_are_not_read():
+    nines = "9" * 5000
+    assert state_of(f"gpu={nines},{nines},0x0").gpu_clock == (0,)
+    assert state_of(f"stat=cpu {' '.join([nines] * 8)}\n" * 2 + "processors=2").load is None
+    assert len(state_of("gpu=1,1,0x4\n" * 100_000).gpu_clock) < 10_000
+    lines = [f"reprokit-gpu: 1 {gpu}, {bits:#x}\n" for gpu in range(10_000) for bits in range(0, 256, 4)]
+    _, samples = samples_of("".join(lines))
+    assert {gpu for gpu, _ in samples} == set(range(100))
 
 
 def test_load_heat_and_power_are_doubts():

@@ -66,5 +66,11 @@ def test_devices_without_nvidia_smi_are_a_gpu():
     assert read("threads=2\ncpu=x\ndevice=/dev/nvidia0\n").has_gpu
 
 
+def test_long_numbers_and_many_gpus_are_not_read():
+    nines = "9" * 5000
+    assert read(f"cpu=x\ncpu_khz={nines}\ngpu=a,b,{nines},{nines},{nines}\n").clocks == {}
+    assert len(read("".join(f"gpu=g{number},1\n" for number in range(1_000_000))).gpu) < 1 << 16
+
+
 def test_no_answer_is_no_hardware():
     assert read("") == Hardware(cpu="", threads=1)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.bench.parse import Measurement, parse
+from reprokit.bench.parse import Measurement, parse, threads_of
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
 
@@ -103,7 +103,9 @@ def test_records_carry_unit_parameters_and_implementation():
         (line(samples=["fast"]), "no number"),
         (line(samples=[True]), "no number"),
         (line(samples=[math.nan]), "no measurement"),
+        (line(samples=[1e151]), "no measurement"),
         (line(unit=None), "no metric and unit"),
+        (line()[:-1] + ', "x": ' + "[" * 500 + "]" * 500 + "}", "nested too deeply"),
         (line(params=[1]), "no mapping"),
         (line()[:-8], "cut off"),
         ('{"correctness": [{"case": "causal", "ok": false}]}\n' + line(), "results are wrong.*causal"),
@@ -113,6 +115,19 @@ def test_records_carry_unit_parameters_and_implementation():
 def test_records_that_cannot_be_believed_fail(text, message):
     with pytest.raises(WorkFailed, match=message):
         parse(RECORDS, text)
+
+
+def test_values_that_no_record_can_have_become_text():
+    params = {"big": 10**30, "half": "\ud800", "true": True}
+    environment = {"threads": 10**30, "inner": {"nan": math.nan, "\ud800": -(10**30)}}
+    parsed = parse(RECORDS, "\n".join([json.dumps({"environment": environment}), line(params=params)]))
+    assert parsed.measurements[0].params == {"big": f"{10**30}", "half": "?", "true": True}
+    assert parsed.environment == {"threads": f"{10**30}", "inner": {"nan": "nan", "?": f"{-(10**30)}"}}
+
+
+@pytest.mark.parametrize(("reported", "threads"), [(8, 8), (True, 4), (-1, 4), (10**9, 4), ("8", 4)])
+def test_only_a_number_of_threads_is_believed(reported, threads):
+    assert threads_of({"threads": reported}, 4) == threads
 
 
 @given(st.text())
@@ -143,7 +158,7 @@ def test_a_json_line_is_a_good_figure_or_a_clear_failure(data):
     assert figures[0].samples == tuple(float(s) for s in data["samples"])
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.floats(allow_nan=False, allow_infinity=False)), min_size=1))
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(-1e150, 1e150)), min_size=1))
 def test_lines_keep_every_sample_with_its_own_context(runs):
     spec = Parse.model_validate(
         {"context": ["n=(?P<n>.*)"], "values": [{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}]}

@@ -46,11 +46,29 @@ def test_a_large_log_is_put_aside_and_both_are_forgotten(monkeypatch):
     monkeypatch.setattr(log, "_KEEP_BYTES", 60)
     _write(b"old\n")
     _write(b"new\n")
-    assert b"old" not in b"".join(log.read("c"))
-    assert b"old" in log.log_path("c").with_suffix(".log.1").read_bytes()
-    log.forget("c")
+    assert b"old" not in log.log_path("c").read_bytes()
+    log.move("c", "d")
+    lines = b"".join(log.read("d")).splitlines()
+    assert [line for line in lines if line in (b"old", b"new")] == [b"old", b"new"]
+    log.forget("d")
     assert list(log.log_path("c").parent.iterdir()) == []
-    assert list(log.read("c")) == []
+    assert list(log.read("d")) == []
+
+
+@pytest.mark.parametrize("at", range(9))
+@pytest.mark.parametrize("tail", [None, 0, 1, 2, 3, 4, 9])
+def test_last_lines_of_both_parts(at: int, tail: int | None):
+    """A log is put aside wherever it is full, also within a line."""
+    content = b"a\nbb\n\nc\n"
+    path = log.log_path("c")
+    path.parent.mkdir(parents=True)
+    path.with_suffix(".log.1").write_bytes(content[:at])
+    path.write_bytes(content[at:])
+    lines = content.splitlines(keepends=True)
+    assert b"".join(log.read("c", tail=tail)) == b"".join(lines[max(0, 4 - (4 if tail is None else tail)) :])
+    path.write_bytes(b"")
+    path.with_suffix(".log.1").write_bytes(b"a\nb")
+    assert b"".join(log.read("c", tail=1)) == b"b"
 
 
 def test_a_log_is_put_aside_while_a_command_writes(monkeypatch):

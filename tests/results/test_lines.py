@@ -151,6 +151,15 @@ FIRST_SCHEMA = (
         ({"unit": 3}, "unit: "),
         ({"params": None}, "params: "),
         ({"threads": "2"}, "threads: "),
+        *(({name: 10**400}, f"{name}: ") for name in ("threads", "warm_up")),
+        ({"repeats": [10**400]}, r"repeats\.0: "),
+        *(({"before": {name: 10**400}}, f"before.{name}: ") for name in ("cpu_clock", "throttles")),
+        ({"after": {"gpu_clock": [10**400]}}, r"after.gpu_clock.0: "),
+        ({"schema": 10**4000}, "unknown schema 10{39}$"),
+        *(
+            ({name: {"x": [{"y": -(10**30)}]}}, "an integer of more than 24 digits")
+            for name in ("params", "variables", "clocks", "environment")
+        ),
     ],
 )
 def test_what_is_no_record_is_named_with_its_line(record, tmp_path, change, message):
@@ -159,6 +168,18 @@ def test_what_is_no_record_is_named_with_its_line(record, tmp_path, change, mess
     with pytest.raises(UsageError, match=message) as error:
         read(file)
     assert error.value.where == f"{file}:2"
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [("9" * 5000, "4300 digits"), ("1e999", "not finite"), ("[1E+400]", "not finite"), ("[-1e0999]", "not finite")],
+)
+def test_a_number_of_many_digits_is_named_with_its_line(record, tmp_path, number, message):
+    file = tmp_path / "r.jsonl"
+    file.write_text(record(params={"x": "?"}).to_json().replace('"?"', number) + "\n")
+    with pytest.raises(UsageError, match=message) as error:
+        read(file)
+    assert error.value.where == f"{file}:1"
 
 
 def test_missing_field_and_missing_file_are_named(record, tmp_path):

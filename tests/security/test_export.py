@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from reprokit.bundle.partial_file import claimed
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from tests.support.images import tar_of
@@ -29,9 +32,8 @@ def image(engine: Engine) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("planted", ["folder", "file", "new", "another name of the file"])
-@pytest.mark.parametrize(("form", "code"), [("rkit", 2), ("docker", 2), ("oci-dir", 2), ("squashfs", 0)])
+@pytest.mark.parametrize(("form", "code"), [("rkit", 2), ("docker", 2), ("oci-dir", 2), ("squashfs", 2)])
 def test_a_planted_partial_file_leads_nowhere(image: str, tmp_path: Path, form: str, code: int, planted: str) -> None:
-    """sqfstar cannot go on with a file, so what is there is removed first."""
     user, outside = User(tmp_path / "user"), tmp_path / "outside"
     (outside / "folder").mkdir(parents=True)
     (outside / "file").write_text("the user's")
@@ -49,3 +51,40 @@ def test_a_planted_partial_file_leads_nowhere(image: str, tmp_path: Path, form: 
     user.here.mkdir()
     user("export", image, "-o", "x.out", "--format", form)  # the control
     assert (user.here / "x.out").exists() and not (user.here / "x.out").is_symlink()
+
+
+def test_a_link_planted_after_the_check_leads_nowhere(
+    image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sqfstar would make the file that the link names."""
+    user, outside, programs = User(tmp_path / "user"), tmp_path / "outside", tmp_path / "programs"
+    outside.mkdir()
+    programs.mkdir()
+    script = programs / "sqfstar"
+    script.write_text(
+        f'#!/bin/sh\nln -sfn {outside}/new {user.here}/.x.out.partial\nexec {shutil.which("sqfstar")} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    user("export", image, "-o", "x.out", "--format", "squashfs")
+    assert list(outside.iterdir()) == []
+
+
+def test_a_squashfs_that_another_process_writes_is_waited_for(image: str, tmp_path: Path) -> None:
+    user = User(tmp_path / "user")
+    partial, ended = user.here / ".x.out.partial", threading.Event()
+
+    def other() -> None:
+        assert not ended.wait(2)
+        other_file.write(b"other")
+        partial.unlink()
+        other_file.close()
+
+    other_file = claimed(partial, print)
+    writer = threading.Thread(target=other)
+    writer.start()
+    said = user("export", image, "-o", "x.out", "--format", "squashfs")
+    ended.set()
+    writer.join()
+    assert "another export writes this file" in said
+    assert (user.here / "x.out").read_bytes().startswith(b"hsqs")

@@ -74,6 +74,46 @@ def test_an_object_that_git_reads_into_memory(tmp_path: Path, monkeypatch: pytes
     assert "REPROKIT_LIMIT_GIT_MEMORY=134217728" in caught.value.hint
 
 
+def deltas(path: Path, size: int, count: int) -> Path:
+    """A pack of zeros, and of deltas that each copy all of them and add a number."""
+
+    def entry(kind: int, size: int, data: bytes, before: bytes = b"") -> bytes:
+        first, rest, header = kind << 4 | size & 15, size >> 4, b""
+        while rest:
+            first, rest, header = rest & 127, rest >> 7, header + bytes([first | 128])
+        return header + bytes([first]) + before + zlib.compress(data, 9)
+
+    def number(value: int) -> bytes:
+        return bytes([value & 127 | 128]) + number(value >> 7) if value > 127 else bytes([value])
+
+    def distance(value: int) -> bytes:
+        found = [value & 127]
+        while value := value >> 7:
+            value -= 1
+            found.insert(0, value & 127 | 128)
+        return bytes(found)
+
+    data = bytearray(b"PACK" + struct.pack(">II", 2, count + 1) + entry(BLOB, size, bytes(size)))
+    for n in range(count):
+        copy = b"\xf0" + struct.pack("<I", size)[:3] + b"\x08" + b"%08d" % n
+        delta = number(size) + number(size + 8) + copy
+        data += entry(6, len(delta), delta, distance(len(data) - 12))
+    path.write_bytes(data + hashlib.sha1(data).digest())
+    return path
+
+
+def test_a_small_pack_of_large_deltas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """5 kB make 1.5 GB. A small pack has a sixtieth of git's time."""
+    monkeypatch.setenv("REPROKIT_LIMIT_GIT_SECONDS", "60")
+    packed, commit = deltas(tmp_path / "pack", 15 << 20, 100), Commit("https://h.test/a/b", "1" * 40)
+    with pytest.raises(UsageError, match="git takes more than 1 seconds of processor time") as caught:
+        unpack(packed, commit, (), tmp_path / "r")
+    assert "REPROKIT_LIMIT_GIT_SECONDS=120" in caught.value.hint
+    monkeypatch.setenv("REPROKIT_LIMIT_GIT_SECONDS", "6000")  # the control
+    with pytest.raises(UsageError, match=f"bytes unpacked from {packed.stat().st_size} bytes"):
+        unpack(packed, commit, (), tmp_path / "s")
+
+
 def test_every_program_of_git_has_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nulimit -S -d\nulimit -S -t\n")

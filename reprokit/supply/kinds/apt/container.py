@@ -19,7 +19,7 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.install import is_vendors
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.served_set import ServedSet
-from reprokit.untrusted.limits import APT_SECONDS, COMMAND_OUTPUT
+from reprokit.untrusted.limits import APT_SECONDS, PROGRAM_OUTPUT
 
 # Any failed part fails the update. No retries: apt 2.6 can hang when it retries one of two archives of a host.
 # Packages that the image has downloaded are listed too. apt keeps its cache even if the image forbids that: else every
@@ -106,8 +106,8 @@ class BaseApt:
             self._stream = stream
             for is_error, data in () if self._is_late else stream.frames():
                 (errors if is_error else output).extend(data)
-                if len(output) + len(errors) > COMMAND_OUTPUT.most:
-                    self._refuse(f"prints more than {COMMAND_OUTPUT.most >> 20} MiB", COMMAND_OUTPUT.hint)
+                if len(output) + len(errors) > PROGRAM_OUTPUT.most:
+                    self._refuse(f"prints more than {PROGRAM_OUTPUT.most >> 20} MiB", PROGRAM_OUTPUT.hint)
         if self._is_late:
             self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
         code = self.engine.exec_exit_code(started)

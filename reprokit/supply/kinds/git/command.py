@@ -19,7 +19,7 @@ from reprokit.display import Notify
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
-from reprokit.untrusted.limits import COMMAND_OUTPUT, GIT_MEMORY, GIT_SECONDS, Limit
+from reprokit.untrusted.limits import GIT_MEMORY, GIT_SECONDS, PROGRAM_OUTPUT, Limit
 
 if TYPE_CHECKING:
     from reprokit.supply.fetch.stop import Stop
@@ -80,15 +80,17 @@ def start_git(
     stderr: IO[bytes] | int = subprocess.PIPE,
     environ: Mapping[str, str] | None = None,
     start_new_session: bool = False,
+    seconds: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start git with limits of memory and processor time, as objects can be small packed and huge unpacked.
 
-    `environ` is as for `environment`. Raises SourceError where git is not installed.
+    `environ` is as for `environment`, `seconds` a lower limit than GIT_SECONDS. Raises SourceError where git is not
+    installed.
     """
     environ = environment(environ)
     if shutil.which("git", path=environ.get("PATH")) is None:
         raise SourceError("git is not installed here", hint="install the package git")
-    limits = (str(GIT_MEMORY.most >> 10), str(GIT_SECONDS.most))
+    limits = (str(GIT_MEMORY.most >> 10), str(seconds or GIT_SECONDS.most))
     return subprocess.Popen(
         ["/bin/sh", "-c", _LIMITED, "git", *limits, *_SAFE, *arguments],
         stdin=stdin, stdout=stdout, stderr=stderr, env=environ, start_new_session=start_new_session,
@@ -115,16 +117,20 @@ def git(
 
 
 def git_says(
-    folder: Path, *arguments: str, source: IO[bytes] | None = None, target: IO[bytes] | None = None
+    folder: Path,
+    *arguments: str,
+    source: IO[bytes] | None = None,
+    target: IO[bytes] | None = None,
+    seconds: int | None = None,
 ) -> tuple[int, list[str]]:
     """Run git on exactly this repository; returns its exit code and every line of output, for commands that report.
 
-    `source` is its standard input, `target` takes its standard output. Raises UsageError where git reaches a limit,
-    OSError where the disk is full, SourceError where git is not installed.
+    `source` is its standard input, `target` takes its standard output, `seconds` is as for `start_git`.
+    Raises UsageError where git reaches a limit, OSError where the disk is full, SourceError where git is not installed.
     """
-    code, output, errors = _run(f"--git-dir={folder}", *arguments, source=source, target=target)
+    code, output, errors = _run(f"--git-dir={folder}", *arguments, source=source, target=target, seconds=seconds)
     lines = [*errors, *output.splitlines()]
-    if code and not isinstance(failure := _failure(code, lines), GitFailed):
+    if code and not isinstance(failure := _failure(code, lines, seconds), GitFailed):
         raise failure
     return code, [redact(line) for line in lines]
 
@@ -135,18 +141,23 @@ def _run(
     target: IO[bytes] | None = None,
     environ: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    seconds: int | None = None,
 ) -> tuple[int, str, list[str]]:
     """Exit code, standard output unless `target` takes it, and the lines of standard error."""
     process = start_git(
-        *arguments, stdin=source or subprocess.DEVNULL, stdout=target or subprocess.PIPE, environ=environ
+        *arguments,
+        stdin=source or subprocess.DEVNULL,
+        stdout=target or subprocess.PIPE,
+        environ=environ,
+        seconds=seconds,
     )
     with process:
         try:
-            output, errors = exchanged(process, b"", timeout, COMMAND_OUTPUT.most)
+            output, errors = exchanged(process, b"", timeout, PROGRAM_OUTPUT.most)
         except subprocess.TimeoutExpired:
             raise GitFailed(f"git did not answer within {timeout:g} s") from None
         except Flood:  # a server chooses its messages and the names of its refs
-            raise GitFailed(f"git printed more than {COMMAND_OUTPUT.most >> 20} MiB; {COMMAND_OUTPUT.hint}") from None
+            raise GitFailed(f"git printed more than {PROGRAM_OUTPUT.most >> 20} MiB; {PROGRAM_OUTPUT.hint}") from None
         finally:
             process.kill()
     return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace").splitlines()
@@ -185,20 +196,20 @@ def git_with_progress(
         raise _failure(process.returncode, list(tail))
 
 
-def _failure(code: int, lines: list[str]) -> Exception:
+def _failure(code: int, lines: list[str], seconds: int | None = None) -> Exception:
     if _disk_is_full(lines):
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     own = "".join(line for line in lines if not line.startswith("remote: "))
     if code == -signal.SIGXCPU or f"died of signal {signal.SIGXCPU.value}" in own:
-        return _exceeded(GIT_SECONDS, "seconds of processor time")
+        return _exceeded(GIT_SECONDS, "seconds of processor time", seconds)
     if "out of memory" in own.lower() or os.strerror(errno.ENOMEM) in own:
         return _exceeded(GIT_MEMORY, "bytes of memory")
     return GitFailed(first_cause(lines))
 
 
-def _exceeded(limit: Limit, what: str) -> ReprokitError:
+def _exceeded(limit: Limit, what: str, most: int | None = None) -> ReprokitError:
     hint = f"if you trust the repository, raise the limit: {limit.variable}={2 * limit.most}"
-    return UsageError(f"git takes more than {limit.most} {what}", hint=hint)
+    return UsageError(f"git takes more than {most or limit.most} {what}", hint=hint)
 
 
 def _disk_is_full(lines: list[str]) -> bool:

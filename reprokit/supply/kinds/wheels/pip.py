@@ -22,7 +22,7 @@ from packaging.version import InvalidVersion, Version
 from reprokit.errors import SourceError
 from reprokit.host.command import Flood, exchanged
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.untrusted.limits import COMMAND_OUTPUT
+from reprokit.untrusted.limits import PROGRAM_OUTPUT
 
 _NEUTRAL = "/"
 # Later sections win, as for `pip download`.
@@ -149,9 +149,9 @@ def run_limited(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
-            out, err = exchanged(process, b"", None, COMMAND_OUTPUT.most)
+            out, err = exchanged(process, b"", None, PROGRAM_OUTPUT.most)
         except Flood:
-            raise SourceError(f"an index lets {command[0]} print more than {COMMAND_OUTPUT.most >> 20} MiB") from None
+            raise SourceError(f"an index lets {command[0]} print more than {PROGRAM_OUTPUT.most >> 20} MiB") from None
         finally:
             process.kill()
     return subprocess.CompletedProcess(

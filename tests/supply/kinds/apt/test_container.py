@@ -16,8 +16,8 @@ pytestmark = pytest.mark.engine
 @pytest.mark.parametrize(
     ("script", "limit", "message"),
     [
-        ("yes", ("COMMAND_OUTPUT", 5 << 20), "prints more than 5 MiB"),
-        ("yes >&2", ("COMMAND_OUTPUT", 5 << 20), "prints more than 5 MiB"),
+        ("yes", ("PROGRAM_OUTPUT", 5 << 20), "prints more than 5 MiB"),
+        ("yes >&2", ("PROGRAM_OUTPUT", 5 << 20), "prints more than 5 MiB"),
         ("sleep infinity", ("APT_SECONDS", 2), "takes more than 2 s"),
     ],
 )
