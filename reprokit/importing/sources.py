@@ -51,7 +51,7 @@ def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
     """The commit of a branch, a tag or HEAD."""
     if name.startswith("-"):
         raise UsageError(f"{name!r} is no branch, tag or commit", "--commit")
-    for place in dict.fromkeys([*mirrors.git(address), address]):
+    for place in mirrors.git(address):
         try:
             with git_environment(place, mirrors) as environ:
                 lines = git("ls-remote", "--", place, name, f"{name}^{{}}", environ=environ).splitlines()

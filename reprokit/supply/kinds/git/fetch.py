@@ -106,7 +106,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> Non
         with store.scratch() as scratch:
             fetch = _Fetch(commit, Path(scratch) / "repository", pieces, notify, stop)
             try:
-                _try(fetch, list(dict.fromkeys([*mirrors.git(commit.url), commit.url])), mirrors)
+                _try(fetch, mirrors.git(commit.url), mirrors)
             except (ReprokitError, OSError, Stopped):
                 if not any(pieces.glob("objects/pack/*.pack")):
                     shutil.rmtree(pieces, ignore_errors=True)
