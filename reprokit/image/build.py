@@ -123,7 +123,7 @@ class _Build:
             if lock:
                 return self.once(rendered, rendered.locked_hash(lock), lambda: self.locked(rendered, lock))
             base = resolve_base(self.engine, self.target.variant.base, self.notify)
-            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.notify)
+            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.notify)
             return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))
 
     def check_secrets(self, rendered: Rendered) -> None:
