@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from reprokit.importing.decision import Decision
 from reprokit.importing.model import Statement
 from reprokit.importing.python_choice import candidates
 from reprokit.importing.tree import FolderTree
-from tests.support.upstream import Upstream
 
 
 @pytest.fixture
@@ -49,13 +48,3 @@ def decided(folder: Callable[[dict[str, str]], FolderTree]) -> Callable[..., Dec
         return decide(statements, tree.contents.sizes.keys(), {}, "tool", base, choice, when, bundled(), known)
 
     return run
-
-
-@pytest.fixture
-def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    server = Upstream()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()
