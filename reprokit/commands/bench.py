@@ -57,7 +57,7 @@ def bench(
     ),
     timeout: Annotated[
         int | None,
-        typer.Option(metavar="SECONDS", min=1, help="End a run of a benchmark that takes longer; it then failed."),
+        typer.Option(metavar="SECONDS", min=1, help="Stop a run that takes longer and count it as failed."),
     ] = None,
     params: Annotated[
         list[str],

@@ -136,7 +136,7 @@ def workspace_roots() -> list[Path]:
     for root in roots:
         wrong = ""
         if not root.is_dir():
-            wrong = "is no folder"
+            wrong = "is not a folder"
         elif root.stat().st_uid not in (0, os.getuid()) or root.stat().st_mode & 0o022:
             wrong = "can be written to by others"
         elif any(root.is_relative_to(other) for other in known if other != root):

@@ -113,7 +113,7 @@ class _Build:
             )
         if rendered.secrets and self.options.builder == "buildkit":
             raise UsageError(
-                f"BuildKit cannot build {self.target.label}: no step of it may read a secret alone",
+                f"BuildKit cannot build {self.target.label}: it cannot limit a secret to one step",
                 hint="leave out --builder: the classic builder serves secrets to the steps that name them",
             )
         if self.options.no_cache or self.engine.image(self.name) is None:

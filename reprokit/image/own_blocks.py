@@ -50,7 +50,7 @@ def render_own(block: OwnBlock, facts: Mapping[str, Any]) -> dict[str, RenderedP
             raise UsageError(f"block {block.spec.name}: {str(found['error'])[:500]}", where)
         parts = {name: RenderedPart.model_validate(found["parts"][name]) for name in ("build", "final")}
     except ValidationError as error:
-        problem = f"block {block.spec.name} asks apt for what is no package: {error.errors()[0].get('input')!r}"
+        problem = f"block {block.spec.name} asks apt for what is not a package: {error.errors()[0].get('input')!r}"
         raise UsageError(problem, str(block.path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(

@@ -194,7 +194,7 @@ def _brought(engine: Engine, container: str, name: str, folder: Folder) -> bool:
         stream = Stream(blocks)
         member = next(members(stream, where), None)
         if member is None or not member.isreg():
-            raise WorkFailed("the report is no regular file", where)
+            raise WorkFailed("the report is not a regular file", where)
         PROFILE.check(member.size, "bytes in a profiler's report", where)
         with folder.replacing(name) as file:
             _copy(stream, member.size, file, where)

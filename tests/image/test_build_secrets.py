@@ -81,7 +81,7 @@ def test_only_named_secrets_are_asked_for_and_taken(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["../TOKEN", "A B", "$(x)", "", "a/b", "A\n", "-x", "A" * 101])
 def test_a_recipe_names_no_path(tmp_path: Path, name: str):
-    with pytest.raises(UsageError, match="which is no name of a secret"):
+    with pytest.raises(UsageError, match="which is not the name of a secret"):
         render(target(tmp_path, blocks=[run(name)]))
 
 
