@@ -157,7 +157,7 @@ class Containers(EngineClient):
         with translated(where=network):
             self.api.connect_container_to_network(container, network)
 
-    def leave(self, network: str, container: str) -> None:
+    def disconnect(self, network: str, container: str) -> None:
         """Disconnect a container, also from a network that is gone: it could not start with that."""
         with translated(where=network):
             self.api.disconnect_container_from_network(container, network, force=True)

@@ -98,7 +98,7 @@ class _Build:
 
     def result(self) -> BuildResult:
         rendered = render(self.target)
-        build_secrets.check_given(self.target, rendered, self.options.secrets)
+        build_secrets.check_known(self.target, rendered, self.options.secrets)
         lock = fresh_lock(self.target, rendered)
         if lock is None and self.options.offline:
             raise UsageError(

@@ -114,7 +114,7 @@ def git(
     return output
 
 
-def git_says(
+def run_git(
     folder: Path, *arguments: str, source: IO[bytes] | None = None, target: IO[bytes] | None = None
 ) -> tuple[int, list[str]]:
     """Run git on exactly this repository; returns its exit code and every line of output, for commands that report.
