@@ -84,7 +84,7 @@ def main() -> NoReturn:
         code, interrupted = 130, True
     interrupts.fatal()
     if interrupted:
-        _say("interrupted")
+        _report("interrupted")
     gc.freeze()  # the system gets the memory back anyway
     sys.exit(code)
 
@@ -103,13 +103,13 @@ def _run() -> int:
     except ReprokitError as error:
         _debug_raise()
         where = f" ({escaped(error.where)})" if error.where else ""
-        _say(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "", *error.explanation)
+        _report(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "", *error.explanation)
         return error.exit_code
     except typer.TyperException as error:
         at = getattr(error, "ctx", None)
         usage = f"hint: see `{at.command_path} --help`" if at else "hint: see `reprokit --help`"
         message = " ".join(line.strip() for line in error.format_message().splitlines()).replace("Value error, ", "")
-        _say(f"error: {message}", usage if message else "")
+        _report(f"error: {message}", usage if message else "")
         return error.exit_code
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -127,25 +127,25 @@ def _unexpected(error: Exception) -> int:
     from reprokit.host.disk import is_full
 
     if isinstance(error, OSError) and is_full(error):
-        _say(
+        _report(
             f"error: the disk is full{f' ({error.filename})' if error.filename else ''}",
             "hint: free space; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store",
         )
         return EngineError.exit_code
     if isinstance(error, OSError) and error.filename and paths.is_ours(Path(os.fsdecode(error.filename))):
-        _say(
+        _report(
             f"error: reprokit cannot use its own folder: {error.strerror} ({escaped(str(error.filename))})",
             "hint: set REPROKIT_HOME to a folder that you can write",
         )
         return EngineError.exit_code
-    _say(
+    _report(
         f"error: {type(error).__name__}: {error} (a bug in reprokit)",
         "hint: repeat it as `reprokit --debug ...` and report the output",
     )
     return 1
 
 
-def _say(*lines: str) -> None:
+def _report(*lines: str) -> None:
     for line in lines:
         if line:
             echo(line, err=True)

@@ -31,6 +31,7 @@ from tests.support.paths import ROOT
 from tests.support.repositories import Repositories
 from tests.support.shared import shared
 from tests.support.stores import fetch
+from tests.support.upstream import Upstream
 
 pytest_plugins = ["tests.support.home", "tests.support.suite"]
 
@@ -211,3 +212,17 @@ def base(images: Images) -> str:
 def two(images: Images, base: str) -> tuple[str, str]:
     """Two images of a common base, each with layers of its own."""
     return images.two_on(base)
+
+
+@pytest.fixture
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def upstream(no_proxies: None) -> Iterator[Upstream]:
+    server = Upstream()
+    yield server
+    server.server.shutdown()
+    server.server.server_close()

@@ -59,13 +59,13 @@ def test_an_empty_file_says_nothing(file: Path):
     [
         ("presets: [tsingua]", 1, "no such preset: 'tsingua'; did you mean tsinghua?"),
         ("mirrors:\n  wheel: [https://m.test]", 2, "unknown field mirrors.wheel; did you mean wheels?"),
-        ("mirrors:\n  apt:\n    - llvn: http://m.test/{path}", 3, "'llvn' is no archive; did you mean llvm?"),
+        ("mirrors:\n  apt:\n    - llvn: http://m.test/{path}", 3, "'llvn' is not an archive; did you mean llvm?"),
         (
             "mirrors:\n  git:\n    - file:///srv/{ownr}/{repo}",
             3,
-            "{ownr} is no placeholder of git; did you mean owner?",
+            "{ownr} is not a placeholder of git; did you mean owner?",
         ),
-        ("mirrors:\n  registry: [http://m.test]", 2, "is no registry; write HOST[:PORT][/PREFIX]"),
+        ("mirrors:\n  registry: [http://m.test]", 2, "is not a registry; write HOST[:PORT][/PREFIX]"),
         ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda must be a list"),
         ("fetch: {parallel: 0}", 1, "fetch.parallel"),
         ("- apt", 1, "the file"),

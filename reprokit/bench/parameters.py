@@ -28,5 +28,5 @@ def parameter(text: str) -> tuple[str, str | int | float | bool]:
         value = None
     finite = math.isfinite(value) if isinstance(value, float) else isinstance(value, str | int)
     if not separator or not finite:
-        raise UsageError(f"{where}: the value is no text, number, true or false", hint=_HINT)
+        raise UsageError(f"{where}: the value is not text, a number, true or false", hint=_HINT)
     return name, value

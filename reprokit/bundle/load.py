@@ -70,7 +70,7 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
             raise UsageError(f"{image.name!r} is a reserved name, which a bundle cannot use", bundle.where)
         if kind == "foreign":
             consent.require(
-                f"the bundle has {image.name}, which is no recipe's image", "--trust", trusted, bundle.where
+                f"the bundle has {image.name}, which is not a recipe's image", "--trust", trusted, bundle.where
             )
 
 

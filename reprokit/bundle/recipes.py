@@ -134,7 +134,7 @@ class Recipes:
     def compare(self, store: Store) -> list[str]:
         """A line on each recipe that is not here as it is in the bundle."""
         known = recipe_files()
-        lines = [f"{name} is no recipe here" for name in self.locks if name not in known]
+        lines = [f"{name} is not a recipe here" for name in self.locks if name not in known]
         for name in [name for name in self.locks if name in known]:
             for path in self.differing(name, known[name]):
                 lines.append(f"{path} differs from the bundle's" if path.exists() else f"{path} is missing")

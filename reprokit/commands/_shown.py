@@ -65,12 +65,12 @@ def status(text: str) -> Iterator[None]:
 def fetched(inputs: Sequence[LockedInput]) -> Store:
     """The store, with these files in it."""
     from reprokit.image.lock.supplies import Supplier
-    from reprokit.supply.fetch.display import display
+    from reprokit.supply.fetch.display import FetchDisplay
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     store = Store()
-    with display(sys.stderr) as shown:
+    with FetchDisplay(sys.stderr) as shown:
         Supplier(store, Mirrors(store), shown.notify, shown.on_progress).files(list(inputs))
     return store
 

@@ -32,7 +32,7 @@ PURPOSE = Annotated[
     typer.Option(
         "--for",
         metavar="compile|run|ptx|import",
-        help="What the stack is for: to compile (the default), to run prebuilt binaries, or PTX, or to import only.",
+        help="Purpose: compile (default), run prebuilt binaries, run PTX, or import only.",
         autocompletion=completion.choices("compile", "run", "ptx", "import"),
     ),
 ]

@@ -57,7 +57,7 @@ def bench(
     ),
     timeout: Annotated[
         int | None,
-        typer.Option(metavar="SECONDS", min=1, help="End a run of a benchmark that takes longer; it then failed."),
+        typer.Option(metavar="SECONDS", min=1, help="Stop a run that takes longer and count it as failed."),
     ] = None,
     params: Annotated[
         list[str],
@@ -208,7 +208,7 @@ def opened_bench(
     container = own_container(engine, target, purpose or bench_name(requested), requested, notify)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
-        put = partial(_not_there, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
+        put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
         # The workspace of a node is a copy, which may differ from the checkout here.
         folder = workspace.locate(target.workspace, target.path)
         checkout = Checkout() if engine.host.name else checkout_of(folder)
@@ -270,7 +270,7 @@ def _refused(stale: StaleImage) -> WorkFailed:
     return WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
 
 
-def _not_there(engine: Engine, file: Input) -> None:
+def _absent(engine: Engine, file: Input) -> None:
     """Raises Absent: data is placed by this machine, which has no workspace of a node."""
     raise Absent(
         f"the data {file.data} cannot be put into the workspace of a node",

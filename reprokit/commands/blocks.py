@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,18 +17,17 @@ if TYPE_CHECKING:
 
 def blocks(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One block, with its options.")] = "",
-    json: options.Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """List the blocks that recipes can use, also your own; show one."""
     from reprokit.errors import UsageError
-    from reprokit.recipe.reference import block_text
     from reprokit.recipe.spelling import nearest
 
     found = _all()
     if name and name not in found:
         raise UsageError(f"unknown block {name!r}{nearest(name, found)}", hint="`reprokit blocks` lists them")
     chosen = {name: found[name]} if name else found
-    if json:
+    if as_json:
         dump([{**spec.model_dump(), "file": file} for spec, file in chosen.values()])
     elif name:
         spec, file = found[name]
@@ -47,3 +47,37 @@ def _all() -> dict[str, tuple[BlockSpec, str]]:
         block = own_block(path)
         found[block.spec.name] = (block.spec, str(path))
     return dict(sorted(found.items()))
+
+
+def block_text(spec: BlockSpec) -> str:
+    """What a block does, needs and takes, in Markdown."""
+    lines = [spec.does, ""]
+    for what, names in (("Needs the pins", spec.pins), ("Comes after", spec.after)):
+        if names:
+            lines += [f"{what} {', '.join(f'`{name}`' for name in names)}."]
+    if spec.installs:
+        lines += [f"Installs the variant's `{spec.installs}`."]
+    if spec.build_args:
+        lines += ["Its commands see `build_args`."]
+    if spec.repeats:
+        lines += ["It can be used several times."]
+    if lines[-1]:
+        lines += [""]
+    if spec.options:
+        lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
+        for name, option in spec.options.items():
+            default = "required" if option.required else in_code(option.default)
+            choices = f" ({', '.join(option.choices)})" if option.choices else ""
+            lines += [f"| `{name}` | {option.type} | {default} | {cell(option.does + choices)} |"]
+        lines += [""]
+    return "\n".join(lines)
+
+
+def in_code(value: Any) -> str:
+    """A default as code, nothing for an empty one."""
+    return "" if value in (None, "", [], ()) else f"`{json.dumps(value)}`"
+
+
+def cell(text: str) -> str:
+    """Text in a table of Markdown."""
+    return text.replace("|", "\\|")

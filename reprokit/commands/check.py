@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._findings import as_json as finding_as_json
 from reprokit.commands._findings import show, summary
 from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
@@ -31,7 +32,7 @@ def check(
     driver: DRIVER = "",
     purpose: PURPOSE = "",
     sources: bool = typer.Option(False, "--sources", help="Print the sources of each finding."),
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    json: options.Json = False,
 ) -> None:
     """Check pins against the facts, before anything is downloaded.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
 from reprokit.untrusted.text import dump, paged
 
@@ -16,7 +17,7 @@ def claims(
         list[str] | None,
         typer.Argument(metavar="NAME", help="Recipes; all with results by default.", autocompletion=completion.targets),
     ] = None,
-    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+    as_json: options.Json = False,
 ) -> None:
     """Judge the papers' claims by the results: reproduced or not, not comparable, not measured.
 

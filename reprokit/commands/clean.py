@@ -51,7 +51,7 @@ def clean(
     total = sum(each.size for each in found)
     gone: list[_Leftover] = []
     if found and not as_json:
-        table(("KIND", "NAME", "SIZE", "WHY"), [(e.kind, e.name, size(e.size), e.why) for e in found])
+        table(("kind", "name", "size", "why"), [(e.kind, e.name, size(e.size), e.why) for e in found])
     if found and not dry_run:
         consent.require(f"{len(found)} leftovers are removed for good, {size(total)}", "--yes", yes)
         with Store().alone(notify):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def config(
     check: bool = typer.Option(False, "--check", help="Ask each mirror once; exit 4 where none of a kind answers."),
     init: bool = typer.Option(False, "--init", help="Write a commented file to start from."),
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    json: options.Json = False,
 ) -> None:
     """Show the mirrors and proxies in force, and the source of each."""
     from reprokit.errors import SourceError, UsageError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from reprokit import completion
-from reprokit.commands._options import On
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def doctor(
             autocompletion=completion.files,
         ),
     ] = None,
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
-    on: On = None,
+    json: options.Json = False,
+    on: options.On = None,
 ) -> None:
     """Look at this machine or a node: engine, GPUs, memory, disk, network; name faults and remedies.
 

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def explain(
     last: bool = typer.Option(
         False, "--last", help="The log of the last build, run, smoke, bench, lock or load that failed."
     ),
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    json: options.Json = False,
 ) -> None:
     """Name the cause of a failure from its log, and the remedy."""
     from reprokit.errors import UsageError

@@ -35,8 +35,8 @@ def fetch(
     from reprokit.image.lock.read import needed_lock, recipe_lock
     from reprokit.image.lock.supplies import Supplier
     from reprokit.recipe.find import target as find_target
-    from reprokit.supply.fetch.display import display
-    from reprokit.supply.fetch.import_local import take_from
+    from reprokit.supply.fetch.display import FetchDisplay
+    from reprokit.supply.fetch.import_local import import_files
     from reprokit.supply.lock.file import complete, lock_path
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
@@ -56,9 +56,9 @@ def fetch(
     except EngineError as error:
         absent = error.message
     if source:
-        taken = take_from(source, inputs, store)
+        taken = import_files(source, inputs, store)
         notify(f"{taken} files copied from {source}")
-    with display(sys.stderr) as shown:
+    with FetchDisplay(sys.stderr) as shown:
         supplier = Supplier(store, mirrors, shown.notify, shown.on_progress)
         found = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)

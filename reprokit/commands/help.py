@@ -50,7 +50,7 @@ def _list(pages: dict[str, Path]) -> None:
     from reprokit.tables import table
 
     heads = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages.values()]
-    table(("TOPIC", "PAGE"), [(name, head.removeprefix("# ")) for name, head in zip(pages, heads, strict=True)])
+    table(("topic", "page"), [(name, head.removeprefix("# ")) for name, head in zip(pages, heads, strict=True)])
 
 
 def _show(text: str) -> None:

@@ -32,7 +32,7 @@ def images(as_json: options.Json = False) -> None:
             )
             for row in rows
         ]
-        table(("NAME", "ID", "SIZE", "CREATED", "STATE", "CONTAINERS"), shown)
+        table(("name", "id", "size", "created", "state", "containers"), shown)
         echo("the sizes include layers that images share; `reprokit clean` removes what nothing needs", err=True)
 
 

@@ -103,7 +103,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
             check_writable(path)
             time = _time_of(as_of, target, mirrors, notify) if as_of else ""
             found = lock_variant(engine, target, store, mirrors, old, freed, notify, time)
-            files = data_of(target.recipe, whole.data, data, store, mirrors, notify)
+            files = data_of(target.recipe, whole.data, data, mirrors, notify)
         except ReprokitError as error:
             if len(targets) == 1:
                 raise

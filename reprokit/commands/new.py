@@ -22,7 +22,7 @@ def new(
         "",
         "--as-of",
         metavar="DATE|commit|now",
-        help="Versions that are not stated are those of this day; by default of the commit's.",
+        help="Day for versions that no file states (default: the commit's date).",
     ),
     repair: bool = typer.Option(
         False, "--repair", help="Build and try the recipe, and change what `explain` proposes, 8 times at most."

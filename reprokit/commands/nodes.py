@@ -14,7 +14,7 @@ from reprokit.untrusted.text import dump
 if TYPE_CHECKING:
     from reprokit.nodes.survey import NodeAnswer
 
-_COLUMNS = ("NODE", "STATE", "ENGINE", "GPUS", "DRIVER", "FREE", "IMAGES")
+_COLUMNS = ("node", "state", "engine", "GPUs", "driver", "free", "images")
 
 
 def nodes(

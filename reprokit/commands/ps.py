@@ -99,7 +99,7 @@ def _show(found: list[dict[str, Any]]) -> None:
                 _age(row["created"]),
             )
         )
-    table(("NAME", "RECIPE, CHECKOUT", "STATE", "GPUS", "PORTS", "MOUNTS", "CREATED"), rows)
+    table(("name", "recipe, checkout", "state", "GPUs", "ports", "mounts", "created"), rows)
 
 
 def _services(row: dict[str, Any]) -> list[str]:

@@ -25,4 +25,4 @@ def pull(
     reference, target = image_reference.of_recipe(image)
     engine = Engine.connect()
     moved = registry.pull(engine, reference, target, replace, notify, lambda: progress(f"pulling {image}"))
-    echo(f"{moved.name} is present ({moved.digest}, {moved.said or 'already present'})")
+    echo(f"{moved.name} is present ({moved.digest}, {moved.summary or 'already present'})")

@@ -24,5 +24,5 @@ def push(
     engine = Engine.connect()
     with progress(f"pushing {reference.named}") as on_progress:
         moved = registry.push(engine, reference, target, notify, on_progress)
-    notify(f"{moved.name}: {moved.said}")
+    notify(f"{moved.name}: {moved.summary}")
     echo(f"{reference.repository}@{moved.digest}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import document, dump, echo, paged
 
@@ -28,7 +29,6 @@ results = typer.Typer(
     rich_markup_mode=None,
 )
 
-_JSON = typer.Option(False, "--json", help="Print JSON.")
 _Name = Annotated[
     str | None,
     typer.Argument(metavar="NAME[:VARIANT]", help="Else all recipes.", autocompletion=completion.targets),
@@ -50,7 +50,7 @@ _Records = Annotated[
 
 
 @results.command(name="list")
-def list_(name: _Name = None, as_json: bool = _JSON) -> None:
+def list_(name: _Name = None, as_json: options.Json = False) -> None:
     """List what was measured: cases, runs, samples, the last time and the hardware."""
     from reprokit.results.tables import overview
     from reprokit.tables import show_tables
@@ -64,7 +64,9 @@ def list_(name: _Name = None, as_json: bool = _JSON) -> None:
 
 
 @results.command()
-def show(name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: bool = _JSON) -> None:
+def show(
+    name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: options.Json = False
+) -> None:
     """Show medians, pooled where the conditions are the same, beside the paper's figures."""
     from reprokit.tables import show_tables
 
@@ -84,7 +86,7 @@ def compare(
     b: str = typer.Argument(..., metavar="B", help="What is compared with it."),
     recipe: _Recipe = None,
     metric: Annotated[str | None, typer.Option(metavar="METRIC", help="Only this metric.")] = None,
-    as_json: bool = _JSON,
+    as_json: options.Json = False,
 ) -> None:
     """Compare two sets of results, case by case: the ratio of the medians with its 95 % interval, and a test.
 
@@ -130,7 +132,7 @@ def history(
         Path | None,
         typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.", autocompletion=completion.files),
     ] = None,
-    as_json: bool = _JSON,
+    as_json: options.Json = False,
 ) -> None:
     """Show how a metric went from run to run, for each case and machine."""
     from reprokit.commands._shown import notify

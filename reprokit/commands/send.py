@@ -29,7 +29,10 @@ def send(
     to: Annotated[
         list[str] | None,
         typer.Option(
-            "--to", metavar="NODE", help="A node that no configuration names.", autocompletion=completion.nodes
+            "--to",
+            metavar="NODE",
+            help="A host to use as a node although no configuration names it.",
+            autocompletion=completion.nodes,
         ),
     ] = None,
     jump: str = typer.Option("", "-J", "--jump", metavar="HOST", help="Go through this host, as `ssh -J` does."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
 from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
 from reprokit.untrusted.text import dump, echo
@@ -29,7 +30,7 @@ def solve(
     keep: str = typer.Option("", "--keep", metavar="PIN,...", help="Pins that stay as they are."),
     change: str = typer.Option("", "--change", metavar="PIN,...", help="The only pins that may change."),
     write: str = typer.Option("", "--write", metavar="VARIANT", help="Add the answer to the recipe as a variant."),
-    json: bool = typer.Option(False, "--json", help="Print JSON."),
+    json: options.Json = False,
 ) -> None:
     """Find the pins that pass `check` and differ least from those of a recipe."""
     from reprokit.commands._findings import summary

@@ -78,7 +78,7 @@ def _image(engine: Engine, target: Target, against: str | None) -> AbstractConte
     from reprokit.verify.layers import ImageInEngine, image_in_bundle
 
     if against and Path(against).is_file():
-        return image_in_bundle(Path(against), image_name(target), lambda done, total: None)
+        return image_in_bundle(Path(against), image_name(target))
     return nullcontext(ImageInEngine.of(engine, against or image_name(target)))
 
 

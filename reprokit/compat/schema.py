@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from reprokit.compat.version import at_most, key
+from reprokit.untrusted.model import FrozenModel
 
 Texts = tuple[str, ...]
 Numbers = tuple[int, ...]
 
 
-class Fact(BaseModel):
+class Fact(FrozenModel):
     """A mapping in a file of facts. `source` lists ids of `sources.yaml`."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
+    model_config = ConfigDict(extra="allow")
     source: Texts = ()
 
 
@@ -107,7 +108,7 @@ class CompilerLimits(Fact):
 
     min: str | None
     max: str
-    max_by_release: dict[str, str] = {}
+    max_by_release: dict[str, str] = Field(default={})
 
     def newest(self, cuda: str) -> str:
         return self.max_by_release.get(cuda, self.max)
@@ -215,7 +216,7 @@ class GpuGroup(Fact):
     cc: str
     line: str
     names: Texts
-    aliases: dict[str, str] = {}
+    aliases: dict[str, str] = Field(default={})
     unverified: bool = False
 
 
@@ -251,10 +252,8 @@ class Releases(Fact):
     releases: Texts
 
 
-class ReleaseDates(BaseModel):
+class ReleaseDates(FrozenModel):
     """Dates as 2021-08-14 or 2021-08 by version; the sources of each field are beside it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     distro: dict[str, str]
     python: dict[str, str]

@@ -11,9 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     ValidationError,
@@ -29,19 +27,16 @@ from reprokit.recipe.explain import explained
 from reprokit.recipe.fields import Size
 from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
+from reprokit.untrusted.model import FrozenModel
 
 KINDS = tuple(templates.PLACEHOLDERS)
 _PAGE = "`reprokit help mirrors` describes the file; `reprokit config --init` writes one to start from"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
 _LISTS: dict[str, Any] = {kind: (tuple[templates.mirror(kind), ...], ()) for kind in KINDS}  # type: ignore[misc]
 
 
-class Lists(create_model("_Lists", __base__=_Model, **_LISTS)):  # type: ignore[misc]
+class Lists(create_model("_Lists", __base__=FrozenModel, **_LISTS)):  # type: ignore[misc]
     """The mirrors of the file or of a preset: for each kind a list, in the order to try."""
 
 
@@ -52,7 +47,7 @@ def _preset(name: str) -> str:
     return name
 
 
-class Fetch(_Model):
+class Fetch(FrozenModel):
     """Limits of downloads: `stall` in seconds without a byte, `slowest` in bytes a second over a minute."""
 
     parallel: Annotated[int, Field(ge=1, le=32)] = 6
@@ -67,7 +62,7 @@ def _absolute(path: str) -> Path:
     return expanded
 
 
-class ConfigFile(_Model):
+class ConfigFile(FrozenModel):
     """The user's file (`paths.config_file()`)."""
 
     presets: tuple[Annotated[str, AfterValidator(_preset)], ...] = ()
@@ -141,7 +136,7 @@ def workspace_roots() -> list[Path]:
     for root in roots:
         wrong = ""
         if not root.is_dir():
-            wrong = "is no folder"
+            wrong = "is not a folder"
         elif root.stat().st_uid not in (0, os.getuid()) or root.stat().st_mode & 0o022:
             wrong = "can be written to by others"
         elif any(root.is_relative_to(other) for other in known if other != root):

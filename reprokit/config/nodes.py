@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BeforeValidator
 
 from reprokit.errors import UsageError
+from reprokit.untrusted.model import FrozenModel
 
 _HINT = "a node is user@host, user@host:port, or a name of the ssh configuration"
 _ADDRESS = re.compile(r"(?:(?P<user>.+)@)?(?P<host>\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[\w.-]+)(?::(?P<port>\d+))?")
@@ -49,9 +50,7 @@ def _as_written(value: Any) -> Any:
     return {"address": value or ""} if value is None or isinstance(value, str) else value
 
 
-class _Written(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
+class _Written(FrozenModel):
     address: str = ""
     jump: str = ""
 

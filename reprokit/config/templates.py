@@ -35,14 +35,14 @@ def check(kind: str, text: str) -> str:
     """The template itself. Raises ValueError where it is no address or has a placeholder of another kind."""
     scheme, found, _ = text.partition("://")
     if not found or scheme not in _SCHEMES:
-        raise ValueError(f"{text!r} is no address; write https://..., http://... or file:///...")
+        raise ValueError(f"{text!r} is not an address; write https://..., http://... or file:///...")
     if re.search(r"[\s,\"'<>\\]", text):
         raise ValueError(f"{text!r} has characters that an address cannot have")
     known = PLACEHOLDERS[kind]
     listed = ", ".join(f"{{{name}}}" for name in known)
     for name in re.findall(r"\{([^{}]*)\}", text):
         if name not in known:
-            raise ValueError(f"{{{name}}} is no placeholder of {kind}{nearest(name, known)} (there are {listed})")
+            raise ValueError(f"{{{name}}} is not a placeholder of {kind}{nearest(name, known)} (there are {listed})")
     if "{" in (rest := re.sub(r"\{\w+\}", "", text)) or "}" in rest:
         raise ValueError(f"{text!r} has a brace without its other half")
     if kind in ("git", "files", "apt") and rest == text:
@@ -60,7 +60,9 @@ def _apt(value: Any) -> str:
         raise ValueError("write TEMPLATE, or ARCHIVE: TEMPLATE")
     archive, template = split_archive(value)
     if archive and archive not in archives():
-        raise ValueError(f"{archive!r} is no archive{nearest(archive, archives())} (there are {', '.join(archives())})")
+        raise ValueError(
+            f"{archive!r} is not an archive{nearest(archive, archives())} (there are {', '.join(archives())})"
+        )
     check("apt", template)
     return value
 
@@ -76,7 +78,7 @@ def _registry(value: Any) -> Any:
         return value
     text = value.removeprefix("https://").rstrip("/")
     if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)*", text):
-        raise ValueError(f"{text!r} is no registry; write HOST[:PORT][/PREFIX]")
+        raise ValueError(f"{text!r} is not a registry; write HOST[:PORT][/PREFIX]")
     return text
 
 
@@ -111,7 +113,7 @@ def file_fields(urls: tuple[str, ...]) -> Iterator[dict[str, str]]:
 
 def _host(text: str) -> str:
     if not re.fullmatch(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", text):
-        raise ValueError(f"{text!r} is no host; write HOST or HOST:PORT")
+        raise ValueError(f"{text!r} is not a host; write HOST or HOST:PORT")
     return text
 
 

@@ -69,7 +69,7 @@ def read_etc(engine: Engine, container: str) -> Etc:
         for member in members(stream, container):
             if member.name == "etc":
                 if not member.isdir():
-                    raise UsageError("the image's /etc is no folder", container)
+                    raise UsageError("the image's /etc is not a folder", container)
                 owned = _is_roots(member)
             elif member.name in ("etc/passwd", "etc/group"):
                 ACCOUNTS.check(member.size, f"bytes in /{member.name}", container)

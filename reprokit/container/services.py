@@ -104,7 +104,7 @@ def remove(engine: Engine, container: str) -> None:
         if listed["Labels"].get(names.OWNER) == owner:
             engine.remove(listed["Id"], force=True)
     with suppress(EngineError):  # it is not in the network, or gone
-        engine.leave(network, container)
+        engine.disconnect(network, container)
     for found in engine.networks(f"{OF}={container}"):
         if found["Name"] == network and found["Labels"].get(names.OWNER) == owner:
             engine.remove_network(found["Id"])

@@ -81,7 +81,7 @@ class Examined:
     def _ask_info(self) -> Mapping[str, Any]:
         found = self.connection.result().info()
         if not isinstance(found, dict):
-            raise ValueError("the engine's info is no object")
+            raise ValueError("the engine's info is not an object")
         return found
 
 

@@ -70,7 +70,7 @@ class SmiRow:
 class GpuState:
     """`module` is the version of the loaded kernel module, `libraries` those of NVML, `known` the driver's cards.
 
-    `said` is nvidia-smi's complaint. `hangs` names the parts of the driver that do not answer.
+    `error` is what nvidia-smi complains of. `hangs` names the parts of the driver that do not answer.
     """
 
     cards: tuple[PciCard, ...] = ()
@@ -80,7 +80,7 @@ class GpuState:
     libraries: tuple[str, ...] = ()
     xid: tuple[str, ...] = ()
     smi: Literal["missing", "answers", "fails", "hangs"] = "missing"
-    said: str = ""
+    error: str = ""
     rows: tuple[SmiRow, ...] = ()
     driver_hangs: bool = False
 
@@ -106,14 +106,14 @@ def state(shell: Shell) -> GpuState:
         files, hangs = Reported({}), True
     smi: Literal["missing", "answers", "fails", "hangs"] = "missing"
     rows: tuple[SmiRow, ...] = ()
-    said = ""
+    error = ""
     try:
         answer = asked.result()
         if answer.one("path"):
             lines = answer.all("answer")
             rows = tuple(filter(None, map(_row, lines)))
             smi = "answers" if answer.one("code") == "0" and rows else "fails"
-            said = clipped(" ".join(line for line in lines if not _row(line)))
+            error = clipped(" ".join(line for line in lines if not _row(line)))
     except NoAnswer:
         smi = "hangs"
     return GpuState(
@@ -124,7 +124,7 @@ def state(shell: Shell) -> GpuState:
         libraries=tuple(dict.fromkeys(filter(None, map(version, files.all("library"))))),
         xid=tuple(files.all("xid")),
         smi=smi,
-        said=said,
+        error=error,
         rows=rows,
         driver_hangs=hangs,
     )

@@ -3,12 +3,11 @@
 from reprokit.engine.client import LABEL, OWN_IMAGES, labels_of
 from reprokit.engine.containers import Containers
 from reprokit.engine.images import Images
-from reprokit.engine.networks import Networks
 
 __all__ = ["LABEL", "OWN_IMAGES", "Engine", "labels_of"]
 
 
-class Engine(Images, Containers, Networks):
+class Engine(Images, Containers):
     """A connection to a Docker-compatible engine: `Engine.connect()` for this machine's, `behind()` for another's.
 
     Plain data goes in and out (the Engine API's own JSON), so that callers can be tested with data. Optional fields of

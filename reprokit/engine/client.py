@@ -94,4 +94,4 @@ def _check_name(name: str) -> None:
     docker-py keeps slashes: an image called `../containers/json` would address another part of the API.
     """
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        raise UsageError(f"{name[:_LONGEST_NAME]!r} is no name of an image or container")
+        raise UsageError(f"{name[:_LONGEST_NAME]!r} is not the name of an image or container")

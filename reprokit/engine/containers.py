@@ -1,4 +1,4 @@
-"""Containers: their life, their files, and commands in them."""
+"""Containers: their life, their files, commands in them, and their networks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reprokit.untrusted.limits import CONTAINER_FILE, Limit
 
 
 class Containers(EngineClient):
-    """The calls of the Engine API about containers."""
+    """The calls of the Engine API about containers and their networks."""
 
     def containers(self, labels: list[str], sizes: bool = False) -> list[dict[str, Any]]:
         """Containers that carry all `labels`, running or not; with `sizes` also the bytes of their own files."""
@@ -142,6 +142,38 @@ class Containers(EngineClient):
         """Unpack a tar into a folder of a container."""
         with translated(where=container):
             self.api.put_archive(container, folder, tar)
+
+    def networks(self, label: str) -> list[dict[str, Any]]:
+        """Networks that carry a label, `NAME` or `NAME=VALUE`."""
+        with translated():
+            return self.api.networks(filters={"label": label})
+
+    def has_network(self, name: str) -> bool:
+        """Whether there is a network of this name or ID."""
+        with translated(where=name):
+            try:
+                self.api.inspect_network(name)
+            except docker.errors.NotFound:
+                return False
+        return True
+
+    def create_network(self, name: str, labels: dict[str, str]) -> None:
+        """Create a network whose containers reach each other, and through it nothing else."""
+        with translated(where=name):
+            self.api.create_network(name, driver="bridge", internal=True, check_duplicate=True, labels=labels)
+
+    def join(self, network: str, container: str) -> None:
+        with translated(where=network):
+            self.api.connect_container_to_network(container, network)
+
+    def disconnect(self, network: str, container: str) -> None:
+        """Disconnect a container, also from a network that is gone: it could not start with that."""
+        with translated(where=network):
+            self.api.disconnect_container_from_network(container, network, force=True)
+
+    def remove_network(self, network: str) -> None:
+        with translated(where=network):
+            self.api.remove_network(network)
 
 
 def _bounded(stream: IO[bytes], where: str, limit: Limit) -> Iterator[bytes]:

@@ -6,14 +6,12 @@ import re
 from dataclasses import replace
 from typing import IO
 
-from reprokit.explain.demangle import demangled
 from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
-from reprokit.explain.packages import packages
-from reprokit.explain.pins import pins
 from reprokit.explain.place import shortened
 from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
+from reprokit.explain.values import demangled, packages, pins
 
 _MOST = 5
 # Characters of the log that stand in a cause.

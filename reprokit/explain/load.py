@@ -13,7 +13,7 @@ from reprokit.errors import UsageError
 from reprokit.explain.literals import FixedText, literals
 from reprokit.explain.model import LogRule, Signs
 from reprokit.paths import config_file
-from reprokit.recipe.yaml import read
+from reprokit.recipe.yaml import FastLoader, read
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault
 from reprokit.untrusted.patterns import PatternSet, compiled_bytes
@@ -41,12 +41,11 @@ def user_folder() -> Path:
 @lru_cache(maxsize=1)
 def bundled() -> tuple[list[LogRule], Signs]:
     """The rules and signs that come with reprokit."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     rules: list[LogRule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.name != _SIGNS:
-            rules += [LogRule.model_validate(entry) for entry in yaml.load(path.read_bytes(), loader)]
-    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), loader))
+            rules += [LogRule.model_validate(entry) for entry in yaml.load(path.read_bytes(), FastLoader)]
+    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader))
 
 
 def user_rules(folder: Path) -> list[LogRule]:

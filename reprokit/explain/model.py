@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from reprokit.explain.literals import literals
+from reprokit.untrusted.model import FrozenModel
 from reprokit.untrusted.patterns import compiled
 
 # How sure a cause is, by kind. `wording` knows the usual words of errors, but not the program; `meaning` says what
@@ -35,20 +36,16 @@ def _searchable(patterns: list[str]) -> list[str]:
     return patterns
 
 
-class Change(BaseModel):
+class Change(FrozenModel):
     """One change to a recipe. `path` is a JSON pointer; `*` stands for the variant that failed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     op: Literal["add", "replace", "remove"]
     path: str = Field(pattern=r"^/[a-z_]+(/[A-Za-z0-9_*-]+)*$")
     value: Any = None
 
 
-class LogRule(BaseModel):
+class LogRule(FrozenModel):
     """One known failure. Patterns are RE2 and are searched for in single lines; `near` may span lines."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     id: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     patterns: list[str] = Field(min_length=1, description="any of them, in one line; groups (?P<name>...) are captured")
@@ -86,10 +83,8 @@ class LogRule(BaseModel):
         return self
 
 
-class Signs(BaseModel):
+class Signs(FrozenModel):
     """Lines that are no cause but say how a command went."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     success: list[str] = Field(description="the command, or its last step, succeeded")
     progress: list[str] = Field(description="a part succeeded, perhaps beside others that failed")

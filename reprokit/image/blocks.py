@@ -140,7 +140,7 @@ def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
     if option.type == "secrets":
         for name in value if isinstance(value, tuple) else ():
             if not re.fullmatch(SECRET_NAME, name):
-                return f"names {name!r}, which is no name of a secret; write one such as API_TOKEN"
+                return f"names {name!r}, which is not the name of a secret; write one such as API_TOKEN"
     if option.type.startswith("source"):
         for name in value if isinstance(value, tuple) else [value]:
             if name not in sources:

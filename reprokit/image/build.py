@@ -98,7 +98,7 @@ class _Build:
 
     def result(self) -> BuildResult:
         rendered = render(self.target)
-        build_secrets.check_given(self.target, rendered, self.options.secrets)
+        build_secrets.check_known(self.target, rendered, self.options.secrets)
         lock = fresh_lock(self.target, rendered)
         if lock is None and self.options.offline:
             raise UsageError(
@@ -113,7 +113,7 @@ class _Build:
             )
         if rendered.secrets and self.options.builder == "buildkit":
             raise UsageError(
-                f"BuildKit cannot build {self.target.label}: no step of it may read a secret alone",
+                f"BuildKit cannot build {self.target.label}: it cannot limit a secret to one step",
                 hint="leave out --builder: the classic builder serves secrets to the steps that name them",
             )
         if self.options.no_cache or self.engine.image(self.name) is None:
@@ -123,7 +123,7 @@ class _Build:
             if lock:
                 return self.once(rendered, rendered.locked_hash(lock), lambda: self.locked(rendered, lock))
             base = resolve_base(self.engine, self.target.variant.base, self.notify)
-            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.store, self.notify)
+            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.notify)
             return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))
 
     def check_secrets(self, rendered: Rendered) -> None:

@@ -64,7 +64,7 @@ def names_of(rendered: Rendered) -> list[str]:
     return sorted({name for _, names in rendered.secrets for name in names})
 
 
-def check_given(target: Target, rendered: Rendered, given: Collection[str]) -> None:
+def check_known(target: Target, rendered: Rendered, given: Collection[str]) -> None:
     """Raises UsageError for a secret that no block names."""
     names = names_of(rendered)
     if unknown := [name for name in given if name not in names]:

@@ -113,7 +113,9 @@ def jobs_of(requested: str, processors: int) -> int:
     if not requested:
         return fitting_jobs(processors)
     if not re.fullmatch(r"[1-9]\d{0,3}", requested):
-        raise UsageError(f"MAX_JOBS is {requested!r}, which is no number of processes", hint="MAX_JOBS=2, or unset it")
+        raise UsageError(
+            f"MAX_JOBS is {requested!r}, which is not a number of processes", hint="MAX_JOBS=2, or unset it"
+        )
     return min(int(requested), processors)
 
 
@@ -157,7 +159,7 @@ def keep_last_good(engine: Engine, target: Target, failed: Failed, base_id: str,
     name = failed_name(target.label)
     state = full_id((engine.image(failed.last_good) or {}).get("Id", ""))
     if state != full_id(base_id) and state not in made.entries(engine):
-        return f"{failed.last_good}, the state before the failed step, is not kept: it is no step of this build"
+        return f"{failed.last_good}, the state before the failed step, is not kept: it is not a step of this build"
     marked = {key: value for key, value in labels.items() if key not in (INPUTS, DOCKERFILE)} | {FAILED: failed.block}
     context = build_context(f"FROM {state}\n")
     for _ in engine.build(context, tag=name, labels=marked, rm=True, forcerm=True):

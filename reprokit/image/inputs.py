@@ -16,7 +16,7 @@ from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels
 from reprokit.supply.lock.model import Distribution, GitCommit, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
-from reprokit.supply.store import Store, key_of
+from reprokit.supply.store import key_of
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,7 @@ class Inputs:
         return {name: value for name, value in self.served.arguments().items() if self.rendered.declares(name)}
 
 
-def resolve_inputs(
-    target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors, store: Store, notify: Notify
-) -> Inputs:
+def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors, notify: Notify) -> Inputs:
     """Resolve and fetch the inputs of a variant without a lock; earlier results of the day need no network."""
     found: tuple[Distribution, ...] = ()
     commits: tuple[GitCommit, ...] = ()

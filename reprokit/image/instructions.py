@@ -82,5 +82,5 @@ def _problem(instruction: str, stages: Collection[str]) -> str:
         if match is None:
             return "has a COPY of another form"
         if match[1] not in stages:
-            return f"copies from {match[1]!r}, which is no stage before it (stages: {', '.join(stages) or 'none'})"
+            return f"copies from {match[1]!r}, which is not a stage before it (stages: {', '.join(stages) or 'none'})"
     return ""

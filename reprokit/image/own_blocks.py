@@ -13,13 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 import reprokit
 from reprokit.errors import UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.recipe import fields as f
 from reprokit.recipe.blocks import OwnBlock, shared_template
+from reprokit.untrusted.model import FrozenModel
 
 # Wall-clock limit, for a process that sleeps. One that computes ends after 3 s of processor time.
 _LIMIT_S = 120
@@ -30,10 +31,8 @@ _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from reprokit.image.san
 _Component = Literal["contrib", "non-free", "non-free-firmware", "multiverse", "restricted", "universe"]
 
 
-class RenderedPart(BaseModel):
+class RenderedPart(FrozenModel):
     """What a part writes, not yet checked, and what it asks apt for: packages and components."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: str
     installs: tuple[tuple[tuple[f.AptPackage, ...], tuple[_Component, ...]], ...]
@@ -51,7 +50,7 @@ def render_own(block: OwnBlock, facts: Mapping[str, Any]) -> dict[str, RenderedP
             raise UsageError(f"block {block.spec.name}: {str(found['error'])[:500]}", where)
         parts = {name: RenderedPart.model_validate(found["parts"][name]) for name in ("build", "final")}
     except ValidationError as error:
-        problem = f"block {block.spec.name} asks apt for what is no package: {error.errors()[0].get('input')!r}"
+        problem = f"block {block.spec.name} asks apt for what is not a package: {error.errors()[0].get('input')!r}"
         raise UsageError(problem, str(block.path)) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(

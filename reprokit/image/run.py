@@ -71,7 +71,7 @@ def check_options(options: BuildOptions) -> None:
         )
     if options.offline and (options.drift or options.record):
         other = "--drift" if options.drift else "--record"
-        raise UsageError(f"--offline and {other} exclude each other: one asks no network, the other needs it")
+        raise UsageError(f"--offline cannot be combined with {other}, which needs a network")
 
 
 def check_host(engine: Engine, target: Target, notify: Notify) -> None:

@@ -29,5 +29,5 @@ def moment_of(text: str, commit: datetime | None, where: str) -> Moment:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no date", "--as-of", "write 2021-06-30, `commit` or `now`") from None
+        raise UsageError(f"{text!r} is not a date", "--as-of", "write 2021-06-30, `commit` or `now`") from None
     return Moment(day, f"{day}T23:59:59Z")

@@ -73,11 +73,11 @@ def _available(facts: Facts) -> list[PythonBase]:
 
 def _meets(python: str, specifier: str) -> bool:
     try:
-        wanted = SpecifierSet(specifier)
+        required = SpecifierSet(specifier)
     except InvalidSpecifier:
         return True
     # `>=3.9.1` is met by a later patch release of 3.9.
-    return any(wanted.contains(f"{python}.{patch}") for patch in (2, 20))
+    return any(required.contains(f"{python}.{patch}") for patch in (2, 20))
 
 
 def _rank(

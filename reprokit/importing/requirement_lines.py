@@ -81,7 +81,7 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         owner = "/".join(parts.path.split("/")[1:3])
         yield _source(file, f"https://{parts.hostname}/{owner}", basename.removesuffix(".zip"), line, scope, name)
     else:
-        yield file.states("unread", f"an address that is no wheel or sdist: {url[:200]}", line, scope)
+        yield file.states("unread", f"an address that is not a wheel or sdist: {url[:200]}", line, scope)
 
 
 def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope | None, name: str) -> Statement:

@@ -101,7 +101,7 @@ class DayResolution:
     def specifier(self, project: str) -> SpecifierSet:
         return self.requirements[project].specifier if project in self.requirements else SpecifierSet()
 
-    def take_sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
+    def use_sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
         """Take the newest sdist where no release that fits has a wheel. `within` limits the releases further."""
         # Of a project that others require, the error names the version.
         specifier = self.specifier(project) or self.mentioned.get(project, SpecifierSet())
@@ -140,10 +140,10 @@ class DayResolution:
                 self.requirements.setdefault(canonicalize_name(build.name), bare(build))
         return True
 
-    def take_pure(self, project: str) -> bool:
+    def use_pure(self, project: str) -> bool:
         """Take the newest sdist if no compiler is needed for it; otherwise nothing changes."""
         before = dict(self.sdists), dict(self.requirements)
-        if project not in self.sdists and self.take_sdist(project):
+        if project not in self.sdists and self.use_sdist(project):
             version = self.sdists[project].package.partition("==")[2]
             if all(self.listing.is_pure(f) for f in self.listing.files(project) if str(f.version) == version):
                 return True

@@ -50,8 +50,8 @@ def _is_full(commit: str) -> bool:
 def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
     """The commit of a branch, a tag or HEAD."""
     if name.startswith("-"):
-        raise UsageError(f"{name!r} is no branch, tag or commit", "--commit")
-    for place in dict.fromkeys([*mirrors.git(address), address]):
+        raise UsageError(f"{name!r} is not a branch, tag or commit", "--commit")
+    for place in mirrors.git(address):
         try:
             with git_environment(place, mirrors) as environ:
                 lines = git("ls-remote", "--", place, name, f"{name}^{{}}", environ=environ).splitlines()

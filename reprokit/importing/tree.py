@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Protocol
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.supply.kinds.git.command import GitFailed, git, git_says
+from reprokit.supply.kinds.git.command import GitFailed, git, run_git
 from reprokit.supply.kinds.git.store import borrowing_repository
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import Limit
@@ -94,7 +94,7 @@ class FolderTree:
             config.write(self._git_file("config", _CONFIG_BYTES).encode())
             config.seek(0)
             # A file on standard input includes no other files.
-            git_says(Path("/dev/null"), "config", "--file=-", "remote.origin.url", source=config, target=found)
+            run_git(Path("/dev/null"), "config", "--file=-", "remote.origin.url", source=config, target=found)
             found.seek(0)
             address = found.read(_HEAD_BYTES).decode("utf-8", "replace").strip()
         owner = address.removeprefix("ssh://").removeprefix("git@")
@@ -138,7 +138,7 @@ class CommitTree:
         with TemporaryFile() as asked, TemporaryFile() as answers:
             asked.write("".join(f"{self._blobs[path]}\n" for path in chosen).encode())
             asked.seek(0)
-            git_says(self.folder, "cat-file", "--batch", source=asked, target=answers)
+            run_git(self.folder, "cat-file", "--batch", source=asked, target=answers)
             answers.seek(0)
             for path in chosen:
                 header = answers.readline().split()

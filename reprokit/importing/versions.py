@@ -99,7 +99,7 @@ class _VersionSearch(DayResolution):
                 try:
                     found = self.ask([*exact, *self.requested(fixed), *(str(bare(self.optional[key])) for key in keys)])
                 except uv.Unsatisfied as error:
-                    if len(keys) > 1 or not any(map(self.take_pure, named(error))):
+                    if len(keys) > 1 or not any(map(self.use_pure, named(error))):
                         raise
                 else:
                     if not self.unfit(found):
@@ -124,7 +124,7 @@ class _VersionSearch(DayResolution):
         self.check_times(projects)
         repaired = False
         for project in (project for project in projects if project not in self.sdists):
-            for step in (self._missing, self.take_sdist, self._later, self._nearest):
+            for step in (self._missing, self.use_sdist, self._later, self._nearest):
                 if (project, step.__name__) not in self.tried and step(project):
                     self.tried.add((project, step.__name__))
                     repaired = True
@@ -134,7 +134,7 @@ class _VersionSearch(DayResolution):
         # Newer wheels conflict with the other packages, so build an older sdist.
         for one in filter(None, found):
             older = (canonicalize_name(one.name), "older")
-            if one.specifier and older not in self.tried and self.take_sdist(older[0], one.specifier):
+            if one.specifier and older not in self.tried and self.use_sdist(older[0], one.specifier):
                 self.tried.add(older)
                 return True
         # They contradict each other: give up the least of the authors' exact versions.

@@ -38,14 +38,14 @@ class WheelChanges:
         if not (self.mirrors.pip.indexes or self.mirrors.pip.find_links):
             return f"{requirement}: no package index is configured"
         platform = Platform(variant.pins["python"], self.facts.distros.distros[variant.pins["distro"]].glibc)
-        wanted = [str(requirement), *(other for other in have if other != name)]
+        required = [str(requirement), *(other for other in have if other != name)]
         preferred = {other: version for other, version in have.items() if other != name}
         failure: SourceError | None = None
         # If the project has no release by that day, take its first one, else any.
         times = [self._first(name, platform), ANY_TIME] if self.time else []
         for later in (self.later, *({**self.later, name: time} for time in times if time)):
             request = WheelRequest(
-                wanted, platform, variant.sdists, variant.wheel_indexes, AsOf(self.time, later)
+                required, platform, variant.sdists, variant.wheel_indexes, AsOf(self.time, later)
             )  # fmt: skip
             try:
                 found = resolve_versions(request, self.mirrors, self.notify, preferred)

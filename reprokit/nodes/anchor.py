@@ -31,7 +31,7 @@ class Anchor:
         needed = unique and not is_podman(engine.version()) and not is_containerd(engine.info().get("DriverStatus"))
         self._image = image if needed else None
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def update(self, event: Mapping[str, Any]) -> None:
         """One event of `Engine.pull`. Layers become complete in order, the base first."""
         if self._image is None or event.get("status") not in _COMPLETE:
             return

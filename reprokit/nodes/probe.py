@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprokit.host.gpu import DEVICE_FILES, QUERY, GpuDevice, gpus_of
+from reprokit.host.memory import memory_of
 from reprokit.host.mounts import own_container
 from reprokit.host.user import Caller
 
@@ -95,12 +96,10 @@ def parse(output: str) -> NodeFacts:
     caller = Caller(
         number(first("uid")), number(first("gid")), tuple(map(number, first("groups", "").split())), first("user", "")
     )
-    # Not searched for: that takes quadratic time in a line of digits.
-    memory = re.match(r"(?:MemTotal:)?\s*([0-9]{1,18}) kB", first("memory", ""))
     return NodeFacts(
         caller=caller,
         cache=first("cache"),
-        memory=int(memory[1]) * 1024 if memory else None,
+        memory=memory_of([first("memory", "")], ""),
         proxies=dict(p.partition("=")[::2] for p in facts.get("proxy", ())),
         listening=frozenset(_ports(facts.get("listening", ()))),
         mountinfo="".join(f"{line}\n" for line in facts.get("mount", ())),

@@ -45,7 +45,7 @@ class Transferred:
 
     name: str
     digest: str
-    said: str = ""
+    summary: str = ""
 
 
 def push(
@@ -71,7 +71,7 @@ def push(
         _named(engine, image["Id"], reference),
     ):
         for event in engine.push(reference.repository, reference.variant):
-            transfer.take(event)
+            transfer.update(event)
     if not transfer.digest:
         raise SourceError("the registry did not report the image's digest", reference.named)
     return Transferred(reference.named, transfer.digest, transfer.described("sent"))
@@ -94,7 +94,7 @@ def pull(
     with _explained(reference):
         digest = reference.digest or engine.registry_digest(reference.named)
     name = f"{reference.repository}@{digest}"
-    image, said = engine.image(name), ""
+    image, summary = engine.image(name), ""
     movable: set[str] = set()
     if image is None:
         with _one_at_a_time(engine, f"pull {digest}", notify), _explained(reference):
@@ -106,7 +106,7 @@ def pull(
                         engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
                     )
                 with shown() as progress:
-                    said = _fetched(engine, coming, name, progress)
+                    summary = _fetched(engine, coming, name, progress)
                 image = engine.image(name)
     if image is None:
         raise WorkFailed("the engine pulled the image but does not have it", name)
@@ -114,7 +114,7 @@ def pull(
         ours = _requested_name(reference, target, labels_of(image))
         _agree(engine, ours, {image["Id"]}, movable, replace)
     except (WorkFailed, UsageError):
-        if said:  # a refused image is removed
+        if summary:  # a refused image is removed
             with suppress(ReprokitError):
                 engine.remove_image(name)
         raise
@@ -123,7 +123,7 @@ def pull(
         notify(notice)
     # The image may be meant for other hosts: findings are reported, not errors.
     require_image(ours, ImageLabels.read(labels_of(image)).needs, engine.host.gpus(), True, notify)
-    return Transferred(ours, digest, said)
+    return Transferred(ours, digest, summary)
 
 
 def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str], replace: bool) -> None:
@@ -137,8 +137,8 @@ def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str]
 def _fetched(engine: Engine, coming: Image | None, name: str, progress: ByteProgress) -> str:
     transfer, anchor = TransferProgress(progress), Anchor(engine, coming)
     for event in engine.pull(name):
-        transfer.take(event)
-        anchor.take(event)
+        transfer.update(event)
+        anchor.update(event)
     anchor.drop()
     return transfer.described("pulled")
 

@@ -24,7 +24,7 @@ class TransferProgress:
         self.moved: set[str] = set()
         self.digest = ""
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def update(self, event: Mapping[str, Any]) -> None:
         """One event of `Engine.push` or `Engine.pull`."""
         layer, status = str(event.get("id", "")), str(event.get("status", ""))
         if found := _PUSHED.search(status):

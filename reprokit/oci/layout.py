@@ -44,7 +44,7 @@ def layout_files(images: Sequence[Image], annotations: Mapping[str, str] | None 
             # containerd and Engine 25 read the name from the first. skopeo and podman choose an image by the second,
             # where a tag alone would be the same for two recipes.
             entry["annotations"] = {
-                "io.containerd.image.name": whole_name(image.name),
+                "io.containerd.image.name": full_name(image.name),
                 "org.opencontainers.image.ref.name": image.name,
             }
         entries.append(entry)
@@ -89,7 +89,7 @@ def manifest_of(image: Image) -> bytes:
     )
 
 
-def whole_name(name: str) -> str:
+def full_name(name: str) -> str:
     """The name with its registry: `debian:12` is `docker.io/library/debian:12`."""
     first, slash, _ = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):

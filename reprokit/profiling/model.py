@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
+
+from reprokit.untrusted.model import FrozenModel
 
 _Number = Annotated[FiniteFloat, Field(ge=0, le=1e18)]
 _Size = Annotated[int, Field(ge=0, le=1 << 60)]
@@ -12,14 +14,12 @@ _Percent = Annotated[FiniteFloat, Field(ge=0, le=1000)]
 _Sizes = Annotated[tuple[_Size, ...], Field(max_length=3)]
 
 
-class HotSpot(BaseModel):
+class HotSpot(FrozenModel):
     """A kernel, operator or function. `seconds` is the time in itself, None where only its `share` is known.
 
     `count` is the number of calls, launches or samples. `flop` is the work that was counted, done in `work_seconds`.
     `compute` and `memory` are per cent of the GPU's peaks; `occupancy` is per cent of the warps that fit.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, Field(max_length=20_000)]
     kind: Literal["gpu", "cpu"]
@@ -42,13 +42,11 @@ class HotSpot(BaseModel):
         return self.flop / self.work_seconds / 1e9 if self.flop and self.work_seconds else None
 
 
-class Summary(BaseModel):
+class Summary(FrozenModel):
     """The most expensive `rows` first; `totals` are the seconds of all rows by kind; `device` is the GPU's name."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     rows: Annotated[tuple[HotSpot, ...], Field(max_length=1000)] = ()
-    totals: dict[Literal["gpu", "cpu"], _Number] = {}
+    totals: dict[Literal["gpu", "cpu"], _Number] = Field(default={})
     device: Annotated[str, Field(max_length=200)] = ""
 
     def share(self, row: HotSpot) -> float | None:

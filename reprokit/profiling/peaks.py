@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from reprokit import paths
 from reprokit.bench.extension import send
@@ -16,6 +16,7 @@ from reprokit.errors import EngineError, WorkFailed
 from reprokit.tarfiles import tar_of
 from reprokit.untrusted.documents import understood, validated
 from reprokit.untrusted.files import Folder
+from reprokit.untrusted.model import FrozenModel
 
 _RATES = "fused_attention/bench/csrc/rates.h"
 _HOME = "/.reprokit-peaks"
@@ -30,15 +31,13 @@ _Rate = Annotated[FiniteFloat, Field(gt=0, le=1e12)]
 _Text = Annotated[str, Field(max_length=100)]
 
 
-class MeasuredPeaks(BaseModel):
+class MeasuredPeaks(FrozenModel):
     """GFLOP/s by dtype, GB/s by `read` and `copy` (read and written). `threads` is 0 for a GPU."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     threads: Annotated[int, Field(ge=0, le=100_000)]
     peaks: Annotated[dict[_Text, _Rate], Field(max_length=10)]
     bandwidths: Annotated[dict[_Text, _Rate], Field(max_length=10)]
-    how: Annotated[dict[_Text, _Text], Field(max_length=10)] = {}
+    how: Annotated[dict[_Text, _Text], Field(max_length=10)] = Field(default={})
 
 
 def processors(

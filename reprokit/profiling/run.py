@@ -142,7 +142,7 @@ def _in_container(
         code = 130
     for argv in tool.then:
         ask(argv)
-    files = {name: what for name, what in tool.reports.items() if _brought(engine, container, name, folder)}
+    files = {name: what for name, what in tool.reports.items() if _copied_out(engine, container, name, folder)}
     if not files:
         raise WorkFailed(f"{tool.name} left no report, and ended with exit code {code}", container, tool.refused)
     return Profiled(tool, code, files, _summary(ask, tool, notify))
@@ -192,7 +192,7 @@ def _programs(ask: Callable[..., Completed]) -> bytes:
     return stream.getvalue()
 
 
-def _brought(engine: Engine, container: str, name: str, folder: Folder) -> bool:
+def _copied_out(engine: Engine, container: str, name: str, folder: Folder) -> bool:
     """Copy a report out; False where there is none. Raises UsageError beyond the limit, WorkFailed for a link."""
     where = f"{container}:{FOLDER}/{name}"
     with engine.archive(container, f"{FOLDER}/{name}", PROFILE) as blocks:
@@ -201,7 +201,7 @@ def _brought(engine: Engine, container: str, name: str, folder: Folder) -> bool:
         stream = Stream(blocks)
         member = next(members(stream, where), None)
         if member is None or not member.isreg():
-            raise WorkFailed("the report is no regular file", where)
+            raise WorkFailed("the report is not a regular file", where)
         PROFILE.check(member.size, "bytes in a profiler's report", where)
         with folder.replacing(name) as file:
             _copy(stream, member.size, file, where)

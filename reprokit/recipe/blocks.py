@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError
 
 from reprokit import paths
 from reprokit.errors import UsageError
@@ -20,6 +20,7 @@ from reprokit.recipe import fields as f
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.untrusted import files
+from reprokit.untrusted.model import FrozenModel
 
 MOST = 64 << 10  # bytes of an own block; the largest bundled one has 6 KiB
 # A block is also a stage of the Dockerfile, where these names have another meaning.
@@ -29,11 +30,7 @@ _HINT = "write lines such as `does: what it is for` there; others are pins, afte
 _Short = Annotated[f.Line, StringConstraints(max_length=300)]
 
 
-class _Front(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class OptionSpec(_Front):
+class OptionSpec(FrozenModel):
     """One option of a block. `source` and `sources` name entries of the variant's `sources`, `secrets` a build's."""
 
     type: Literal["boolean", "string", "list", "source", "sources", "secrets"]
@@ -43,7 +40,7 @@ class OptionSpec(_Front):
     required: bool = False
 
 
-class OwnFront(_Front):
+class OwnFront(FrozenModel):
     """What the front comment of an own block can state."""
 
     does: _Short = Field(description="one sentence for `reprokit blocks`")
@@ -57,7 +54,7 @@ class OwnFront(_Front):
     options: dict[f.EnvName, OptionSpec] = Field(default={}, description="its options by name")
 
 
-class Bound(_Front):
+class Bound(FrozenModel):
     """A requirement of releases `below` this one, which they do not state themselves."""
 
     below: f.Version
@@ -79,14 +76,14 @@ class BlockSpec(OwnFront):
     name: str
     installs: str = ""
     wheel: str = ""
-    wheel_when: dict[str, str] = {}
+    wheel_when: dict[str, str] = Field(default={})
     alone: bool = False
     bounds: tuple[Bound, ...] = ()
-    differs: dict[str, str] = {}
+    differs: dict[str, str] = Field(default={})
     differs_with: str = ""
     build_args: bool = False
     repeats: bool = False
-    instead_of: dict[str, str] = {}
+    instead_of: dict[str, str] = Field(default={})
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from reprokit.recipe import fields as f
-
-_STRICT = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True, populate_by_name=True)
+from reprokit.recipe.packages import RecipePart
 
 _TIMES = {"s": 0, "ms": -3, "us": -6, "µs": -6, "μs": -6, "ns": -9}  # powers of ten of a second
 
 
-class ClaimBaseline(BaseModel):
+class ClaimBaseline(RecipePart):
     """What a claimed ratio is relative to: another metric, case or variant, or a number of the paper."""
-
-    model_config = _STRICT
 
     metric: f.Line = Field(default="", description="a benchmark's metric; by default that of the claim")
     params: dict[str, str | int | float | bool] = Field(
@@ -33,10 +30,8 @@ class ClaimBaseline(BaseModel):
         return self
 
 
-class Claim(BaseModel):
+class Claim(RecipePart):
     """A result that the paper states."""
-
-    model_config = _STRICT
 
     metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
     value: float | int = Field(description="the number; with a baseline, how many times better")

@@ -173,9 +173,9 @@ def _http_url(text: str) -> str:
 def _data_source(text: str) -> str:
     scheme, _, record = text.partition(":")
     if scheme not in DATA_SOURCES:
-        raise ValueError(f"{text!r} is no source of data{nearest(scheme, DATA_SOURCES)}; write zenodo:RECORD")
+        raise ValueError(f"{text!r} is not a source of data{nearest(scheme, DATA_SOURCES)}; write zenodo:RECORD")
     if not re.fullmatch(DATA_SOURCES[scheme], record):
-        raise ValueError(f"{record!r} is no record of {scheme}")
+        raise ValueError(f"{record!r} is not a record of {scheme}")
     return text
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, model_validator
 
 from reprokit.recipe import fields as f
+from reprokit.untrusted.model import FrozenModel
 
 
-class RecipePart(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True, populate_by_name=True)
+class RecipePart(FrozenModel):
+    model_config = ConfigDict(strict=True, populate_by_name=True)
 
 
 class RequirementsFile(RecipePart):

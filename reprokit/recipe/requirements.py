@@ -122,7 +122,7 @@ class _Reading:
         for invalid in parsed.invalid_lines:
             line = invalid.requirement_line
             if line.line.strip():
-                raise _refused(f"{line.line.strip()[:100]!r} is no requirement", at(line.line_number))
+                raise _refused(f"{line.line.strip()[:100]!r} is not a requirement", at(line.line_number))
         for option in parsed.options:
             for kind, value in option.options.items():
                 values = value if isinstance(value, list) else [value]
@@ -169,7 +169,7 @@ def _always(where: str, line: int) -> str:
 
 def _one(found: Any, where: str) -> Required:
     if found.is_editable or (found.link is not None and not found.link.url.startswith("git+")):
-        raise _refused(f"{redact(found.requirement_line.line.strip())[:100]!r} is no package of an index", where)
+        raise _refused(f"{redact(found.requirement_line.line.strip())[:100]!r} is not a package of an index", where)
     if found.link is not None and not found.name:
         raise UsageError("a git address needs the project's name", where, "write NAME @ git+https://...")
     if found.global_options or found.install_options:

@@ -22,6 +22,7 @@ from reprokit.results.plot_layout import (
     panels_of,
     plain_ticks,
 )
+from reprokit.results.plots import plotting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,13 +41,11 @@ def draw(measured: Measured) -> dict[str, bytes]:
             "there are no times of the attention benchmark to draw",
             hint="`reprokit bench fused-attention` measures some",
         )
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[results]"') from None
-    matplotlib.use("agg")
     files: dict[str, bytes] = {}
-    with matplotlib.rc_context(SETTINGS):
+    with plotting(SETTINGS):
+        import matplotlib
+
+        matplotlib.use("agg")
         for batch in sorted({cell.batch for cell in measured.cells})[:_MOST_BATCHES]:
             cells = [cell for cell in measured.cells if cell.batch == batch]
             files |= drawn(speedup(cells, batch, measured.about), f"speedup-batch-{batch}")

@@ -87,9 +87,9 @@ def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> None:
         axes = figure.subplots()
         for number, line in enumerate(lines[:_MOST_SERIES]):
             values = [median for _, _, median in line.points]
-            axes.plot(range(1, len(values) + 1), values, label=_short(f"{line.case} {line.hardware}"), **_style(number))
+            axes.plot(range(1, len(values) + 1), values, label=short(f"{line.case} {line.hardware}"), **_style(number))
         axes.set_xlabel("run")
-        axes.set_ylabel(_short(f"{metric}, {lines[0].title}"))
+        axes.set_ylabel(short(f"{metric}, {lines[0].title}"))
         axes.grid(True, axis="y")
         axes.legend(frameon=False, fontsize=8)
         save(figure, file)
@@ -106,13 +106,16 @@ def save(figure: Figure, file: Path) -> None:
 
 
 @contextmanager
-def plotting() -> Iterator[None]:
-    """Draw with our settings. matplotlib warns about letters without a glyph, which the reader's font may have."""
+def plotting(settings: dict[Any, Any] = _SETTINGS) -> Iterator[None]:
+    """Draw with our settings. Raises UsageError where matplotlib is missing.
+
+    It warns about letters without a glyph, which the reader's font may have.
+    """
     try:
         import matplotlib
     except ImportError:
         raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[results]"') from None
-    with warnings.catch_warnings(), matplotlib.rc_context(_SETTINGS):
+    with warnings.catch_warnings(), matplotlib.rc_context(settings):
         warnings.simplefilter("ignore")
         yield
 
@@ -151,12 +154,12 @@ def _lines(series: dict[str, list[Group]], axis: str) -> Figure:
         spreads = [_quartiles(group) for _, group in points]
         below = [max(0.0, y - low) for y, (low, _) in zip(ys, spreads, strict=True)]
         above = [max(0.0, high - y) for y, (_, high) in zip(ys, spreads, strict=True)]
-        axes.errorbar(xs, ys, yerr=[below, above], label=_short(name), capsize=2, **_style(number))
+        axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **_style(number))
         every += list(zip(xs, ys, strict=True))
     _scales(axes, every)
     identity = next(iter(series.values()))[0].identity
-    axes.set_xlabel(_short(axis))
-    axes.set_ylabel(_short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.set_xlabel(short(axis))
+    axes.set_ylabel(short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="y")
     if len(series) > 1 or next(iter(series)):
         axes.legend(frameon=False, fontsize=8)
@@ -172,10 +175,10 @@ def _rows(groups: Sequence[Group]) -> Figure:
         low, high = _quartiles(group)
         axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=3)
         axes.plot([group.median], [place], color=COLOURS[0], marker="o")
-    axes.set_yticks(range(len(groups)), [_short(_case(group)) or "all" for group in groups])
+    axes.set_yticks(range(len(groups)), [short(_case(group)) or "all" for group in groups])
     axes.invert_yaxis()
     identity = groups[0].identity
-    axes.set_xlabel(_short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.set_xlabel(short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="x")
     return figure
 
@@ -234,6 +237,7 @@ def _words(params: dict[str, Any]) -> str:
     return ", ".join(f"{name} {shown(value)}" for name, value in params.items())
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A name as a label, cut to 48 characters."""
     text = escaped(text)
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"

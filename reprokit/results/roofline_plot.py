@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.results.plots import COLOURS, plotting, save
+from reprokit.results.plots import COLOURS, plotting, save, short
 from reprokit.results.roofline import RooflinePoint
-from reprokit.untrusted.text import escaped
 
-_LONGEST, _MOST_NAMED = 48, 12
+_MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,14 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: 
         reached = [point.intensity for point in points]
         low, high = min([*ridges, *reached]) / 20, max([*ridges, *reached]) * 20
         for number, (roof, ridge) in enumerate(zip(roofs, ridges, strict=True)):
-            label = f"{_short(roof.name)}: {roof.peak:.4g} GFLOP/s, {roof.bandwidth:.4g} GB/s"
+            label = f"{short(roof.name)}: {roof.peak:.4g} GFLOP/s, {roof.bandwidth:.4g} GB/s"
             line = [low * roof.bandwidth, roof.peak, roof.peak]
             axes.plot([low, ridge, high], line, label=label, color=COLOURS[number % len(COLOURS)])
         for point in points:
             axes.plot([point.intensity], [point.rate], marker="o", color="#6b6b6b", markersize=5)
         for point in points[:_MOST_NAMED]:
             axes.annotate(
-                _short(point.name),
+                short(point.name),
                 (point.intensity, point.rate),
                 xytext=(5, -3),
                 textcoords="offset points",
@@ -55,8 +54,3 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: 
         axes.grid(True)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
         save(figure, file)
-
-
-def _short(text: str) -> str:
-    text = escaped(text)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

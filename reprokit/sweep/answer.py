@@ -29,7 +29,7 @@ def records_of(answer: JobAnswer) -> list[Record]:
     except ReprokitError as error:
         raise ValueError(error.message) from None
     except ValueError:
-        raise ValueError("its answer is no JSON") from None
+        raise ValueError("its answer is not JSON") from None
     found = data.get("records") if isinstance(data, dict) else None
     if not isinstance(found, list):
         raise ValueError("its answer has no records")

@@ -177,7 +177,7 @@ def checked(answer: JobAnswer, search: PlanSearch, machine: MachineFields | None
     records = records_of(answer)
     for record in records:
         if (record.metric, record.unit) != (METRIC, "1"):
-            raise ValueError("it returned a record that is no measurement of the search")
+            raise ValueError("it returned a record that is not a measurement of the search")
         if set(record.params) != {*job.params, *_MACHINE, *_OWN} or record.params["weights"] != "random":
             raise ValueError("it returned a record of other parameters")
         if record.files != {RECIPE: search.sources}:

@@ -27,7 +27,7 @@ def nodes_of(names: Sequence[str], where: str) -> list[Node]:
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{name!r} is no node of your configuration{nearest(name, known)}",
+                f"{name!r} is not a node of your configuration{nearest(name, known)}",
                 where,
                 "add it under `nodes:` of the configuration, or to ~/.ssh/config",
             )

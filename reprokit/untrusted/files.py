@@ -183,7 +183,7 @@ def opened(path: Path) -> IO[bytes]:
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UsageError("this is no regular file", str(path))
+        raise UsageError("this is not a regular file", str(path))
     return file
 
 

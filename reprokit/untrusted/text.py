@@ -152,15 +152,9 @@ def _write(stream: IO[str], text: str, end: str = "\n") -> None:
     stream.flush()
 
 
-def console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """A rich console without markup and emoji codes, for standard output unless `file` is given.
-
-    `width` is for tables without a terminal, for which rich would use 80 columns.
-    """
-    stream = file or sys.stdout
-    return _console_class()(
-        file=stream, markup=False, emoji=False, highlight=False, width=None if stream.isatty() else width
-    )
+def console(file: IO[str] | None = None) -> Console:
+    """A rich console without markup and emoji codes, for standard output unless `file` is given."""
+    return _console_class()(file=file or sys.stdout, markup=False, emoji=False, highlight=False)
 
 
 @cache

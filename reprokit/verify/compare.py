@@ -10,6 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
+from reprokit.bundle.packages import differences
 from reprokit.verify.entries import SEEN, LayerEntry, content_of, entries
 
 Kind = Literal["time", "content", "removed", "added"]
@@ -128,6 +129,4 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
 
 def changed_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Settings that differ, with both values, empty where there is none."""
-    before, after = settings(one), settings(other)
-    names = sorted({*before, *after})
-    return [(n, before.get(n, ""), after.get(n, "")) for n in names if before.get(n, "") != after.get(n, "")][:_KEPT]
+    return differences(settings(one), settings(other))[:_KEPT]

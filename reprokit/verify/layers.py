@@ -12,7 +12,6 @@ from reprokit.bundle.layers import settings
 from reprokit.bundle.read import opened
 from reprokit.bundle.verify import VerifiedBundle
 from reprokit.bundle.verify import verify as verify_bundle
-from reprokit.display import ByteProgress
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.host.disk import free_bytes, too_small
@@ -37,7 +36,7 @@ class ComparedImage(Protocol):
     def diff_ids(self) -> tuple[str, ...]: ...
     @property
     def config(self) -> Mapping[str, Any]: ...
-    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+    def write(self, diff_ids: frozenset[str], folder: Path) -> None:
         """Write these layers as `layer_file`. Raises UsageError, EngineError."""
 
 
@@ -55,10 +54,10 @@ class ImageInEngine:
         found = engine_image(engine, name)
         return cls(engine, found.name, found.id, found.layers, (engine.image(name) or {}).get("Config") or {})
 
-    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+    def write(self, diff_ids: frozenset[str], folder: Path) -> None:
         without = frozenset(self.diff_ids) - diff_ids
         image = engine_image(self.engine, self.name)
-        read_images(self.engine, [image], BlobFolder(folder), without, progress, _bounded(folder))
+        read_images(self.engine, [image], BlobFolder(folder), without, packing=_bounded(folder))
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class ImageInBundle:
     def config(self) -> Mapping[str, Any]:
         return settings(self.image.config)
 
-    def write(self, diff_ids: frozenset[str], folder: Path, progress: ByteProgress) -> None:
+    def write(self, diff_ids: frozenset[str], folder: Path) -> None:
         if missing := diff_ids - self.bundle.sizes.keys():
             hint = "compare with the image in the engine, or with a bundle that has all layers"
             raise UsageError(f"the layer {min(missing)} is excluded from the bundle", self.bundle.bundle.where, hint)
@@ -90,14 +89,14 @@ class ImageInBundle:
 
 
 @contextmanager
-def image_in_bundle(path: Path, name: str, progress: ByteProgress) -> Iterator[ImageInBundle]:
+def image_in_bundle(path: Path, name: str) -> Iterator[ImageInBundle]:
     """The image of this name in a bundle, or its only one; every byte is hashed. Raises UsageError."""
     with opened(path) as bundle:
         images = [image for image in bundle.images if image.name == name] or list(bundle.images)
         if len(images) != 1:
             names = ", ".join(image.name for image in bundle.images)[:1000]
             raise UsageError(f"the bundle has no image {name}", str(path), f"it has {names or 'none'}")
-        yield ImageInBundle(verify_bundle(bundle, progress), images[0])
+        yield ImageInBundle(verify_bundle(bundle), images[0])
 
 
 def layer_file(folder: Path, diff_id: str) -> Path:

@@ -14,7 +14,6 @@ from typing import Literal
 
 from reprokit import paths
 from reprokit.bundle.layers import instructions_of
-from reprokit.display import ByteProgress
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.host import command
@@ -90,7 +89,6 @@ def compare_images(
     image: ComparedImage,
     again: ImageInEngine,
     seconds: float,
-    progress: ByteProgress = lambda done, total: None,
 ) -> Verification:
     """Compare an image with its rebuild. Raises UsageError for layers that are damaged or too large, EngineError."""
     known = known_differences(target)
@@ -106,7 +104,7 @@ def compare_images(
         for index, (folder, side) in enumerate(zip(folders, sides, strict=True)):
             folder.mkdir()
             if differing:
-                side.write(frozenset(pair[index] for pair in differing), folder, progress)
+                side.write(frozenset(pair[index] for pair in differing), folder)
         for number, (one, other) in enumerate(pairs, 1):
             layer = ComparedLayer(number, made[number - 1])
             found.layers.append(layer)

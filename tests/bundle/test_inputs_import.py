@@ -82,7 +82,7 @@ def test_differing_and_missing_recipes_are_named(bring: Bring, recipe: Path):
     recipe.with_name("x.lock.yaml").unlink()
     assert bring().differing == [f"{recipe} differs from the bundle's", f"{recipe.with_name('x.lock.yaml')} is missing"]
     recipe.unlink()
-    assert bring().differing == ["x is no recipe here"]
+    assert bring().differing == ["x is not a recipe here"]
 
 
 @pytest.mark.parametrize("seed", range(30))

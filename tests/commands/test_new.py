@@ -133,7 +133,7 @@ def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_p
         (["--from", "empty"], "none of its 0 files says what the code needs"),
         (["--from", "file:///etc"], "not an https:// address"),
         (["--from", ".", "--commit", "v1"], "--commit is for git addresses"),
-        (["--from", ".", "--as-of", "yesterday"], "'yesterday' is no date"),
+        (["--from", ".", "--as-of", "yesterday"], "'yesterday' is not a date"),
         (["--from", ".", "--as-of", "commit"], "the date of the commit is not known"),
         (["--commit", "v1"], "--commit needs a repository"),
         (["--as-of", "2024-03-01"], "--as-of needs a repository"),

@@ -83,7 +83,7 @@ def test_import_says_which_recipes_are_not_here(call, held, tmp_path):
     assert result.exit_code == 0
     assert (
         result.stderr
-        == "mine is no recipe here\nhint: --recipes DIR puts the bundle's recipes and locks into a folder\n"
+        == "mine is not a recipe here\nhint: --recipes DIR puts the bundle's recipes and locks into a folder\n"
     )
 
 

@@ -108,7 +108,7 @@ def test_failures_are_named_and_tried_again(folder):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (f"{SWEEP}nodes: [root@stranger.example.org]\n", [], "is no node of your configuration"),
+        (f"{SWEEP}nodes: [root@stranger.example.org]\n", [], "is not a node of your configuration"),
         (f"{SWEEP}repeat: 2\n", [], "unknown field repeat; did you mean repeats?"),
         (SWEEP.replace(NAME, "nosuch"), [], "unknown recipe 'nosuch'"),
         (SWEEP, ["--image", "x@sha256:00", "--runner", "ray"], "names no image by digest"),

@@ -15,11 +15,11 @@ from reprokit.config.templates import PLACEHOLDERS, check, fill, git_fields
 @pytest.mark.parametrize(
     ("kind", "text", "words"),
     [
-        ("apt", "http://m.test/{archve}/{path}", "{archve} is no placeholder of apt; did you mean archive?"),
-        ("git", "http://m.test/{suite}/{repo}.git", "{suite} is no placeholder of git"),
+        ("apt", "http://m.test/{archve}/{path}", "{archve} is not a placeholder of apt; did you mean archive?"),
+        ("git", "http://m.test/{suite}/{repo}.git", "{suite} is not a placeholder of git"),
         ("git", "http://m.test/mirror.git", "names one place for all git"),
-        ("files", "ftp://m.test/{path}", "is no address"),
-        ("wheels", "/srv/wheels", "is no address; write https://..., http://... or file:///..."),
+        ("files", "ftp://m.test/{path}", "is not an address"),
+        ("wheels", "/srv/wheels", "is not an address; write https://..., http://... or file:///..."),
         ("conda", "https://m.test/conda", "must hold {channel}"),
         ("files", "https://m.test/{path", "a brace without its other half"),
         ("files", "https://m.test/a b/{path}", "characters that an address cannot have"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.build_secrets import allowed_now, check_complete, check_given, names_of, parse_secrets
+from reprokit.image.build_secrets import allowed_now, check_complete, check_known, names_of, parse_secrets
 from reprokit.image.progress import brief
 from reprokit.image.render import instructions, render
 from tests.support.rendering import source, target
@@ -70,18 +70,18 @@ def test_only_named_secrets_are_asked_for_and_taken(tmp_path: Path):
     here = target(tmp_path, blocks=[run("TOKEN", "KEY"), run()])
     rendered = render(here)
     assert names_of(rendered) == ["KEY", "TOKEN"]
-    check_given(here, rendered, ["TOKEN"])
+    check_known(here, rendered, ["TOKEN"])
     check_complete(here, rendered, ["TOKEN", "KEY"])
     with pytest.raises(UsageError, match="needs the secret KEY to be built") as error:
         check_complete(here, rendered, ["TOKEN"])
     assert "`reprokit build paper:v --secret id=KEY`" in error.value.hint and "src=FILE" in error.value.hint
     with pytest.raises(UsageError, match="no block of paper:v reads the secret TOKN; did you mean TOKEN"):
-        check_given(here, rendered, ["TOKN"])
+        check_known(here, rendered, ["TOKN"])
 
 
 @pytest.mark.parametrize("name", ["../TOKEN", "A B", "$(x)", "", "a/b", "A\n", "-x", "A" * 101])
 def test_a_recipe_names_no_path(tmp_path: Path, name: str):
-    with pytest.raises(UsageError, match="which is no name of a secret"):
+    with pytest.raises(UsageError, match="which is not the name of a secret"):
         render(target(tmp_path, blocks=[run(name)]))
 
 

@@ -18,7 +18,6 @@ from reprokit.importing.model import Statement
 from reprokit.importing.python_choice import candidates
 from reprokit.importing.reading import ReaderProcess
 from reprokit.importing.tree import FolderTree
-from tests.support.upstream import Upstream
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +63,3 @@ def decided(folder: Callable[[dict[str, str]], FolderTree]) -> Callable[..., Dec
         return decide(statements, tree.contents.sizes.keys(), {}, "tool", base, choice, when, bundled(), known)
 
     return run
-
-
-@pytest.fixture
-def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    server = Upstream()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()

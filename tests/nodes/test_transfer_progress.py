@@ -41,5 +41,5 @@ def test_events_are_summed(events: list, said: str, digest: str, watched: list):
     seen: list[tuple[int, int]] = []
     transfer = TransferProgress(lambda done, total: seen.append((done, total)))
     for event in events:
-        transfer.take(event)
+        transfer.update(event)
     assert (transfer.described("sent"), transfer.digest, seen) == (said, digest, watched)

@@ -251,7 +251,7 @@ def serve() -> None:
     rendered = render(target)
     base = resolve_base(Engine.connect(), target.variant.base, quiet)
     mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-    inputs = resolve_inputs(target, rendered, base, mirrors, store, quiet)
+    inputs = resolve_inputs(target, rendered, base, mirrors, quiet)
     with Gateway(store, inputs.served) as proxy:
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": base.image_id}
         print(json.dumps({"dockerfile": rendered.dockerfile, "arguments": arguments}), flush=True)

@@ -173,7 +173,7 @@ def test_nsight_systems_kernels_without_control_of_the_terminal(nsys: Call):
 @pytest.mark.parametrize(
     ("leave", "code", "message"),
     [
-        ('ln -s /etc/passwd "$report"', 1, "no regular file"),
+        ('ln -s /etc/passwd "$report"', 1, "not a regular file"),
         ('truncate -s 5000 "$report"', 2, "more than 4000 bytes"),
     ],
 )

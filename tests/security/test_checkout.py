@@ -74,7 +74,7 @@ def test_what_never_ends_is_not_waited_for(tmp_path: Path, plant, name):
     plant(folder / name)
     refused = check(tmp_path)
     assert refused.returncode == 2, refused
-    assert f"error: this is no regular file ({folder / name})" in refused.stderr
+    assert f"error: this is not a regular file ({folder / name})" in refused.stderr
     (folder / name).unlink()
     (folder / "paper.yaml").write_text(RECIPE)
     assert "paper:cpu: no lock" in check(tmp_path).stdout
@@ -185,11 +185,11 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(tmp_path: Path, mo
     assert inputs._texts(recipe, read).recipe == RECIPE
     (recipe.parent / name).unlink()
     pipe(recipe.parent / name)
-    with pytest.raises(UsageError, match="this is no regular file"):
+    with pytest.raises(UsageError, match="this is not a regular file"):
         inputs._texts(recipe, read)
     if name == "paper.yaml":
         assert where_in(found, ("base",)) == str(recipe)
-        with pytest.raises(UsageError, match="this is no regular file"):
+        with pytest.raises(UsageError, match="this is not a regular file"):
             describe(image, labels, print)
     else:
         assert describe(image, labels, print).lock_text == ""
@@ -199,7 +199,7 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(tmp_path: Path, mo
 def test_records_that_are_no_file(tmp_path: Path, monkeypatch):
     file = tmp_path / "r.jsonl"
     pipe(file)
-    with pytest.raises(UsageError, match="this is no regular file"):
+    with pytest.raises(UsageError, match="this is not a regular file"):
         printed.read(file, "paper")
     file.unlink()
     file.write_text('{"type": "x"}\n' + "x" * 1000)

@@ -249,7 +249,7 @@ def test_workspaces_on_another_disk(stranger, outside, monkeypatch):
     ("roots", "words"),
     [
         ("[relative]", "not an absolute path"),
-        ("[{place}/none]", "is no folder"),
+        ("[{place}/none]", "is not a folder"),
         ("[{place}/open]", "can be written to by others"),
         ("[{place}/outside, {place}/outside/paper/deep]", "is inside another one"),
     ],

@@ -183,7 +183,7 @@ def test_the_process_has_no_secret_of_the_users_environment(monkeypatch):
 
 @pytest.mark.parametrize("package", ["-oDPkg::Pre-Invoke::=id", "a b", "a;id", "$(id)"])
 def test_apt_gets_no_option_from_an_own_block(tmp_path, package):
-    with pytest.raises(UsageError, match="asks apt for what is no package"):
+    with pytest.raises(UsageError, match="asks apt for what is not a package"):
         rendered(tmp_path, final(f"RUN set -eu; \\\n{{{{ ['{package}']|apt_install }}}}\n    true\n"))
 
 

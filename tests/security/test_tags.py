@@ -113,7 +113,7 @@ def test_another_image_needs_a_bundle_that_is_trusted(engine, user, tmp_path):
     path = bundle(tmp_path, name)
     try:
         said = user("load", path, code=2)
-        assert f"the bundle has {name}, which is no recipe's image" in said and "--trust allows it" in said
+        assert f"the bundle has {name}, which is not a recipe's image" in said and "--trust allows it" in said
         assert engine.image(name) is None
         assert f"loaded {name}" in user("load", path, "--trust")
     finally:
@@ -138,7 +138,7 @@ def test_no_name_leads_to_another_part_of_the_api(engine):
     calls = [engine.image, engine.container, engine.history, engine.remove_image, engine.remove, engine.start]
     for name in (evil, "../containers/json", "x/../../info", "/x", "x//y", "..", "a/./b", "x y", "x#y", "x" * 600):
         for call in calls:
-            with pytest.raises(UsageError, match="no name of an image or container"):
+            with pytest.raises(UsageError, match="not the name of an image or container"):
                 call(name)
     # Without the check docker-py does ask for it.
     bare = docker.DockerClient.from_env().api

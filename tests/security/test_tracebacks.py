@@ -71,7 +71,7 @@ def test_a_recipe_name_that_is_none(verb: str, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.engine
 def test_an_image_name_that_is_none(engine: Engine) -> None:
-    with pytest.raises(UsageError, match="is no name"):
+    with pytest.raises(UsageError, match="is not the name"):
         engine.image("\udcff")
     assert engine.image("no-such-image") is None
 
@@ -123,7 +123,7 @@ def test_a_pin_that_is_no_version(tmp_path: Path, pin: str) -> None:
 )
 def test_a_platform_that_a_lock_invents(python: str, glibc: str) -> None:
     """A glibc of 2.9999999999 had as many wheel tags."""
-    with pytest.raises(UsageError, match="is no version of"):
+    with pytest.raises(UsageError, match="is not a version of"):
         Platform(python, glibc).tags()
     assert Platform("3.11", "2.36").tags()
 

@@ -21,7 +21,7 @@ CALLS = {
 OTHERS = {
     "what comes with reprokit": """
         commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py
-        explain/load.py explain/pitfalls.py helper/sidecar.py recipe/blocks.py recipe/start.py
+        explain/load.py helper/sidecar.py recipe/blocks.py recipe/start.py
     """,
     "a container's: they run there": """
         profiling/launcher.py profiling/reduce.py

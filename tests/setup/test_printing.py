@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "reprokit"
 # Besides the verbs, displays of progress and tables may print.
-PRINTING = {"cli.py", "display.py", "tables.py", "supply/fetch/display.py"}
+PRINTING = {"cli.py", "display.py", "tables.py"}
 PRINTERS = {"console", "document", "dump", "echo"}
 
 

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.upstream import Upstream
-
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -20,13 +18,3 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return folder
-
-
-@pytest.fixture
-def upstream(monkeypatch: pytest.MonkeyPatch):
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    server = Upstream()
-    yield server
-    server.server.shutdown()
-    server.server.server_close()

@@ -85,6 +85,12 @@ class FakeMachine:
             (self.root / "sys/bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
             (self.root / card / "driver").symlink_to(f"../../drivers/{driver}")
 
+    def working_gpu(self, address: str = "0000:65:00.0") -> None:
+        """An A100 with its driver and nvidia-smi."""
+        self.gpu(address)
+        self.driver("550.54.14", address)
+        self.program("nvidia-smi", f"echo '0, 0000{address}, NVIDIA A100, 550.54.14, 8.0'")
+
     def driver(self, version: str, *gpus: str) -> None:
         """A loaded driver that knows the GPUs at these addresses, with its device files and libraries."""
         self.file("sys/module/nvidia/version", f"{version}\n")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -46,3 +48,23 @@ def coloured(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | Non
     process.wait(timeout=60)
     os.close(master)
     return output.decode().replace("\r\n", "\n")
+
+
+def typed(command: list[str], line: bytes) -> tuple[int, bytes]:
+    """Type a line at the first prompt `# ` of a program with a terminal of its own; its exit code and output."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
+    os.close(theirs)
+    seen, done = b"", False
+    with contextlib.suppress(OSError):  # the process of the terminal has ended
+        while select.select([ours], [], [], 200)[0]:
+            seen += os.read(ours, 4096)
+            if not done and seen.endswith(b"# "):
+                done = True
+                os.write(ours, line)
+    return running.wait(200), seen
+
+
+def _own_terminal() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

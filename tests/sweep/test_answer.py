@@ -30,8 +30,8 @@ def test_records_get_the_job_and_the_alias_of_the_place():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[]", "has no records"),
         ('{"records": {"0": 1}}', "has no records"),
         ('{"records": []}', "measured nothing"),

@@ -187,8 +187,8 @@ def test_an_honest_answer_is_believed():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"metric": "x"}, "no measurement of the search"),
-        ({"unit": "s"}, "no measurement of the search"),
+        ({"metric": "x"}, "not a measurement of the search"),
+        ({"unit": "s"}, "not a measurement of the search"),
         ({"samples": [0.0]}, "times that are none"),
         ({"samples": [1.0, -1.0]}, "times that are none"),
         ({"samples": [1e9]}, "times that are none"),

@@ -20,7 +20,7 @@ def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
         ("gpu2", "10.0.0.2"),
     ]
     for name in ("root@10.0.0.1", "stranger.example.org", "-oProxyCommand=touch x"):
-        with pytest.raises(UsageError, match="is no node of your configuration"):
+        with pytest.raises(UsageError, match="is not a node of your configuration"):
             nodes_of(["gpu1", name], "s")
 
 

@@ -79,8 +79,8 @@ def _lost(state: GpuState) -> Iterator[Finding]:
     if state.smi == "answers" and missing and state.module:
         reason = f"the PCI bus has {_gpus(len(state.cards))}, nvidia-smi does not see {', '.join(missing)}{log}"
         yield error("gpu.lost", subject, reason, _RESET)
-    elif state.smi == "fails" and state.module and "version mismatch" not in state.said:
-        reason = f"the PCI bus has {_gpus(len(state.cards))}, and nvidia-smi fails: {state.said or 'no output'}{log}"
+    elif state.smi == "fails" and state.module and "version mismatch" not in state.error:
+        reason = f"the PCI bus has {_gpus(len(state.cards))}, and nvidia-smi fails: {state.error or 'no output'}{log}"
         yield error("gpu.lost", subject, reason, _RESET)
     elif state.xid:
         reason = f"the kernel has logged errors of a GPU: {state.xid[-1]}"

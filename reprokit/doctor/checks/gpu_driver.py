@@ -31,7 +31,7 @@ def judge(state: GpuState) -> Iterator[Finding]:
         return
     yield info("gpu_driver", subject, f"libraries {', '.join(state.libraries) or 'not found in the usual folders'}")
     other = [library for library in state.libraries if state.module and library != state.module]
-    if "version mismatch" in state.said or (other and state.module not in state.libraries):
+    if "version mismatch" in state.error or (other and state.module not in state.libraries):
         reason = (
             f"the loaded kernel module is {state.module or '?'}, the libraries are {', '.join(other) or 'others'}: "
             "NVML and CUDA refuse to work (driver/library version mismatch)"

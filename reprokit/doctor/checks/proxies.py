@@ -64,10 +64,10 @@ def _connection_error(proxy: str) -> str:
         address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         port = address.port or _PORTS.get(address.scheme, 0)
         if not address.hostname or not port:
-            return "it is no address such as http://HOST:PORT"
+            return "it is not an address such as http://HOST:PORT"
         socket.create_connection((address.hostname, port), _CONNECT_S).close()
     except ValueError:
-        return "it is no address such as http://HOST:PORT"
+        return "it is not an address such as http://HOST:PORT"
     except OSError as error:
         return error.strerror or str(error) or type(error).__name__
     return ""

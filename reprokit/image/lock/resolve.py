@@ -125,7 +125,7 @@ def _services(engine: Engine, target: Target, store: Store, notify: Notify) -> d
 
 
 def data_of(
-    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, store: Store, mirrors: Mirrors, notify: Notify
+    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, mirrors: Mirrors, notify: Notify
 ) -> tuple[PlainFile | RecordFile, ...]:
     """The files of the recipe's benchmarks. Big files of unknown checksum are downloaded only if `unknown`."""
     known = {file.name: file for file in old}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from reprokit.importing.reader import FormatReader
+from typing import Protocol
+
+from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.readers import (
     citation,
     cmake,
@@ -26,6 +28,21 @@ from reprokit.importing.readers import (
     tox,
     workflows,
 )
+
+
+class FormatReader(Protocol):
+    """Reads one format. `MOST` is the largest file in bytes that it reads."""
+
+    MOST: int
+
+    def reads(self, path: str, size: int) -> bool:
+        """Whether a file is of this format."""
+        ...
+
+    def read(self, file: SourceFile) -> Statements:
+        """What a file states. Raises UsageError or ValueError for a file that is not valid."""
+        ...
+
 
 READERS: dict[str, FormatReader] = {
     "pyproject": pyproject,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.python_imports import import_statements
 
 MOST = 1 << 20
@@ -12,5 +11,4 @@ def reads(path: str, size: int) -> bool:
     return path.endswith(".py") and path.rpartition("/")[2] != "setup.py"
 
 
-def read(file: SourceFile) -> Statements:
-    yield from import_statements(file)
+read = import_statements

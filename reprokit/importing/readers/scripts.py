@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from reprokit.importing.installs import script_statements
-from reprokit.importing.model import SourceFile, Statements
 
 MOST = 256 << 10
 _NAMES = ("setup", "install", "build", "env", "prepare", "bootstrap", "requirements", "dependencies", "create")
@@ -14,5 +13,4 @@ def reads(path: str, size: int) -> bool:
     return name.endswith((".sh", ".bash")) and name.startswith(_NAMES) and path.count("/") <= 2
 
 
-def read(file: SourceFile) -> Statements:
-    yield from script_statements(file)
+read = script_statements

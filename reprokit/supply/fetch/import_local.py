@@ -17,7 +17,7 @@ from reprokit.supply.store import Store, sha256_of, unwritable
 _BLOCK = 1 << 20
 
 
-def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, notify: Notify = lambda line: None) -> int:
+def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store, notify: Notify = lambda line: None) -> int:
     """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
     Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
@@ -40,7 +40,7 @@ def take_from(folder: Path, inputs: Iterable[LockedInput], store: Store, notify:
         check_space([locked for locked, _ in found.values()], store)
         for locked, path in found.values():
             try:
-                taken += _take(locked, path, store)
+                taken += _import_file(locked, path, store)
             except OSError as error:
                 raise unwritable(error, store) from None
             notify(f"{locked.name}: copied from {path}")
@@ -57,7 +57,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
                 yield path, path.stat().st_size
 
 
-def _take(locked: LockedInput, path: Path, store: Store) -> bool:
+def _import_file(locked: LockedInput, path: Path, store: Store) -> bool:
     partial = Partial.claim(store, locked)
     if partial is None:  # another process fetches it
         return False

@@ -53,7 +53,7 @@ class Measure:
             raise SourceError(
                 f"it has changed upstream: expected sha256 {sha256}, got {got}",
                 redact(urls[0]),
-                "nothing of it is used; if the change is wanted, correct the recipe's sha256",
+                "the new file was not used; to accept it, correct the recipe's sha256",
             )
         return got, size
 

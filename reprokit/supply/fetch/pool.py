@@ -201,7 +201,7 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Message, address and hint."""
     changed = any(failure.changed for failure in failures)
     hint = (
-        "nothing of it is used; if the change is wanted, `reprokit lock --update` locks the new bytes"
+        "the new file was not used; to accept it: `reprokit lock --update`"
         if changed
         else "partial files are kept: run it again, or add files that you have with --from DIR"
     )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -18,6 +17,7 @@ from pydantic import (
 from reprokit.recipe import fields as f
 from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store, key_of
+from reprokit.untrusted.model import FrozenModel
 
 Sha256 = f.Sha256
 # Names become paths in folders and parts of addresses, and must not lead out of their folder.
@@ -25,8 +25,8 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+
 RelativePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+~:%/=-]*$", max_length=400)]
 
 
-class Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, strict=True)
+class Model(FrozenModel):
+    model_config = ConfigDict(strict=True)
 
 
 class Sized(Model):
@@ -198,7 +198,7 @@ class VariantLock(Model):
     git: tuple[GitCommit, ...] = ()
     files: tuple[PlainFile, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
-    services: dict[f.ServiceName, Base] = {}
+    services: dict[f.ServiceName, Base] = Field(default={})
 
     @property
     def bases(self) -> list[Base]:
@@ -242,7 +242,7 @@ class Lock(Model):
 
     version: Literal[1] = 1
     recipe: f.Name
-    variants: dict[f.Name, VariantLock] = {}
+    variants: dict[f.Name, VariantLock] = Field(default={})
     data: tuple[PlainFile | RecordFile, ...] = ()
 
     def data_inputs(self) -> list[LockedInput]:

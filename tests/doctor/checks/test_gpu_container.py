@@ -10,17 +10,9 @@ from reprokit.engine import Engine
 from tests.support.examined import FakeMachine
 from tests.support.waiting import wait_for
 
-CARD = "0000:65:00.0"
-
-
-def with_gpu(machine: FakeMachine) -> None:
-    machine.gpu(CARD)
-    machine.driver("550.54.14", CARD)
-    machine.program("nvidia-smi", f"echo '0, 0000{CARD}, NVIDIA A100, 550.54.14, 8.0'")
-
 
 def test_an_engine_without_the_toolkit_refuses(machine: FakeMachine, engine: Engine) -> None:
-    with_gpu(machine)
+    machine.working_gpu()
     machine.engine = engine  # type: ignore[assignment]
     found = machine.find(gpu_container)
     assert [finding.rule for finding in found] == ["gpu_container.refused"]
@@ -33,7 +25,7 @@ def test_containers_really_run(
 ) -> None:
     """Without a GPU request any engine starts them. A base then has no nvidia-smi."""
     monkeypatch.setattr(gpu_container, "ladder", lambda request, support: [Rung("CDI", ())])
-    with_gpu(machine)
+    machine.working_gpu()
     machine.engine = engine  # type: ignore[assignment]
     (found,) = machine.find(gpu_container)
     assert found.rule == "gpu_container.empty" and "nvidia-smi" in found.reason
@@ -54,7 +46,7 @@ def test_containers_really_run(
 def test_what_a_container_lists(
     machine: FakeMachine, engine: Engine, monkeypatch: pytest.MonkeyPatch, listed: list[str], rule: str
 ) -> None:
-    with_gpu(machine)
+    machine.working_gpu()
     machine.engine = engine  # type: ignore[assignment]
     monkeypatch.setattr(gpu_container, "_gpus_in_container", lambda engine, requests: listed)
     (found,) = machine.find(gpu_container)

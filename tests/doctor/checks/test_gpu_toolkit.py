@@ -5,27 +5,19 @@ from __future__ import annotations
 from reprokit.doctor.checks import gpu_toolkit
 from tests.support.examined import INFO, FakeMachine, PlainEngine
 
-CARD = "0000:65:00.0"
-
-
-def with_gpu(machine: FakeMachine) -> None:
-    machine.gpu(CARD)
-    machine.driver("550.54.14", CARD)
-    machine.program("nvidia-smi", f"echo '0, 0000{CARD}, NVIDIA A100, 550.54.14, 8.0'")
-
 
 def test_without_a_gpu_nothing_is_missing(machine: FakeMachine) -> None:
     assert machine.find(gpu_toolkit) == []
 
 
 def test_a_toolkit_that_is_not_installed(machine: FakeMachine) -> None:
-    with_gpu(machine)
+    machine.working_gpu()
     (found,) = [finding for finding in machine.find(gpu_toolkit) if finding.severity == "error"]
     assert found.rule == "gpu_toolkit.missing" and "nvidia-ctk runtime configure" in found.remedy
 
 
 def test_cdi_files_of_an_earlier_driver_can_be_written_anew(machine: FakeMachine) -> None:
-    with_gpu(machine)
+    machine.working_gpu()
     machine.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
     machine.engine = PlainEngine(INFO, cdi=("nvidia.com/gpu=0",))
     library = "hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so."
@@ -37,7 +29,7 @@ def test_cdi_files_of_an_earlier_driver_can_be_written_anew(machine: FakeMachine
 
 
 def test_an_engine_with_cdi_and_no_devices(machine: FakeMachine) -> None:
-    with_gpu(machine)
+    machine.working_gpu()
     machine.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
     machine.engine = PlainEngine({**INFO, "CDISpecDirs": ["/etc/cdi"]})
     assert machine.rules(gpu_toolkit) == {"gpu_toolkit.cdi"}

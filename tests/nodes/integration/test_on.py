@@ -6,10 +6,8 @@ import contextlib
 import io
 import json
 import os
-import pty
 import re
 import secrets
-import select
 import signal
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
 from tests.support.processes import naming
+from tests.support.terminals import typed
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -233,27 +232,9 @@ def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
 
 
 def test_a_terminal_is_the_commands(nodes: Cluster, name: str):
-    ours, theirs = pty.openpty()
     words = command(*on(nodes["node1"], name, "-t", "--network", "none", "--", "sh"))
-    running = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
-    os.close(theirs)
-    seen = b""
-    typed = False
-    with contextlib.suppress(OSError):  # the process of the terminal has ended
-        while select.select([ours], [], [], 200)[0]:
-            seen += os.read(ours, 4096)
-            if not typed and seen.endswith(b"# "):
-                typed = True
-                os.write(ours, b"test -t 0 && echo a-$((6 * 7))-terminal; exit 5\n")
-    assert running.wait(200) == 5 and b"a-42-terminal" in seen, seen
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    code, seen = typed(words, b"test -t 0 && echo a-$((6 * 7))-terminal; exit 5\n")
+    assert code == 5 and b"a-42-terminal" in seen, seen
 
 
 def test_the_network_of_the_node_fails(nodes: Cluster, name: str):

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import pty
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ from reprokit.errors import ReprokitError
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
+from tests.support.terminals import typed
 from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
@@ -105,23 +103,6 @@ def test_variables_of_a_file_here_reach_the_command_and_stay_nowhere(nodes: Clus
 
 
 def test_a_shell_opens_there(nodes: Cluster, name: str):
-    ours, theirs = pty.openpty()
     words = command("shell", name, "--on", nodes["node1"].login, "--env-file", "env", "--network", "none")
-    running = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
-    os.close(theirs)
-    seen, typed = b"", False
-    with contextlib.suppress(OSError):  # the process of the terminal has ended
-        while select.select([ours], [], [], 200)[0]:
-            seen += os.read(ours, 4096)
-            if not typed and seen.endswith(b"# "):
-                typed = True
-                os.write(ours, b"test -t 0 && echo a-$((6 * 7))-$TOKEN; exit 5\n")
-    assert running.wait(200) == 5 and b"a-42-token" in seen, seen
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    code, seen = typed(words, b"test -t 0 && echo a-$((6 * 7))-$TOKEN; exit 5\n")
+    assert code == 5 and b"a-42-token" in seen, seen

@@ -11,9 +11,7 @@ from tests.support.file_server import Server
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "no_proxy", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+def server(no_proxies: None) -> Iterator[Server]:
     one = Server()
     yield one
     one.close()

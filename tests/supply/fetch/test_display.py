@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import io
+import time
 
-from reprokit.supply.fetch.display import Live, Plain, display, summary
+from reprokit.supply.fetch.display import FetchDisplay, summary
 from reprokit.supply.fetch.progress import Progress, Tally
 
 HALF = Progress(12, 500, 1_200_000_000, 3_400_000_000, 45e6, 48.9, ("torch.whl", "numpy.whl"))
@@ -18,13 +19,12 @@ def test_the_figures_are_one_line():
     assert summary(Progress(0, 1, 0, 10, 0.0, None, ())) == "0 of 1 files, 0 B of 10 B"
 
 
-def test_without_a_terminal_there_are_plain_lines_now_and_then():
-    out = io.StringIO()
-    with display(out) as shown:
-        assert isinstance(shown, Plain)
+def test_without_a_terminal_there_are_plain_lines_now_and_then(monkeypatch):
+    out, later = io.StringIO(), time.monotonic() + 6
+    with FetchDisplay(out, every_s=5) as shown:
         shown.on_progress(HALF)
         shown.notify("torch.whl: mirror: stalled")
-        shown.next = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: later)
         shown.on_progress(HALF)
         shown.on_progress(HALF)
     assert out.getvalue() == f"torch.whl: mirror: stalled\n{summary(HALF)}\n"
@@ -32,8 +32,7 @@ def test_without_a_terminal_there_are_plain_lines_now_and_then():
 
 def test_a_terminal_shows_figures_and_names_below_what_is_said():
     out = Terminal()
-    with display(out) as shown:
-        assert isinstance(shown, Live)
+    with FetchDisplay(out) as shown:
         shown.on_progress(HALF)
         shown.notify("[torch.whl] mirror: stalled")
         drawn = shown.render().plain

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.supply.fetch.import_local import take_from
+from reprokit.supply.fetch.import_local import import_files
 from reprokit.supply.fetch.partial import Partial
 from tests.support.fetching import Fetch, content, want
 
@@ -20,16 +20,16 @@ def test_files_are_found_by_content_whatever_their_names(fetch: Fetch, tmp_path:
     (folder / "link").symlink_to(folder / "nowhere")
     fetch.partial(A[:100], of=A)
     lines: list[str] = []
-    assert take_from(folder, [want(A), want(B)], fetch.store, lines.append) == 1
+    assert import_files(folder, [want(A), want(B)], fetch.store, lines.append) == 1
     assert fetch.has(A) and not fetch.has(B) and fetch.left_over() == []
     assert "cudnn (1).tar.xz.download" in lines[0]
-    assert take_from(folder, [want(A), want(B)], fetch.store) == 0
+    assert import_files(folder, [want(A), want(B)], fetch.store) == 0
 
 
 def test_the_user_s_file_stays_theirs(fetch: Fetch, tmp_path: Path):
     (tmp_path / "mine").write_bytes(A)
     (tmp_path / "mine").chmod(0o600)
-    take_from(tmp_path, [want(A)], fetch.store)
+    import_files(tmp_path, [want(A)], fetch.store)
     (tmp_path / "mine").write_bytes(B)
     assert fetch.has(A) and (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
 
@@ -39,10 +39,10 @@ def test_what_another_process_fetches_is_left_to_it(fetch: Fetch, tmp_path: Path
     claimed = Partial.claim(fetch.store, want(A))
     assert claimed is not None
     with claimed:
-        assert take_from(tmp_path, [want(A)], fetch.store) == 0
+        assert import_files(tmp_path, [want(A)], fetch.store) == 0
 
 
 def test_a_folder_that_is_not_there_is_named(fetch: Fetch, tmp_path: Path):
     with pytest.raises(UsageError, match="no such folder") as caught:
-        take_from(tmp_path / "no", [want(A)], fetch.store)
+        import_files(tmp_path / "no", [want(A)], fetch.store)
     assert caught.value.where == str(tmp_path / "no")

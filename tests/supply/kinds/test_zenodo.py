@@ -81,16 +81,16 @@ def quiet(line: str) -> None:
 
 
 def test_lock_takes_size_and_md5_from_the_record_and_downloads_nothing(api: Upstream, store: Store, mirrors: Mirrors):
-    (locked,) = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, store, mirrors, quiet)
+    (locked,) = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
     assert isinstance(locked, RecordFile)
     assert (locked.md5, locked.size, locked.sha256) == (MD5, len(CONTENT), None)
     assert [path for _, path, _, _ in api.requests] == [f"/api/records/{RECORD}"]
-    assert data_of(recipe(source=f"zenodo:{RECORD}"), [locked], False, store, mirrors, quiet) == (locked,)
+    assert data_of(recipe(source=f"zenodo:{RECORD}"), [locked], False, mirrors, quiet) == (locked,)
     assert len(api.requests) == 1  # what is locked is not asked for again
 
 
 def test_the_first_fetch_adds_the_sha256_to_the_lock(api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path):
-    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, store, mirrors, quiet)
+    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
     path = tmp_path / "paper.lock.yaml"
     lock_file.write(path, Lock(recipe="paper", data=data))
     assert lock_file.read(path).data == data
@@ -107,7 +107,7 @@ def test_the_first_fetch_adds_the_sha256_to_the_lock(api: Upstream, store: Store
 def test_what_was_not_fetched_yet_is_listed_and_not_exported(
     api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path, recipes: Path
 ):
-    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, store, mirrors, quiet)
+    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
     path = write_recipe(recipes, a_lock("paper").model_copy(update={"data": data}))
     (row,) = of_target(store, "paper")
     assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
@@ -219,4 +219,4 @@ def test_a_recipe_names_a_record_or_addresses(data: dict[str, Any]):
 def test_a_plain_file_keeps_its_form(store: Store, mirrors: Mirrors):
     urls = ("https://forge.test/x",)
     old = PlainFile(name=NAME, sha256="a" * 64, size=1, urls=urls)
-    assert data_of(recipe(urls=list(urls)), [old], False, store, mirrors, quiet) == (old,)
+    assert data_of(recipe(urls=list(urls)), [old], False, mirrors, quiet) == (old,)

@@ -90,7 +90,7 @@ def _part(file: IO[bytes], prefix: str) -> tuple[str, int]:
     """Name and size of the archive's member `prefix.*`; the file is then at its start."""
     file.seek(0)
     if file.read(len(_AR_MAGIC)) != _AR_MAGIC:
-        raise ValueError("it is no ar archive")
+        raise ValueError("it is not an ar archive")
     while len(header := file.read(_AR_HEADER)) == _AR_HEADER:
         if not re.fullmatch(rb"\d+ *", header[48:58]):
             raise ValueError("a member of it has no size")

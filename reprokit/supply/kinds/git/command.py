@@ -116,7 +116,7 @@ def git(
     return output
 
 
-def git_says(
+def run_git(
     folder: Path,
     *arguments: str,
     source: IO[bytes] | None = None,

@@ -106,7 +106,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> Non
         with store.scratch() as scratch:
             fetch = _Fetch(commit, Path(scratch) / "repository", pieces, notify, stop)
             try:
-                _try(fetch, list(dict.fromkeys([*mirrors.git(commit.url), commit.url])), mirrors)
+                _try(fetch, mirrors.git(commit.url), mirrors)
             except (ReprokitError, OSError, Stopped):
                 if not any(pieces.glob("objects/pack/*.pack")):
                     shutil.rmtree(pieces, ignore_errors=True)
@@ -158,13 +158,13 @@ class _Fetch:
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.pieces.exists():
             self.pieces.mkdir(parents=True)  # its existence marks an interrupted fetch
-            self._whole(address)
+            self._fetch_all(address)
         elif self._in_pieces(address):
             self.environ = None  # the rest is local
             with self._kept():
-                self._whole(str(self.pieces))
+                self._fetch_all(str(self.pieces))
         else:
-            self._whole(address)
+            self._fetch_all(address)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
@@ -175,7 +175,7 @@ class _Fetch:
             shutil.rmtree(self.pieces)
             raise GitFailed("the kept part of an earlier fetch is damaged and was removed") from None
 
-    def _whole(self, address: str) -> None:
+    def _fetch_all(self, address: str) -> None:
         git("init", "--quiet", "--bare", str(self.folder))
         into = f"+{self.commit.commit}:refs/heads/reprokit"
         try:

@@ -57,7 +57,7 @@ class Repositories:
         if repository is None:
             handler.discard_body()
             handler.gateway.note(handler.gateway.missing, name)
-            handler.refuse(404, f"{name} is no source of this recipe")
+            handler.refuse(404, f"{name} is not a source of this recipe")
         elif end == "/info/refs" and parse_qs(address.query).get("service") == [_SERVICE]:
             _advertise(handler, repository)
         elif end == f"/{_SERVICE}" and handler.command == "POST":

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.supply.kinds.git.command import GitFailed, git, git_says
+from reprokit.supply.kinds.git.command import GitFailed, git, run_git
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import GIT_SECONDS, SUBMODULES, check_unpacked
@@ -143,7 +143,7 @@ def _lines(path: Path) -> list[str]:
 
 def faults(folder: Path, commit: str) -> str:
     """What is wrong with the repository of a commit; empty if it is complete."""
-    code, lines = git_says(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
+    code, lines = run_git(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
     wrong = [line for line in lines if not line.startswith(_HARMLESS)]
     if code and wrong:
         return wrong[0].removeprefix("error: ").removeprefix("fatal: ")
@@ -153,7 +153,7 @@ def faults(folder: Path, commit: str) -> str:
 def check_objects(folder: Path, where: str) -> None:
     """Raises UsageError for a packed repository whose objects are almost only repetition, such as zeros."""
     with tempfile.TemporaryFile() as sizes:
-        git_says(folder, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectsize)", target=sizes)
+        run_git(folder, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectsize)", target=sizes)
         sizes.seek(0)
         check_unpacked(sum(map(int, sizes)), packed_size(folder), where)
 
@@ -173,7 +173,7 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
         wanted.seek(0)
         # One thread, because several find other deltas each time.
         options = ("--revs", "--stdout", "-q", "--threads=1", "--delta-base-offset")
-        code, said = git_says(folder, "pack-objects", *options, source=wanted, target=out)
+        code, said = run_git(folder, "pack-objects", *options, source=wanted, target=out)
     if code:
         raise SourceError(
             f"the repository of {commit.commit[:12]} is damaged in the store: {said[0] if said else 'git failed'}",
@@ -199,7 +199,7 @@ def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path)
     if shallow:
         (folder / "shallow").write_text("".join(f"{line}\n" for line in shallow))
     with packed.open("rb") as source:
-        code, said = git_says(folder, "index-pack", "--stdin", source=source, seconds=_seconds(packed))
+        code, said = run_git(folder, "index-pack", "--stdin", source=source, seconds=_seconds(packed))
     if code:
         return said[0] if said else "git could not read it"
     check_objects(folder, commit.url)

@@ -86,7 +86,7 @@ class WheelIndex:
 def _page(client: Client, url: str) -> tuple[bytes, str]:
     with client.ask(url, {"Accept": ACCEPT}) as answer:
         if answer.status in _NOT_THERE:
-            raise NotThere(url)
+            raise NoSuchPage(url)
         judge(answer.status, answer.headers, 0, None, time.time())
         body = bytearray()
         while block := answer.read():
@@ -100,11 +100,11 @@ def _page(client: Client, url: str) -> tuple[bytes, str]:
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
-class NotThere(Exception):
+class NoSuchPage(Exception):
     """The index has no such page."""
 
 
-# Returns body and content type of an address. Raises NotThere, or OSError where the server fails.
+# Returns body and content type of an address. Raises NoSuchPage, or OSError where the server fails.
 Get = Callable[[str], "tuple[bytes, str]"]
 
 
@@ -141,7 +141,7 @@ class Lookup:
             else:
                 body, kind = self._get(page)
                 found = links_of(body, kind, page)
-        except NotThere:
+        except NoSuchPage:
             found = {}
         with self._lock:
             return self._pages.setdefault(page, found)
@@ -171,7 +171,7 @@ def _local(page: str) -> dict[str, list[tuple[str, str]]]:
             return {entry.name: [(entry.as_uri(), "")] for entry in path.iterdir() if entry.is_file()}
         path /= "index.html"
     if not path.is_file():
-        raise NotThere(page)
+        raise NoSuchPage(page)
     return links_of(path.read_bytes(), "text/html", page)
 
 

@@ -27,6 +27,7 @@ from reprokit.untrusted.limits import PROGRAM_OUTPUT
 _NEUTRAL = "/"
 # Later sections win, as for `pip download`.
 _SECTIONS = ("global", "download", ":env:")
+_NEAREST = 4  # versions that a message names
 _TRUE = ("1", "true", "yes", "y", "on", "t")  # as pip reads a boolean
 
 
@@ -159,18 +160,18 @@ def run_limited(
     )
 
 
-def nearest_versions(requirement: str, versions: list[str], count: int = 4) -> list[str]:
-    """Up to `count` of `versions` around the pinned one of `requirement`, or the newest without a pin."""
+def nearest_versions(requirement: str, versions: list[str]) -> list[str]:
+    """Up to 4 of `versions` around the pinned one of `requirement`, or the newest without a pin."""
     known = sorted({v for text in versions if (v := _version(text))})
     try:
         pinned = [v for s in Requirement(requirement).specifier if (v := _version(s.version))]
     except InvalidRequirement:
         pinned = []
     if not pinned:
-        return [str(v) for v in known[-count:]]
+        return [str(v) for v in known[-_NEAREST:]]
     place = bisect.bisect(known, pinned[0])
-    start = max(0, min(place - count // 2, len(known) - count))
-    return [str(v) for v in known[start : start + count]]
+    start = max(0, min(place - _NEAREST // 2, len(known) - _NEAREST))
+    return [str(v) for v in known[start : start + _NEAREST]]
 
 
 def _version(text: str) -> Version | None:

@@ -28,9 +28,9 @@ class Platform:
     def __post_init__(self) -> None:
         """Raises UsageError: the values come from recipes, locks and images, which are not trusted."""
         if not _PYTHON.fullmatch(self.python):
-            raise UsageError(f"python {self.python[:60]!r} is no version of CPython", hint="write it as 3.11")
+            raise UsageError(f"python {self.python[:60]!r} is not a version of CPython", hint="write it as 3.11")
         if not _GLIBC.fullmatch(self.glibc):
-            raise UsageError(f"glibc {self.glibc[:60]!r} is no version of glibc", hint="write it as 2.36")
+            raise UsageError(f"glibc {self.glibc[:60]!r} is not a version of glibc", hint="write it as 2.36")
 
     def tags(self) -> list[str]:
         """Platform tags from the newest manylinux that this glibc can load to the oldest."""

@@ -40,7 +40,6 @@ def lock_wheels(
     notify: Notify = lambda line: None,
     keep: Sequence[Distribution] = (),
     update: Collection[str] = (),
-    as_of: str = "",
 ) -> tuple[Distribution, ...]:
     """One file of every package that the requirements need, sorted by name.
 

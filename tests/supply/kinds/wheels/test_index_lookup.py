@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.supply.kinds.wheels.index import Lookup, NotThere, is_folder_of_files, links_of
+from reprokit.supply.kinds.wheels.index import Lookup, NoSuchPage, is_folder_of_files, links_of
 
 A, B = "a" * 64, "b" * 64
 FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
@@ -21,7 +21,7 @@ def pages(**texts: str):
         asked.append(url)
         name = url.rstrip("/").rpartition("/")[2]
         if name not in texts:
-            raise NotThere(url)
+            raise NoSuchPage(url)
         return texts[name].encode(), "application/vnd.pypi.simple.v1+json" if texts[name][0] == "{" else "text/html"
 
     return get, asked

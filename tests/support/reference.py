@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from reprokit.recipe.blocks import BlockSpec, OwnFront, block_names, block_spec
+from reprokit.commands.blocks import block_text, cell, in_code
+from reprokit.recipe.blocks import OwnFront, block_names, block_spec
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.schema import schema
 
-_MADE = (
-    "This page is made of the schema by `.venv/bin/python -m pytest tests/recipe/test_reference.py --update-golden`."
-)
+_MADE = "This page is made of the schema by `.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."
 _FIELDS = f"""\
 # Reference: fields of a recipe
 
@@ -93,33 +91,9 @@ def blocks_page() -> str:
     return "\n".join([_BLOCKS, *(f"## {name}\n\n{block_text(block_spec(name))}" for name in block_names()), _OWN + own])
 
 
-def block_text(spec: BlockSpec) -> str:
-    """What a block does, needs and takes, in Markdown."""
-    lines = [spec.does, ""]
-    for what, names in (("Needs the pins", spec.pins), ("Comes after", spec.after)):
-        if names:
-            lines += [f"{what} {', '.join(f'`{name}`' for name in names)}."]
-    if spec.installs:
-        lines += [f"Installs the variant's `{spec.installs}`."]
-    if spec.build_args:
-        lines += ["Its commands see `build_args`."]
-    if spec.repeats:
-        lines += ["It can be used several times."]
-    if lines[-1]:
-        lines += [""]
-    if spec.options:
-        lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
-        for name, option in spec.options.items():
-            default = "required" if option.required else _written(option.default)
-            choices = f" ({', '.join(option.choices)})" if option.choices else ""
-            lines += [f"| `{name}` | {option.type} | {default} | {_cell(option.does + choices)} |"]
-        lines += [""]
-    return "\n".join(lines)
-
-
 def _model(title: str, part: dict[str, Any]) -> str:
     rows = [
-        f"| `{name}` | {_type(field)} | {_default(name, field, part)} | {_cell(field.get('description', ''))} |"
+        f"| `{name}` | {_type(field)} | {_default(field)} | {cell(field.get('description', ''))} |"
         for name, field in part["properties"].items()
     ]
     head = ["| field | type | default | meaning |", "|---|---|---|---|"]
@@ -147,14 +121,10 @@ def _type(field: dict[str, Any]) -> str:
     )
 
 
-def _default(name: str, field: dict[str, Any], part: dict[str, Any]) -> str:
+def _default(field: dict[str, Any]) -> str:
     if "default" not in field:
         return "required"
-    return "" if isinstance(field["default"], dict) else _written(field["default"])
-
-
-def _written(value: Any) -> str:
-    return "" if value in (None, "", [], ()) else f"`{json.dumps(value)}`"
+    return "" if isinstance(field["default"], dict) else in_code(field["default"])
 
 
 def _references(value: Any) -> Iterable[str]:
@@ -167,7 +137,3 @@ def _references(value: Any) -> Iterable[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _references(each)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

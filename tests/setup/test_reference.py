@@ -7,8 +7,8 @@ import pytest
 from reprokit.recipe.blocks import block_names
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.model import Recipe, Variant
-from reprokit.recipe.reference import blocks_page, fields_page
 from tests.support.paths import ROOT
+from tests.support.reference import blocks_page, fields_page
 
 
 @pytest.mark.parametrize(("name", "page"), [("fields", fields_page), ("blocks", blocks_page)])
@@ -16,7 +16,7 @@ def test_the_page_is_made_of_the_schema(request, name, page):
     file = ROOT / "docs" / f"{name}.md"
     if request.config.getoption("--update-golden"):
         file.write_text(page(), encoding="utf-8")
-    assert file.read_text(encoding="utf-8") == page(), "run pytest tests/recipe/test_reference.py --update-golden"
+    assert file.read_text(encoding="utf-8") == page(), "run pytest tests/setup/test_reference.py --update-golden"
 
 
 def test_every_field_pin_and_block_is_there():

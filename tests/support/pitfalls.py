@@ -14,7 +14,8 @@ _HEAD = """\
 # Pitfalls, and what covers each
 
 Every failure that was met by hand while the target papers were reproduced. This page is made of
-`reprokit/explain/pitfalls.yaml` by `.venv/bin/python -m pytest tests/explain/test_pitfalls.py --update-golden`.
+`tests/support/pitfalls.yaml` by
+`.venv/bin/python -m pytest tests/explain/integration/test_pitfalls.py --update-golden`.
 
 | mechanism | what it does |
 |---|---|

@@ -1,12 +1,46 @@
-"""Packages for what a log says is missing come from the table alone."""
+"""Names, also hostile ones and without a demangler; pins; packages, which come from the table alone."""
 
 from __future__ import annotations
 
 import pytest
 
 from reprokit.explain.judge import explain
-from reprokit.explain.packages import packages
+from reprokit.explain.values import demangled, packages, pins
 from tests.support import logs
+
+
+def test_a_name_is_demangled():
+    assert demangled("_ZN2at3cosENS_6TensorE") == "at::cos(at::Tensor)"
+
+
+@pytest.mark.parametrize("symbol", ["main", "", "_Z", "_Z" + "N" * 5000, "_Zü", "_ZN2at3cos\n_ZN1aE"[:9], "--help"])
+def test_what_is_no_name_stays(symbol: str):
+    assert demangled(symbol) == symbol
+
+
+def test_a_name_that_unfolds_is_cut_off():
+    name = "_Z1f" + "St4pairI" * 40 + "ii" + "E" * 40
+    assert len(demangled(name)) <= 1000
+
+
+def test_without_a_demangler_the_symbol_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert demangled("_ZN2at3cosENS_6TensorE") == "_ZN2at3cosENS_6TensorE"
+
+
+@pytest.mark.parametrize(("arch", "cuda"), [("sm_86", "11.1"), ("89", "11.8"), ("8.0", "11.0"), ("compute_90", "11.8")])
+def test_the_oldest_cuda_of_an_architecture(arch: str, cuda: str):
+    assert pins({"arch": arch}) == {"oldest_cuda": cuda}
+
+
+@pytest.mark.parametrize("arch", ["", "sm_999999", "x", "99"])
+def test_an_unknown_architecture_has_none(arch: str):
+    assert pins({"arch": arch}) == {}
+
+
+@pytest.mark.parametrize(("number", "cuda"), [("11040", "11.4"), ("12010", "12.1"), ("9020", "9.2")])
+def test_the_newest_cuda_of_a_driver(number: str, cuda: str):
+    assert pins({"driver_cuda": number}) == {"driver_newest_cuda": cuda}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.explain.judge import explain
-from reprokit.explain.pitfalls import Pitfall, page, pitfalls
 from tests.support.paths import ROOT
+from tests.support.pitfalls import Pitfall, page, pitfalls
 
 ALL = pitfalls()
 IDS = [pitfall.id for pitfall in ALL]
@@ -23,7 +23,7 @@ def test_the_page_is_made_of_the_data(request: pytest.FixtureRequest):
     file = ROOT / "docs" / "pitfalls.md"
     if request.config.getoption("--update-golden"):
         file.write_text(page(), encoding="utf-8")
-    assert file.read_text(encoding="utf-8") == page(), "run pytest tests/explain/test_pitfalls.py --update-golden"
+    assert file.read_text(encoding="utf-8") == page(), "run this file with --update-golden"
 
 
 def test_every_pitfall_is_named_once():
