@@ -9,8 +9,8 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter
 
+from reprokit.compat import image_schema, schema
 from reprokit.compat import package_schema as packages
-from reprokit.compat import schema
 from reprokit.recipe import yaml
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Facts:
     flash_attn: packages.FlashAttentionFacts
     gcc: schema.GccFacts
     gpus: schema.GpuFacts
-    images: packages.ImageFacts
+    images: image_schema.ImageFacts
     llvm: packages.LlvmFacts
     numpy: packages.NumpyFacts
     peaks: schema.PeakFacts

@@ -1,4 +1,4 @@
-"""The schema of the facts on packages, source trees and CUDA's images."""
+"""The schema of the facts on packages and source trees."""
 
 from __future__ import annotations
 
@@ -278,28 +278,3 @@ class TransformersFacts(Table[Fact]):
     python: tuple[Needs, ...]
     tokenizers: tuple[Needs, ...]
     torch: tuple[Needs, ...]
-
-
-class CudaImage(Fact):
-    """The tags of nvidia/cuda for one release. `cudnn_tag` is how tags name cuDNN, None where none has it."""
-
-    ubuntu: Texts
-    ubuntu_without_cudnn: Texts = ()
-    cudnn_tag: str | None
-    cudnn_tag_unverified: bool = False
-    cudnn: str | None
-    cudnn_by_ubuntu: dict[str, str] = Field({})
-
-
-class DeletedImages(Fact):
-    versions: Texts
-    last_listed: str = ""
-
-
-class CudaImages(Fact):
-    listed: dict[str, CudaImage]
-    deleted: tuple[DeletedImages, ...]
-
-
-class ImageFacts(Fact):
-    nvidia_cuda: CudaImages
