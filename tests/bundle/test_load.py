@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tarfile
@@ -15,6 +16,7 @@ from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
 from tests.support.privileges import need_root
 from tests.support.strangers import entry, workspace
+from tests.support.verbs import run_verb
 
 pytestmark = pytest.mark.engine
 
@@ -54,6 +56,13 @@ def test_a_driver_that_is_new_enough_is_not_mentioned(reprokit, name, tmp_path, 
     with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 550.54.14, 8.0")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
     assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: its maker is unknown\n"
+
+
+def test_as_json(home, name, tmp_path):
+    path = Made.of({name: LAYERS}).write(tmp_path / "x.rkit")
+    for expected in ({"loaded": [name], "present": []}, {"loaded": [], "present": [name]}):
+        done = run_verb("load", path, "--json", cwd=tmp_path, env={"REPROKIT_HOME": str(home)})
+        assert json.loads(done.stdout) == expected, done.stderr
 
 
 def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):
