@@ -29,7 +29,7 @@ def test_driver_and_capability_are_compared_with_the_image():
 
 @pytest.mark.parametrize("needs", [ImageNeeds(), ImageNeeds(min_driver="?")])
 def test_nothing_is_found_where_nothing_is_known(needs):
-    assert found(needs, GpuDevice("A100", "1.0", "8.0")) == found(needs, GpuDevice("A100", "[N/A]", "")) == []
+    assert found(needs, GpuDevice("A100", "450.51.05", "8.0")) == found(needs, GpuDevice("A100", "[N/A]", "")) == []
     assert found(NEEDS) == []
 
 

@@ -253,4 +253,4 @@ def block_lines(package: str) -> str:
     from reprokit.image.render import template_environment
 
     template = template_environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
-    return template.render(installs=[], block="base").replace("; \\\n", ";\n")
+    return template.render(installs=[], block="base", python="python3.11").replace("; \\\n", ";\n")
