@@ -188,5 +188,5 @@ def _text(file: Path) -> str:
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             return opened.read(_LARGEST)
-    except OSError:
+    except (OSError, ValueError):  # no path has a zero byte
         return ""

@@ -108,7 +108,7 @@ def test_what_cannot_be_read_is_unknown(root: Path, tmp_path: Path, spoil: str):
     for file in ("proc/vmstat", "proc/7/cgroup", "dev/kmsg"):
         (root / file).unlink()
         if spoil == "rubbish":
-            (root / file).write_bytes(os.urandom(5000) + b"\n:::\n4:memory:/../../x\noom_kill many\n")
+            (root / file).write_bytes(os.urandom(5000) + b"\n:::\n0::/\0\n4:memory:/../../x\noom_kill many\n")
     if spoil == "pipes":
         os.mkfifo(root / "dev/kmsg")
     with KernelWatch(7, root) as watch:
