@@ -133,7 +133,7 @@ def _measurement(data: dict[str, Any], line: str) -> Measurement:
 
 
 def _merged(found: Iterable[Measurement]) -> tuple[int, tuple[Measurement, ...]]:
-    """How many were found, and those of the same metric, unit and parameters as one."""
+    """The number of measurements, and one for each metric, unit and parameters, with the samples of all."""
     firsts: dict[tuple, Measurement] = {}
     samples: dict[tuple, list[float]] = {}
     most = SAMPLES.most

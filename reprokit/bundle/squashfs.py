@@ -128,7 +128,7 @@ def _rc(config: Mapping[str, Any]) -> str:
 
 
 def _squash(blocks: Iterator[bytes], file: IO[bytes], target: Path) -> None:
-    # sqfstar would follow a link that is planted at a path.
+    # sqfstar gets the open file: at a path it would follow a link that somebody planted.
     opened = file.fileno()
     argv = [*_SQFSTAR, f"/proc/self/fd/{opened}"]
     try:

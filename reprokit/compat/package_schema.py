@@ -110,7 +110,7 @@ class FlashAttention(Needs):
 class BrokenWheel(Span):
     """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series.
 
-    Only those `builds` of it are meant, all where there are none.
+    `builds` are the builds of torch that are affected; if it is empty, all are.
     """
 
     torch: str
@@ -182,7 +182,7 @@ class TorchStandard(Needs):
 
 
 class TorchGlibc(Needs):
-    """The C library of the wheels of some `builds`, of all where there are none."""
+    """The glibc that the wheels of these `builds` need; if `builds` is empty, all wheels."""
 
     builds: Texts = ()
 

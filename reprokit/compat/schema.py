@@ -117,7 +117,8 @@ class CompilerLimits(Fact):
 class Toolkit(Fact):
     """A minor release of CUDA. `sm` are the capabilities that its nvcc compiles for.
 
-    `libraries_fail` are those on which its cuBLAS and cuDNN fail although kernels run, `cufft_fails` its cuFFT alone.
+    On the capabilities of `libraries_fail` kernels run, but its cuBLAS and cuDNN fail; on those of `cufft_fails` only
+    its cuFFT fails.
     """
 
     driver_min: str | None

@@ -70,7 +70,7 @@ class SmiRow:
 class GpuState:
     """`module` is the version of the loaded kernel module, `libraries` those of NVML, `known` the driver's cards.
 
-    `error` is what nvidia-smi complains of. `hangs` names the parts of the driver that do not answer.
+    `error` is the error message of nvidia-smi. `hangs` has the parts of the driver that do not answer.
     """
 
     cards: tuple[PciCard, ...] = ()

@@ -149,7 +149,7 @@ class Containers(EngineClient):
             return self.api.networks(filters={"label": label})
 
     def has_network(self, name: str) -> bool:
-        """Whether there is a network of this name or ID."""
+        """Whether a network has this name or ID."""
         with translated(where=name):
             try:
                 self.api.inspect_network(name)

@@ -238,6 +238,6 @@ def _words(params: dict[str, Any]) -> str:
 
 
 def short(text: str) -> str:
-    """A name as a label, cut to 48 characters."""
+    """A label of at most 48 characters."""
     text = escaped(text)
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"

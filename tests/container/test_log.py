@@ -58,7 +58,7 @@ def test_a_large_log_is_put_aside_and_both_are_forgotten(monkeypatch):
 @pytest.mark.parametrize("at", range(9))
 @pytest.mark.parametrize("tail", [None, 0, 1, 2, 3, 4, 9])
 def test_last_lines_of_both_parts(at: int, tail: int | None):
-    """A log is put aside wherever it is full, also within a line."""
+    """A full log becomes the older part at once, even in the middle of a line."""
     content = b"a\nbb\n\nc\n"
     path = log.log_path("c")
     path.parent.mkdir(parents=True)

@@ -51,7 +51,10 @@ def coloured(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | Non
 
 
 def typed(command: list[str], line: bytes) -> tuple[int, bytes]:
-    """Type a line at the first prompt `# ` of a program with a terminal of its own; its exit code and output."""
+    """Start a program in a terminal of its own and type a line at its first prompt `# `.
+
+    Returns its exit code and output.
+    """
     ours, theirs = pty.openpty()
     running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal)
     os.close(theirs)
