@@ -114,12 +114,40 @@ def test_a_small_pack_of_large_deltas(tmp_path: Path, monkeypatch: pytest.Monkey
         unpack(packed, commit, (), tmp_path / "s")
 
 
+def test_a_server_that_sends_a_small_pack_of_a_large_file(
+    repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    """600 kB make 600 MB. The whole fetch has a minute, a small pack a second of it."""
+    repositories.make("team/tool", {"a": ""})
+    author = b"committer t <t@example.org> 0 +0000"
+    stream = b"commit refs/heads/bomb\n%b\ndata 0\nM 644 inline zeros\ndata %d\n" % (author, size := 600 << 20)
+    with subprocess.Popen(
+        ["git", "-C", repositories.root / "team/tool.git", "-c", "core.compression=1", "fast-import", "--quiet"],
+        stdin=subprocess.PIPE,
+    ) as importing:
+        assert importing.stdin is not None
+        importing.stdin.write(stream)
+        for _ in range(size >> 20):
+            importing.stdin.write(bytes(1 << 20))
+        importing.stdin.close()
+    assert importing.returncode == 0
+    head = repositories.git("team/tool", "rev-parse", "bomb")
+    with monkeypatch.context() as limited:
+        limited.setenv("REPROKIT_LIMIT_GIT_SECONDS", "60")
+        with pytest.raises(UsageError, match="git takes more than 1 seconds of processor time") as caught:
+            fetch(store, "team/tool", head)
+    assert "REPROKIT_LIMIT_GIT_SECONDS=120" in caught.value.hint
+    assert not list(store.root.rglob("*.git"))
+    fetch(store, "team/tool", repositories.git("team/tool", "rev-parse", "bomb"))  # the control
+    assert list(store.root.rglob("*.git"))
+
+
 def test_every_program_of_git_has_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nulimit -S -d\nulimit -S -t\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert git("--version").split() == [str(1 << 20), "600"]
+    assert git("--version").split() == [str(512 << 10), "600"]
     program.write_text("#!/bin/sh\nkill -XCPU $$\n")
     with pytest.raises(UsageError, match="git takes more than 600 seconds of processor time") as caught:
         git("--version")

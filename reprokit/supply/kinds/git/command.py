@@ -19,6 +19,7 @@ from reprokit.display import Notify
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
+from reprokit.supply.kinds.git.indexing import indexing_limited
 from reprokit.untrusted.limits import GIT_MEMORY, GIT_SECONDS, PROGRAM_OUTPUT, Limit
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 _SAFE = []
 for _setting in ("core.hooksPath=/dev/null", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never"):
     _SAFE += ["-c", _setting]
-# git streams larger files instead of reading them into memory.
-_SAFE += ["-c", "core.bigFileThreshold=16m"]
+# git streams larger files instead of reading them into memory. Each of its threads takes memory.
+_SAFE += ["-c", "core.bigFileThreshold=16m", "-c", "pack.threads=4"]
 for _protocol in ("https", "http", "ssh", "git", "file"):
     _SAFE += ["-c", f"protocol.{_protocol}.allow=always"]
 
 # Limits that git and the programs that it starts have from their first instruction. A lower one of the user stays.
 _LIMITED = '{ ulimit -S -d "$1"; ulimit -S -t "$2"; } 2>/dev/null; shift 2; exec git "$@"'
 _LONGEST = 10_000  # characters of a line
+_SECONDS = "seconds of processor time"
 
 _REFUSED = (
     "not our ref",
@@ -176,9 +178,12 @@ def git_with_progress(
     tail: deque[str] = deque(maxlen=50)
     last = ""
     # reprokit handles Ctrl-C in git's place: git's helpers would each print an error.
-    with start_git(
-        f"--git-dir={folder}", *arguments, stdout=subprocess.DEVNULL, environ=environ, start_new_session=True
-    ) as process:
+    with (
+        start_git(
+            f"--git-dir={folder}", *arguments, stdout=subprocess.DEVNULL, environ=environ, start_new_session=True
+        ) as process,
+        indexing_limited(process.pid, folder) as exceeded,
+    ):
         try:
             assert process.stderr is not None
             # Universal newlines, as progress ends in \r. A server may send lines without an end.
@@ -192,6 +197,8 @@ def git_with_progress(
         except BaseException:
             process.terminate()
             raise
+    if exceeded:
+        raise _exceeded(GIT_SECONDS, _SECONDS, exceeded[0])
     if process.returncode:
         raise _failure(process.returncode, list(tail))
 
@@ -201,7 +208,7 @@ def _failure(code: int, lines: list[str], seconds: int | None = None) -> Excepti
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     own = "".join(line for line in lines if not line.startswith("remote: "))
     if code == -signal.SIGXCPU or f"died of signal {signal.SIGXCPU.value}" in own:
-        return _exceeded(GIT_SECONDS, "seconds of processor time", seconds)
+        return _exceeded(GIT_SECONDS, _SECONDS, seconds)
     if "out of memory" in own.lower() or os.strerror(errno.ENOMEM) in own:
         return _exceeded(GIT_MEMORY, "bytes of memory")
     return GitFailed(first_cause(lines))

@@ -14,14 +14,12 @@ from urllib.parse import quote, urlsplit
 
 from reprokit.errors import SourceError, UsageError
 from reprokit.supply.kinds.git.command import GitFailed, git, run_git
+from reprokit.supply.kinds.git.indexing import seconds_for
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
-from reprokit.untrusted.limits import GIT_SECONDS, SUBMODULES, check_unpacked
+from reprokit.untrusted.limits import SUBMODULES, check_unpacked
 
 REPOSITORIES = "repositories"
-# A pack of this many bytes has all of git's time, an empty one that of the second number: 10 s and 1 s for each MB, of
-# which TVM's history takes 0.1 s.
-_PACK, _PACK_LEAST = 600_000_000, 10_000_000
 # Messages of fsck on old but intact objects (`error in commit X: badTimezone: ...`), and notices.
 _HARMLESS = ("error in ", "warning in ", "notice: ", "dangling ", "unreachable ")
 
@@ -183,12 +181,6 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
     return tuple(shallow.read_text().split()) if shallow.exists() else ()
 
 
-def _seconds(packed: Path) -> int:
-    """The processor time for a pack, by its size: its deltas can be small and make large objects each."""
-    most = GIT_SECONDS.most
-    return min(most, max(1, (most * (_PACK_LEAST + packed.stat().st_size)) // _PACK))
-
-
 def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path) -> str:
     """Make a bare repository of the commit in `folder`; returns what is wrong with the pack, or nothing.
 
@@ -199,7 +191,7 @@ def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path)
     if shallow:
         (folder / "shallow").write_text("".join(f"{line}\n" for line in shallow))
     with packed.open("rb") as source:
-        code, said = run_git(folder, "index-pack", "--stdin", source=source, seconds=_seconds(packed))
+        code, said = run_git(folder, "index-pack", "--stdin", source=source, seconds=seconds_for(packed.stat().st_size))
     if code:
         return said[0] if said else "git could not read it"
     check_objects(folder, commit.url)
