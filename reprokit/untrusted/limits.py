@@ -125,6 +125,10 @@ BUILD_LOG = Limit("BUILD_LOG", 1 << 30)
 # and 21 s.
 GIT_MEMORY = Limit("GIT_MEMORY", 512 << 20)
 GIT_SECONDS = Limit("GIT_SECONDS", 600)
+# The process that reads the lists of conda channels: each list on the disk, memory, and processor time. The list
+# of conda-forge for one platform has some hundred MB.
+CONDA_BYTES = Limit("CONDA_BYTES", 4 << 30)
+CONDA_SECONDS = Limit("CONDA_SECONDS", 300)
 # Time of the container in which a base's apt resolves a recipe's packages. From slow mirrors it takes minutes.
 APT_SECONDS = Limit("APT_SECONDS", 3600)
 # Unpacked bytes beyond `UNPACKED_RATIO` times the packed size. Layers and debs shrink to a third, text to a tenth.

@@ -32,7 +32,8 @@ OTHERS = {
         nodes/ssh.py oci/blob_folder.py paths.py results/index.py results/reproduction.py supply/fetch/download.py
         supply/fetch/partial.py supply/fetch/pool.py supply/guard.py supply/kinds/apt/deb.py
         supply/kinds/conda/archive.py supply/kinds/conda/environment.py supply/kinds/git/archive.py
-        supply/kinds/git/fetch.py supply/kinds/git/store.py supply/kinds/wheels/uv.py supply/serve/site.py
+        supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py supply/kinds/wheels/uv.py
+        supply/serve/site.py
         supply/store.py supply/upkeep/collect.py supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py
         sweep/slurm_array.py verify/compare.py verify/run.py
     """,
