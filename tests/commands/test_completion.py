@@ -19,6 +19,8 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 # What sets up the shell, and how it starts without the user's own settings.
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(reprokit completion bash)"'),
@@ -99,7 +101,6 @@ class Shell:
 
 
 @pytest.mark.parametrize("name", SHELLS)
-@pytest.mark.slow
 def test_a_shell_completes(name, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text(RECIPE)

@@ -11,6 +11,8 @@ import pytest
 from reprokit.image.render import render
 from tests.support.rendering import target
 
+pytestmark = pytest.mark.slow
+
 IDENTITY = {f"GIT_{who}_{what}": "t@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 

@@ -19,6 +19,8 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.rendering import source
 
+pytestmark = pytest.mark.slow
+
 ADDRESS = "https://host.invalid/tool"
 
 

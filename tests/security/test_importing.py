@@ -22,6 +22,8 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from tests.support.stores import fetch
 
+pytestmark = pytest.mark.slow
+
 # Each file leaves a mark where it is run by Python, a shell, make, or git.
 PAYLOAD = """\
 import os
@@ -61,7 +63,6 @@ def made(tree, store, name="evil"):
     return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled(), lambda line: None)
 
 
-@pytest.mark.slow
 def test_nothing_of_a_repository_is_run(hostile: Path, mark: Path, store, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(hostile)
     found = made(FolderTree(hostile), store)

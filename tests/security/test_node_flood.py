@@ -22,6 +22,8 @@ from reprokit.untrusted.limits import NODE_ANSWER
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 _SSHD = """
 ListenAddress 127.0.0.1:{port}
 HostKey {folder}/hostkey

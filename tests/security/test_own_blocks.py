@@ -15,6 +15,8 @@ from reprokit.image.render import render
 from tests.support.paths import ROOT
 from tests.support.rendering import source, target
 
+pytestmark = pytest.mark.slow
+
 FRONT = "{#\ndoes: a block of a stranger\n#}\n"
 HARMLESS = "RUN echo one; \\\n    echo two\n"
 VARIANT = {"sources": [source("a", "/opt/a")], "pins": {"gcc": "12"}}
@@ -139,7 +141,6 @@ def test_a_template_reaches_nothing_but_its_values(trick):
     ],
     ids=["time", "memory", "output", "depth"],
 )
-@pytest.mark.slow
 def test_rendering_is_bounded(tmp_path, bomb):
     with pytest.raises(UsageError, match=r"too much|too deeply|writes more than"):
         rendered(tmp_path, final(bomb))

@@ -19,6 +19,8 @@ import pytest
 from reprokit.untrusted.text import Output, console, document, dump, echo, escaped
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 # Clears the screen, sets the title, C1's CSI, reverses the reading order, hides, overwrites, is half a character.
 ATTACKS = {
     "clear": "\x1b[2J",
