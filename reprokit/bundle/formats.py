@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from reprokit.bundle import squashfs
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
-from reprokit.bundle.write import LEAST_RATIO, ExportJob, becoming, require_all, unwritable, write
+from reprokit.bundle.write import LEAST_RATIO, ExportJob, becoming, require_all, write
 from reprokit.errors import UsageError
-from reprokit.host.disk import require_space
+from reprokit.host.disk import require_space, unwritable
 from reprokit.oci.blob_folder import BlobFolder
 from reprokit.oci.compress import copy
 from reprokit.oci.layout import docker_manifest, layout_files
@@ -41,7 +41,6 @@ def folder(job: ExportJob) -> Metadata:
         raise UsageError("the target exists and is not an empty folder", str(target), "name a new folder")
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()  # fails where a link is: it could lead to any folder of the user's
         (partial / BLOBS).mkdir(parents=True)
         require_space(sum(each.size for each in job.images) // LEAST_RATIO, partial)
@@ -58,7 +57,7 @@ def folder(job: ExportJob) -> Metadata:
     except FileExistsError:
         raise UsageError("a file or a link is in the way", str(partial), "remove it") from None
     except OSError as error:
-        raise unwritable(error, target) from None
+        raise unwritable(error, "the folder", target) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return job.metadata(found)

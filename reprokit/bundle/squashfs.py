@@ -21,11 +21,11 @@ from typing import IO, Any
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
-from reprokit.bundle.write import LEAST_RATIO, ExportJob, claim, unwritable
+from reprokit.bundle.write import LEAST_RATIO, ExportJob, claim
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
-from reprokit.host.disk import require_space
+from reprokit.host.disk import require_space, unwritable
 from reprokit.oci.layout import padding
 from reprokit.oci.model import Image
 
@@ -58,7 +58,7 @@ def write(job: ExportJob) -> Metadata:
         except BaseException as error:
             partial.unlink(missing_ok=True)
             if isinstance(error, OSError):
-                raise unwritable(error, job.target) from None
+                raise unwritable(error, "the file", job.target) from None
             raise
     metadata = job.metadata([image])
     return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})

@@ -21,7 +21,7 @@ from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
-from reprokit.host.disk import require_space
+from reprokit.host.disk import require_space, unwritable
 from reprokit.oci.compress import compress
 from reprokit.oci.model import INDEX, Image, blob_path
 from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, read_images
@@ -154,7 +154,7 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
             partial.replace(target)
             _sync(target.parent)
         except OSError as error:
-            raise unwritable(error, target) from None
+            raise unwritable(error, "the file", target) from None
         finally:
             if kept:
                 notify(f"finished layers stay in {partial}; repeat the command to resume")
@@ -163,19 +163,11 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
 
 
 def claim(target: Path, notify: Notify) -> IO[bytes]:
-    """The partial file of a target, for this process alone. Raises UsageError where it cannot be written."""
+    """The partial file of a target, for this process alone. Raises UsageError, EngineError as `unwritable`."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         return claimed(partial_of(target), notify)
     except OSError as error:
-        raise UsageError(f"the file cannot be written: {error.strerror}", str(target)) from None
-
-
-def unwritable(error: OSError, target: Path) -> SourceError:
-    """The error of a full or read-only disk."""
-    return SourceError(
-        f"the file cannot be written: {error.strerror or error}", str(target), "free space, or write it elsewhere"
-    )
+        raise unwritable(error, "the file", target) from None
 
 
 def _sync(folder: Path) -> None:

@@ -143,8 +143,8 @@ def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
     from reprokit.commands._shown import notify
     from reprokit.doctor.bounded import NoAnswer
     from reprokit.doctor.report import report, scrubber
-    from reprokit.errors import ReprokitError, UsageError
-    from reprokit.host.disk import is_full
+    from reprokit.errors import ReprokitError
+    from reprokit.host.disk import unwritable
 
     try:
         scrub = scrubber(host, config.load()) if host else None
@@ -156,7 +156,5 @@ def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
     try:
         path.write_text(report(found, where, scrub), encoding="utf-8")
     except OSError as error:
-        if is_full(error):
-            raise
-        raise UsageError(f"cannot write the report: {error.strerror}", str(path)) from None
+        raise unwritable(error, "the report", path) from None
     notify(f"wrote {path}; read it before you paste it")

@@ -86,13 +86,14 @@ def profile(
 
 def _make(place: Path) -> None:
     from reprokit.errors import UsageError
+    from reprokit.host.disk import unwritable
 
     try:
         place.mkdir(parents=True, exist_ok=True)
         if any(place.iterdir()):
             raise UsageError("the folder for the reports is not empty", str(place), "name a new one: -o DIR")
     except OSError as error:
-        raise UsageError(f"cannot make the folder for the reports: {error.strerror}", str(place)) from None
+        raise unwritable(error, "the folder for the reports", place) from None
 
 
 def _remove_empty(*folders: Path) -> None:

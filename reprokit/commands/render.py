@@ -27,7 +27,7 @@ def render(
     as_json: options.Json = False,
 ) -> None:
     """Write the Dockerfile of a recipe."""
-    from reprokit.errors import UsageError
+    from reprokit.host.disk import unwritable
     from reprokit.image.context import write_context
     from reprokit.image.render import render as rendered
     from reprokit.recipe.find import target
@@ -45,7 +45,7 @@ def render(
         output.mkdir(parents=True, exist_ok=True)
         write_context(output, found.dockerfile, found.context)
     except OSError as error:
-        raise UsageError(f"cannot write the Dockerfile: {error.strerror}", str(output)) from None
+        raise unwritable(error, "the Dockerfile", output) from None
     if as_json:
         dump({"recipe": chosen.label, "file": str(output / "Dockerfile")})
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import UsageError
 from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def report(
 
 def write(names: Sequence[str], folder: Path, records: Path | None = None, steps: ReportTable | None = None) -> None:
     """Write the report of recipes. Raises UsageError, and EngineError where the folder cannot be written."""
+    from reprokit.host.disk import unwritable
     from reprokit.results.report import as_html, as_summary
     from reprokit.results.report import report as page_of
     from reprokit.untrusted.files import Folder
@@ -78,7 +79,7 @@ def write(names: Sequence[str], folder: Path, records: Path | None = None, steps
                 with opened.replacing(path) as file:
                     file.write(content)
     except OSError as error:
-        raise EngineError(f"the report cannot be written: {error.strerror}", str(folder)) from None
+        raise unwritable(error, "the report", folder) from None
 
 
 def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: ReportTable | None) -> RecipeReport:

@@ -57,7 +57,9 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
 
     rows = overview(_groups(name))
     if as_json:
-        dump([dict(zip(rows.columns, row, strict=True)) for row in rows.rows])
+        numbers = set(range(len(rows.columns))) - {*rows.words}
+        cells = [[int(cell) if at in numbers else cell for at, cell in enumerate(row)] for row in rows.rows]
+        dump([dict(zip(rows.columns, row, strict=True)) for row in cells])
     else:
         with paged():
             show_tables([rows])

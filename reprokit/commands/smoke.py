@@ -13,7 +13,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.commands._shown import built, notify, sent
-from reprokit.errors import EngineError, ReprokitError
+from reprokit.errors import ReprokitError
 from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
@@ -127,8 +127,10 @@ def _write(junit: Path | None, results: Sequence[TrialResult]) -> None:
     """Write the report so far, so that one exists however the run ends."""
     if junit is None:
         return
+    from reprokit.host.disk import unwritable
+
     try:
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_bytes(junit_report(results))
     except OSError as error:
-        raise EngineError(f"the report cannot be written: {error.strerror}", str(junit)) from None
+        raise unwritable(error, "the report", junit) from None

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
-from reprokit.errors import EngineError
+from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.formatting import size
 
 ENGINE_ROOT = "/var/lib/docker"
 STORE_HINT = "free space there; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
+# A path that was named wrongly; other errors are those of the disk.
+_WRONG_PATH = (
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTEMPTY,
+)  # fmt: skip
 ENGINE_HINT = "free space there: `docker image prune`, `docker builder prune`"
 
 
@@ -38,6 +43,21 @@ def require_space(needed: int, folder: str | Path, free: int | None = None, hint
 def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> EngineError:
     """The error for a disk that is too small, or full."""
     return EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", where, hint)
+
+
+def check_writable(path: Path, what: str, hint: str = "") -> None:
+    """Raises EngineError where a file or folder, or the folder that it would be made in, is read-only."""
+    nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if not os.access(nearest, os.W_OK):
+        raise EngineError(f"{what} cannot be written: {nearest} is read-only", str(path), hint)
+
+
+def unwritable(error: OSError, what: str, path: Path) -> ReprokitError:
+    """The error of a write that failed: UsageError for a path that was named wrongly, else EngineError."""
+    message = f"{what} cannot be written: {error.strerror or error}"
+    if error.errno in _WRONG_PATH:
+        return UsageError(message, str(path))
+    return EngineError(message, str(path), "free space, or write it elsewhere")
 
 
 def is_full(error: OSError) -> bool:

@@ -15,6 +15,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from reprokit.errors import EngineError, UsageError
+from reprokit.host import disk
 from reprokit.results.record import ADAPTER, READABLE, Record
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault, measure, parsed
@@ -49,12 +50,8 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Raises EngineError where `file`, or a folder, is read-only, so that nothing is measured in vain."""
-    nearest = next(path for path in (file.absolute(), *file.absolute().parents) if path.exists())
-    if not os.access(nearest, os.W_OK):
-        raise EngineError(
-            "the results cannot be written", str(file), f"start in a folder that you can write; {nearest} is read-only"
-        )
+    """Raises EngineError where the results are read-only, so that nothing is measured in vain."""
+    disk.check_writable(file, "the results", "start in a folder that you can write")
 
 
 def remove(root: Path, path: str, records: Iterable[Record]) -> None:

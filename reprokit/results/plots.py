@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import UsageError
+from reprokit.host.disk import unwritable
 from reprokit.results.history import HistoryLine
 from reprokit.results.likeness import Group
 from reprokit.results.tables import shown
@@ -102,7 +103,7 @@ def save(figure: Figure, file: Path) -> None:
     try:
         figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     except OSError as error:
-        raise EngineError(f"the plot could not be written: {error.strerror or error}", str(file)) from None
+        raise unwritable(error, "the plot", file) from None
 
 
 @contextmanager

@@ -261,10 +261,10 @@ def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, ca
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(call, recipe, monkeypatch):
-    monkeypatch.setattr(lines.os, "access", lambda *_: False)
+    monkeypatch.setattr("os.access", lambda *_: False)
     recipe("x", "variants: {cpu: {base: 'debian:12'}}\nbenchmarks: {b: {command: 'true', parse: {format: records}}}\n")
     error = call("bench", "x").exception
-    assert isinstance(error, EngineError) and error.where == "results/x.jsonl" and "read-only" in error.hint
+    assert isinstance(error, EngineError) and error.where == "results/x.jsonl" and "read-only" in error.message
 
 
 def test_bad_input_is_named_before_an_engine_is_asked(reprokit):

@@ -13,7 +13,6 @@ from reprokit.image.lock import resolve
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import target
-from reprokit.supply.lock import file
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 
@@ -39,12 +38,12 @@ def test_a_read_only_checkout_is_refused_before_anything_is_resolved(
 ):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(Engine, "connect", lambda: None)
-    monkeypatch.setattr(file.os, "access", lambda *_: False)
+    monkeypatch.setattr("os.access", lambda *_: False)
     monkeypatch.setattr(resolve, "lock_variant", lambda *_: pytest.fail("resolved"))
     recipe("gnn", RECIPE)
     error = call("lock", "gnn").exception
     assert isinstance(error, EngineError)
-    assert "read-only" in error.message and "gnn.lock.yaml" in error.where and "recipes/" in error.hint
+    assert "read-only" in error.message and error.where.endswith("recipes") and "recipes/" in error.hint
 
 
 @pytest.mark.parametrize("option", [["--update", "all"], ["--data"], ["--as-of", "2024-03-01"]])

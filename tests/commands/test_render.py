@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import errno
 import json
 
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
 
 
 def test_to_standard_output_and_to_a_folder_are_the_same(call, tmp_path):
@@ -16,6 +17,14 @@ def test_a_folder_that_cannot_be_is_one_line(call, tmp_path):
     (tmp_path / "file").touch()
     result = call("render", "featgraph:cpu", "-o", "file")
     assert isinstance(result.exception, UsageError) and result.exception.where == "file"
+
+
+def test_a_full_disk_is_no_wrong_usage(call, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("reprokit.image.context.write_context", full)
+    assert isinstance(call("render", "featgraph:cpu", "-o", "d").exception, EngineError)
 
 
 def test_a_wrong_block_is_refused(call, recipe):

@@ -36,8 +36,9 @@ def test_what_is_shown_is_of_the_variant_and_benchmarks_that_are_named(call, rec
     for arguments, count in ((["x"], 3), (["x:cpu"], 2), (["x:cpu", "kernel"], 1)):
         assert len(json.loads(call("results", "show", *arguments, "--json").stdout)["records"]) == count
     listed = json.loads(call("results", "list", "--json").stdout)
+    assert all(type(row[name]) is int for row in listed for name in ("cases", "records", "samples"))
     assert [(row["recipe"], row["benchmark"], row["records"]) for row in listed] == [
-        ("x:cpu", "spmm", "1"), ("x:cuda", "spmm", "1"), ("x:cpu", "kernel", "1"),
+        ("x:cpu", "spmm", 1), ("x:cuda", "spmm", 1), ("x:cpu", "kernel", 1),
     ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reprokit.errors import UsageError
+from reprokit.host.disk import unwritable
 from reprokit.image.labels import image_name, minimum_driver
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
@@ -87,8 +88,6 @@ def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
     """
     path, content = out or tool.usual_path(job), tool.text(job).encode()
     try:
-        if out:
-            out.parent.mkdir(parents=True, exist_ok=True)
         root, name = (out.parent, out.name) if out else (Path.cwd(), str(path))
         with Folder(root) as folder:
             try:
@@ -99,5 +98,5 @@ def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
                     hint = "remove it, or name another: -o"
                     raise UsageError("the file exists and differs", str(path), hint) from None
     except OSError as error:
-        raise UsageError(f"cannot write the file: {error.strerror}", str(path)) from None
+        raise unwritable(error, "the file", path) from None
     return path, tool.finish(path)

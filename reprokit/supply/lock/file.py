@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml as pyyaml
 
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.disk import is_full
+from reprokit.host import disk
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
 from reprokit.supply.store import Store
@@ -79,14 +79,13 @@ def write(path: Path, lock: Lock) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, text_of(lock).encode())
     except OSError as error:
-        hint = "free space there" if is_full(error) else _ELSEWHERE
+        hint = "free space there" if disk.is_full(error) else _ELSEWHERE
         raise EngineError(f"cannot write the lock: {error.strerror or error}", str(path), hint) from None
 
 
 def check_writable(path: Path) -> None:
     """Raises EngineError where the folder of the lock is read-only."""
-    if path.parent.exists() and not os.access(path.parent, os.W_OK):
-        raise EngineError("cannot write the lock: the folder is read-only", str(path), _ELSEWHERE)
+    disk.check_writable(path.parent, "the lock", _ELSEWHERE)
 
 
 def replace(path: Path, content: bytes) -> None:
