@@ -48,6 +48,7 @@ rm -f "$file"
 exit $code
 """
 _SAMPLES = re.compile("^reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,2}), (0x[0-9a-fA-F]{1,16})\n", re.MULTILINE)
+_BITS = re.compile("0x[0-9a-fA-F]{1,16}")
 _NUMBER = re.compile("-?[0-9]{1,15}")
 # Bits of NVML's nvmlClocksEventReasons that slow a GPU below what its load would allow.
 _SLOWDOWNS = {0x4: "power limit", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
@@ -85,15 +86,15 @@ def state_of(text: str) -> MachineState:
 
     heat, clock, throttles = numbers("heat"), numbers("khz"), numbers("throttle")
     gpus = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
-    rows = [row for row in gpus if len(row) == 3 and re.fullmatch("0x[0-9a-fA-F]{1,16}", row[2])]
+    rows = [row for row in gpus if len(row) == 3]  # a broken driver prints a sentence
     return MachineState(
         load=_busy(values.get("stat", []), (numbers("processors") or [0])[0]),
         cpu_clock=clock[0] // 1000 if clock else None,
         cpu_temperature=max(heat) / 1000 if heat else None,
         throttles=sum(throttles) if throttles else None,
-        gpu_clock=tuple(int(row[0]) if _NUMBER.fullmatch(row[0]) else 0 for row in rows),
-        gpu_temperature=tuple(int(row[1]) if _NUMBER.fullmatch(row[1]) else 0 for row in rows),
-        gpu_slowdown=tuple(_slowdown(int(row[2], 16)) for row in rows),
+        gpu_clock=tuple(int(row[0]) if _NUMBER.fullmatch(row[0]) else None for row in rows),
+        gpu_temperature=tuple(int(row[1]) if _NUMBER.fullmatch(row[1]) else None for row in rows),
+        gpu_slowdown=tuple(_slowdown(int(row[2], 16)) if _BITS.fullmatch(row[2]) else "" for row in rows),
     )
 
 

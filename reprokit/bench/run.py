@@ -19,9 +19,11 @@ from reprokit.bench.parse import Measurement, Parsed, parse, threads_of
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.explain.last import keep
+from reprokit.recipe.claim import unit_factor
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.recipe.spelling import nearest
+from reprokit.results.likeness import without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
 from reprokit.untrusted.limits import SAMPLES
@@ -173,7 +175,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*missing(len(repeats), len(runs)), *reasons),
+                warnings=(*missing(len(repeats), len(runs)), *impossible(each), *reasons),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
@@ -244,19 +246,10 @@ def missing(repeats: int, runs: int) -> list[str]:
     return [] if repeats == runs else [f"only {repeats} of {runs} runs printed this case"]
 
 
-def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate the clock rates, at any depth, from the rest of a program's environment.
-
-    They vary from run to run, and no two records would agree.
-    """
-    rest: dict[str, Any] = {}
-    clocks: dict[str, Any] = {}
-    for key, value in environment.items():
-        if key == "clocks" and isinstance(value, dict):
-            clocks |= value
-        elif isinstance(value, dict):
-            rest[key], inner = without_clocks(value)
-            clocks |= inner
-        else:
-            rest[key] = value
-    return rest, clocks
+def impossible(measured: Measurement) -> list[str]:
+    """A reason for doubt where a time is 0 or less."""
+    count = sum(sample <= 0 for sample in measured.samples)
+    if not count or unit_factor(measured.unit, "s") is None:
+        return []
+    are = "is" if count == 1 else "are"
+    return [f"{count} of {len(measured.samples)} times {are} 0 or less: the clock is too coarse, or was set back"]

@@ -148,10 +148,10 @@ def history(
         known = sorted({group.identity["metric"] for group in every})
         raise UsageError(f"no record of {metric!r}{nearest(metric, known)}", hint=f"metrics are {', '.join(known)}")
     if plot:
-        from reprokit.results.plots import draw_history
+        from reprokit.results.history_plot import draw_history
 
-        draw_history(found, metric, plot)
-        notify(f"drawn: {plot}")
+        hidden = draw_history(found, metric, plot)
+        notify(f"drawn: {plot}{f', without {hidden} of {len(found)} lines' if hidden else ''}")
     if as_json:
         dump([vars(line) for line in found])
     else:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from reprokit.results.record import Record
+from reprokit.results.roofline import UNITS
 from reprokit.untrusted.text import escaped
 
 TIME = "fused_attention.forward"
@@ -17,6 +18,11 @@ _OURS = "ours"
 _LONGEST_ABOUT = 300
 # Beyond these, an axis could not be drawn.
 _LEAST, _MOST = 1e-50, 1e50
+# Cells of one plot agree in these, and in these parameters.
+_CONDITIONS = (
+    "variant", "image_digest", "commit", "dirty", "changes", "cpu", "threads", "gpu", "driver", "node",
+)  # fmt: skip
+_SETTING = ("device", "threads", "heads", "kv_heads", "dim", "clock")
 _KEY = ("device", "threads", "batch", "heads", "kv_heads", "seq", "dim", "dtype", "mask")
 
 
@@ -75,14 +81,20 @@ class Measured:
 
 
 def measured(records: Sequence[Record]) -> Measured:
-    """The cells that have times of ours and of another method; a later time replaces an earlier one."""
+    """The cells that have times of ours and of another method; a later time replaces an earlier one.
+
+    They are of the conditions of the last time. Numbers in other units are not understood.
+    """
+    records = [record for record in records if record.unit == _unit(record.metric)]
+    shown = _of_the_last(records)
+    hidden = sum(record.metric == TIME for record in records) - sum(record.metric == TIME for record in shown)
     params: dict[str, _Params] = {}
     times: dict[str, dict[str, float]] = {}
     work: dict[str, float] = {}
     traffic: dict[str, float] = {}
     peaks: dict[str, float] = {}
     bandwidths: dict[str, float] = {}
-    for record in records:
+    for record in shown:
         median = statistics.median(record.samples)
         try:
             case = _Params.model_validate(dict(record.params))
@@ -110,7 +122,27 @@ def measured(records: Sequence[Record]) -> Measured:
         and key in traffic
         and any(not name.startswith(_OURS) for name in times[key])
     ]
-    return Measured(cells, peaks, max(bandwidths.values(), default=None), _about(records))
+    about = _about(shown) + (f"; {hidden} records of other conditions are not shown" if hidden else "")
+    return Measured(cells, peaks, max(bandwidths.values(), default=None), about)
+
+
+def _unit(metric: str) -> str | None:
+    return "ms" if metric == TIME else UNITS.get(metric) or UNITS.get(f".{metric.rpartition('.')[2]}")
+
+
+def _of_the_last(records: Sequence[Record]) -> list[Record]:
+    """The records that agree with the latest time in conditions and, as far as they have them, in parameters."""
+    timed = [(record.time, place, record) for place, record in enumerate(records) if record.metric == TIME]
+    if not timed:
+        return []
+    _, _, last = max(timed, key=lambda each: each[:2])
+    params = {name: last.params.get(name) for name in _SETTING}
+    return [
+        record
+        for record in records
+        if all(getattr(record, name) == getattr(last, name) for name in _CONDITIONS)
+        and all(record.params.get(name, value) == value for name, value in params.items())
+    ]
 
 
 def _about(records: Sequence[Record]) -> str:

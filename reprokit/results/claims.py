@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from reprokit.compat.facts import Facts
@@ -53,11 +53,15 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class _Found:
-    """A measured value, its samples as a multiple of the claimed value, and the groups behind it."""
+    """A measured value, its samples as a multiple of the claimed value, and the groups behind it.
+
+    `without` says which cases do not count, and why.
+    """
 
     value: float
     interval: tuple[float | None, float | None]
     groups: tuple[Group, ...]
+    without: str = ""
 
 
 def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
@@ -97,6 +101,8 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
 
 def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
+    if found.without:
+        yield found.without
     if not claim.gpu:
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
@@ -138,11 +144,14 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
         found = [pair for pair in pairs if isinstance(pair, _Found)]
         if not found:
             return next(pair for pair in pairs if isinstance(pair, str))
+        if reasons := [pair for pair in pairs if isinstance(pair, str)]:
+            without = f"{len(reasons)} of {len(pairs)} cases do not count: {reasons[0]}"
+            found = [replace(each, without=without) for each in found]
     if claim.over == "mean":
         if any(each.value <= 0 for each in found):
             return "no geometric mean: a number is 0 or less"
         mean = math.exp(statistics.fmean(math.log(each.value) for each in found))
-        return _Found(mean, (None, None), tuple(group for each in found for group in each.groups))
+        return _Found(mean, (None, None), tuple(group for each in found for group in each.groups), found[0].without)
     if claim.over == "best":
         rising = claim.baseline is not None or claim.better == "higher"
         return (max if rising else min)(found, key=lambda each: each.value)

@@ -13,8 +13,8 @@ from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
 # Where other conditions than these differ, a difference of the numbers says nothing about the code, unless the user
-# compares just that. The build key follows the code, and the clocks of a device always change.
-_NOTED = ("commit", "dirty", "changes", "input_hash", "image_digest", "environment.build", "environment.device")
+# compares just that. The build key follows the code.
+_NOTED = ("commit", "dirty", "changes", "input_hash", "image_digest", "environment.build")
 # Who chooses one of these chooses the versions in an image.
 _IMAGE = {"variant", "input_hash", "image_digest"}
 _CASE = ("recipe", "variant", "benchmark", "metric", "unit")
@@ -24,13 +24,18 @@ _RUNS = 5
 
 @dataclass(frozen=True)
 class Comparison:
-    """One case in both sets. `unlike` names conditions that differ; `notes` what was not compared, and doubts."""
+    """One case in both sets. `unlike` names conditions that differ; `notes` what was not compared, and doubts.
+
+    `compared` is "samples" or "runs", of which the smaller set has `fewest`.
+    """
 
     a: Group
     b: Group
     effect: Effect
     unlike: tuple[str, ...]
     notes: tuple[str, ...]
+    compared: str
+    fewest: int
 
     def to_json(self) -> dict[str, Any]:
         names = ("recipe", "benchmark", "metric", "unit", "params")
@@ -38,6 +43,7 @@ class Comparison:
             **{name: self.a.identity[name] for name in names},
             "a": _side(self.a),
             "b": _side(self.b),
+            "compared": self.compared,
             **vars(self.effect),
             "verdict": self.verdict,
             "unlike": list(self.unlike),
@@ -90,8 +96,10 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
     if noted:
         notes.append(f"the sets also differ in {', '.join(noted)}")
     unlike = tuple(field for field in fields if field not in noted)
-    measured = effect(*(_units(side, runs) for side in parts))
-    return Comparison(sides[0], sides[1], measured, unlike, tuple(notes))
+    units = [_units(side, runs) for side in parts]
+    compared = "samples" if runs < _RUNS else "runs"
+    fewest = min(map(len, units))
+    return Comparison(sides[0], sides[1], effect(*units), unlike, tuple(notes), compared, fewest)
 
 
 def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
@@ -146,8 +154,7 @@ def as_table(cases: Sequence[Comparison], title: str) -> ReportTable:
         if case.unlike:
             notes[f"{name} {params}: {case.verdict}"] = None
         notes |= dict.fromkeys(case.notes)
-        fewest = min(len(case.a.samples), len(case.b.samples))
-        if case.verdict in ("no difference found", "too few samples") and (measured.needed or 0) > fewest:
-            notes[f"{name} {params}: {measured.needed} samples in each set would find {SLOWDOWN:.0%}"] = None
+        if case.verdict in ("no difference found", "too few samples") and (measured.needed or 0) > case.fewest:
+            notes[f"{name} {params}: {measured.needed} {case.compared} in each set would find {SLOWDOWN:.0%}"] = None
     columns = ("metric", "case", "A", "B", "B/A", "95 % interval", "p", "samples", "verdict")
     return ReportTable(title, "", columns, tuple(rows), tuple(notes), words=(0, 1, 8), keys=2)

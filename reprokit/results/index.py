@@ -23,7 +23,7 @@ from reprokit.untrusted import files
 
 # Smaller files are read in a few hundredths of a second.
 LARGE = 8 << 20
-_VERSION = f"1 {' '.join(IDENTITY)}"
+_VERSION = f"2 {' '.join(IDENTITY)}"
 _TAIL = 4096
 _TABLES = """
 CREATE TABLE IF NOT EXISTS source (version TEXT, inode INTEGER, mtime INTEGER, size INTEGER, lines INTEGER, tail BLOB);
@@ -63,7 +63,7 @@ def _queried(path: Path, file: Path) -> list[Group]:
         found = {number: Group(json.loads(text)) for number, text in database.execute("SELECT id, text FROM identity")}
         rows = database.execute("SELECT identity, time, samples, repeats, doubts FROM run ORDER BY rowid")
         for number, time, samples, repeats, doubts in rows:
-            found[number].runs.append(Run(time, _values(samples), _values(doubts), _values(repeats)))
+            found[number].add(Run(time, _values(samples), _values(doubts), _values(repeats)))
     return list(found.values())
 
 

@@ -36,6 +36,19 @@ class Group:
 
     identity: Mapping[str, Any]
     runs: list[Run] = field(default_factory=list)
+    repeated: int = 0
+    _known: set[Run] = field(default_factory=set, repr=False)
+
+    def add(self, run: Run) -> None:
+        """Add a run, unless it is there: two files of the same records may have been joined.
+
+        No two runs have the same timings in one second. Other results may be equal.
+        """
+        if run in self._known and len(set(run.samples)) > 1:
+            self.repeated += 1
+        else:
+            self._known.add(run)
+            self.runs.append(run)
 
     @property
     def samples(self) -> list[float]:
@@ -54,12 +67,35 @@ class Group:
     @property
     def doubts(self) -> list[str]:
         """Reasons not to trust some of the runs."""
-        return list(dict.fromkeys(text for run in self.runs for text in run.doubts))
+        repeated = [f"repeated records count once: {self.repeated}"] if self.repeated else []
+        return [*dict.fromkeys(text for run in self.runs for text in run.doubts), *repeated]
 
 
 def identity(record: Record) -> str:
     """A JSON text that is equal for records which agree in all fields of IDENTITY."""
-    return json.dumps({name: getattr(record, name) for name in IDENTITY}, sort_keys=True)
+    return json.dumps(_facts(record), sort_keys=True)
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    return {**{name: getattr(record, name) for name in IDENTITY}, "environment": without_clocks(record.environment)[0]}
+
+
+def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate the clock rates, at any depth, from the rest of a program's environment.
+
+    They vary from run to run, and no two records would agree.
+    """
+    rest: dict[str, Any] = {}
+    clocks: dict[str, Any] = {}
+    for key, value in environment.items():
+        if key == "clocks" and isinstance(value, dict):
+            clocks |= value
+        elif isinstance(value, dict):
+            rest[key], inner = without_clocks(value)
+            clocks |= inner
+        else:
+            rest[key] = value
+    return rest, clocks
 
 
 def run_of(record: Record) -> Run:
@@ -72,8 +108,8 @@ def groups(records: Iterable[Record]) -> list[Group]:
     for record in records:
         key = identity(record)
         if key not in found:
-            found[key] = Group({name: getattr(record, name) for name in IDENTITY})
-        found[key].runs.append(run_of(record))
+            found[key] = Group(_facts(record))
+        found[key].add(run_of(record))
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""Plots of any benchmark, with axes from the parameters of its records, and of a metric over time. SVG by matplotlib.
+"""Plots of any benchmark, with axes from the parameters of its records. SVG by matplotlib.
 
 The report's plots take their colours from the page, so that they suit dark mode and print.
 """
@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.errors import UsageError
 from reprokit.host.disk import unwritable
-from reprokit.results.history import HistoryLine
 from reprokit.results.likeness import Group
 from reprokit.results.tables import shown
 from reprokit.untrusted.text import escaped
@@ -40,7 +39,7 @@ _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,
 }  # fmt: skip
 _LARGEST = 1e100  # on an axis
-_MOST_SERIES, _MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
+MOST_SERIES, MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
 
 
 @dataclass(frozen=True)
@@ -65,35 +64,28 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
     series: dict[str, dict[str, list[Group]]] = {}
     same = _constant(groups)
     for group in groups:
+        if math.isnan(_at(group, axis)):
+            continue
         params = group.identity["params"]
         rest = {name: value for name, value in params.items() if name not in (axis, "impl") and name not in same}
         by_panel = series.setdefault(_words(rest), {})
         by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
-    if sum(map(len, series.values())) <= _MOST_SERIES:
+    if sum(map(len, series.values())) <= MOST_SERIES:
         lines = {", ".join(filter(None, (i, rest))): g for rest, by in series.items() for i, g in by.items()}
-        return [_drawn(_lines(lines, axis), _caption(groups, f"by {axis}"))]
-    panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:_MOST_PLOTS]
-    return [
-        _drawn(_lines(dict(list(by.items())[:_MOST_SERIES]), axis), _caption(groups, f"by {axis}; {rest}"))
-        for rest, by in panels
-    ]
+        return [_drawn(_lines(lines, axis), _caption(groups, f"by {axis}{_share(lines, groups)}"))]
+    panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:MOST_PLOTS]
+    drawn = []
+    for rest, by in panels:
+        lines = dict(list(by.items())[:MOST_SERIES])
+        what = "; ".join(filter(None, (f"by {axis}", rest)))
+        drawn.append(_drawn(_lines(lines, axis), _caption(groups, what + _share(lines, groups))))
+    return drawn
 
 
-def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> None:
-    """Draw medians over runs into `file`, by its suffix. Raises UsageError, EngineError."""
-    with plotting():
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(8, 4.5), layout="constrained")
-        axes = figure.subplots()
-        for number, line in enumerate(lines[:_MOST_SERIES]):
-            values = [median for _, _, median in line.points]
-            axes.plot(range(1, len(values) + 1), values, label=short(f"{line.case} {line.hardware}"), **_style(number))
-        axes.set_xlabel("run")
-        axes.set_ylabel(short(f"{metric}, {lines[0].title}"))
-        axes.grid(True, axis="y")
-        axes.legend(frameon=False, fontsize=8)
-        save(figure, file)
+def _share(lines: Mapping[str, Sequence[Group]], groups: Sequence[Group]) -> str:
+    """How many of the cases a plot has, where it has not all."""
+    count = sum(map(len, lines.values()))
+    return f"; {count} of {len(groups)} cases" if count < len(groups) else ""
 
 
 def save(figure: Figure, file: Path) -> None:
@@ -148,14 +140,13 @@ def _lines(series: dict[str, list[Group]], axis: str) -> Figure:
     axes = figure.subplots()
     every = []
     for number, (name, groups) in enumerate(series.items()):
-        placed = sorted(groups, key=lambda group: _at(group, axis))
-        points = [(_at(group, axis), group) for group in placed if not math.isnan(_at(group, axis))]
+        points = [(_at(group, axis), group) for group in sorted(groups, key=lambda group: _at(group, axis))]
         xs = [x for x, _ in points]
         ys = [group.median for _, group in points]
         spreads = [_quartiles(group) for _, group in points]
         below = [max(0.0, y - low) for y, (low, _) in zip(ys, spreads, strict=True)]
         above = [max(0.0, high - y) for y, (_, high) in zip(ys, spreads, strict=True)]
-        axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **_style(number))
+        axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **style(number))
         every += list(zip(xs, ys, strict=True))
     _scales(axes, every)
     identity = next(iter(series.values()))[0].identity
@@ -221,7 +212,7 @@ def _quartiles(group: Group) -> tuple[float, float]:
     return low, high
 
 
-def _style(number: int) -> dict[str, Any]:
+def style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
 
 

@@ -20,7 +20,7 @@ def old(records: Sequence[Record], before: str | None, last: int | None) -> list
         return [record for record in records if record.time < day]
     left: dict[str, int] = {}
     found = []
-    for record in sorted(records, key=lambda record: record.time, reverse=True):
+    for record in sorted(reversed(records), key=lambda record: record.time, reverse=True):
         key = identity(record)
         left[key] = left.get(key, 0) + 1
         if left[key] > (last or 0):

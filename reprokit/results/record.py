@@ -25,7 +25,7 @@ _Count = Annotated[int, Field(ge=0, le=1 << 60)]
 # JSON has lists; a tuple keeps a record immutable.
 _Numbers = Annotated[tuple[_Sample, ...], Field(strict=False)]
 _Integer = Annotated[int, Field(ge=-(1 << 60), le=1 << 60)]
-_Integers = Annotated[tuple[_Integer, ...], Field(strict=False)]
+_Integers = Annotated[tuple[_Integer | None, ...], Field(strict=False)]
 _Counts = Annotated[tuple[_Count, ...], Field(strict=False)]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
@@ -46,7 +46,8 @@ class MachineState:
     """What changes, seen before and after a benchmark; None and empty where unknown.
 
     `load` is the number of processors that others kept busy, `throttles` counts the CPU's thermal slow-downs since it
-    started. Clocks are MHz, temperatures degrees Celsius. The `gpu_` lists have one entry for each GPU.
+    started. Clocks are MHz, temperatures degrees Celsius. The `gpu_` lists have one entry for each GPU, None and ""
+    where it is unknown.
     """
 
     load: FiniteFloat | None = None

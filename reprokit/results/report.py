@@ -233,8 +233,8 @@ def _state(state: MachineState) -> str:
         f"{state.load:g} processors busy" if state.load is not None else "",
         f"{state.cpu_clock} MHz" if state.cpu_clock is not None else "",
         f"{state.cpu_temperature:g} °C" if state.cpu_temperature is not None else "",
-        *(f"GPU {n}: {clock} MHz" for n, clock in enumerate(state.gpu_clock)),
-        *(f"GPU {n}: {heat} °C" for n, heat in enumerate(state.gpu_temperature)),
+        *(f"GPU {n}: {clock} MHz" for n, clock in enumerate(state.gpu_clock) if clock is not None),
+        *(f"GPU {n}: {heat} °C" for n, heat in enumerate(state.gpu_temperature) if heat is not None),
     ]
     return ", ".join(filter(None, parts))
 

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 # Below this share of the roof, neither processor nor memory is the limit: start-up, launches and waiting are.
 _OVERHEAD = 0.1
+# What a program counts and measures beside its times. Numbers in other units are not understood.
+UNITS = {".work": "GFLOP", ".traffic": "MB", "machine.peak": "GFLOP/s", "machine.bandwidth": "GB/s"}
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
@@ -32,13 +34,8 @@ def limits(measured: Sequence[CountedMeasurement]) -> list[str]:
     time, without `impl`, and measures `machine.peak` (GFLOP/s, by dtype) and `machine.bandwidth` (GB/s).
     """
     counted = _counted(measured)
-    peaks = {
-        str(each.params.get("dtype", "")): statistics.median(each.samples)
-        for each in measured
-        if each.metric == "machine.peak"
-    }
-    bandwidth = max((max(each.samples) for each in measured if each.metric == "machine.bandwidth"), default=0.0)
-    return [_limit(each, counted, peaks, bandwidth) for each in measured]
+    roofs = [each for each in measured if each.unit == UNITS.get(each.metric)]
+    return [_limit(each, counted, roofs) for each in measured]
 
 
 @dataclass(frozen=True)
@@ -69,21 +66,31 @@ def _counted(measured: Sequence[CountedMeasurement]) -> dict[tuple[str, str], fl
     return {
         (each.metric, _case(each.params)): statistics.median(each.samples)
         for each in measured
-        if each.metric.endswith((".work", ".traffic"))
+        if each.unit == UNITS.get(f".{each.metric.rpartition('.')[2]}")
     }
 
 
 def _limit(
-    time: CountedMeasurement, counted: Mapping[tuple[str, str], float], peaks: Mapping[str, float], bandwidth: float
+    time: CountedMeasurement, counted: Mapping[tuple[str, str], float], roofs: Sequence[CountedMeasurement]
 ) -> str:
     prefix = time.metric.partition(".")[0]
     work = counted.get((f"{prefix}.work", _case(time.params)))
     traffic = counted.get((f"{prefix}.traffic", _case(time.params)))
-    peak = peaks.get(str(time.params.get("dtype", "")))
+    peak, bandwidth = (_roof(time, roofs, name) for name in ("machine.peak", "machine.bandwidth"))
     seconds = statistics.median(time.samples) * _SECONDS.get(time.unit, 0.0)
     if work is None or traffic is None or not peak or not bandwidth or seconds <= 0:
         return ""
     return limit(work / peak, traffic / 1e3 / bandwidth, seconds)
+
+
+def _roof(time: CountedMeasurement, roofs: Sequence[CountedMeasurement], metric: str) -> float:
+    """The highest roof that was measured with the parameters of the time, as far as both have them."""
+
+    def alike(roof: CountedMeasurement) -> bool:
+        shared = ({"dtype"} if metric == "machine.peak" else set()) | (roof.params.keys() & time.params.keys())
+        return all(repr(roof.params.get(name)) == repr(time.params.get(name)) for name in shared)
+
+    return max((statistics.median(roof.samples) for roof in roofs if roof.metric == metric and alike(roof)), default=0)
 
 
 def limit(compute: float, memory: float, total: float) -> str:

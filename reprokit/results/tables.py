@@ -110,21 +110,27 @@ def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tupl
 
 def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
     """One column an implementation, and the ratio of the others' medians to the first one's."""
-    cases: dict[tuple[str, ...], dict[str, Group]] = {}
+    # By repr, because 1 and "1" look alike, and are equal to True as keys.
+    cases: dict[str, dict[str, Group]] = {}
+    names: dict[str, str] = {}
     for group in table:
         params = group.identity["params"]
-        case = tuple(shown(params.get(name, "")) for name in varying)
-        cases.setdefault(case, {})[shown(params.get("impl", ""))] = group
-    impls = list(dict.fromkeys(impl for by_impl in cases.values() for impl in by_impl))
+        impl = repr(params.get("impl"))
+        names.setdefault(impl, shown(params.get("impl", "")))
+        cases.setdefault(repr([params.get(name) for name in varying]), {})[impl] = group
+    impls = list(names)
     rows = []
-    for case, by_impl in cases.items():
+    for by_impl in cases.values():
+        params = next(iter(by_impl.values())).identity["params"]
+        case = (shown(params.get(name, "")) for name in varying)
         cells = [_with_spread(by_impl[i]) if i in by_impl else "" for i in impls]
         base = by_impl.get(impls[0])
         for impl in impls[1:]:
             both = base is not None and base.median and impl in by_impl
             cells.append(f"{by_impl[impl].median / base.median:.2f}x" if base and both else "")
         rows.append((*case, *cells))
-    return [*impls, *(f"{impl}/{impls[0]}" for impl in impls[1:])], rows
+    first, *others = names.values()
+    return [first, *others, *(f"{other}/{first}" for other in others)], rows
 
 
 def conditions(identity: Mapping[str, Any]) -> list[str]:

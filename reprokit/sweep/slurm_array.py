@@ -192,5 +192,5 @@ def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
     if not all(isinstance(each, str) for each in (node, output, error)):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
-    place = JobPlace(node, alias("slurm", node)) if _NODE.fullmatch(node) else JobPlace("")
+    place = JobPlace(node if _NODE.fullmatch(node) else "", alias("slurm", node))
     return JobAnswer(job, place, output, error[:500], data.get("lost") is True)

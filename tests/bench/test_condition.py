@@ -31,7 +31,7 @@ def test_odd_answers_are_unknown():
 
 def test_long_numbers_and_many_gpus_are_not_read():
     nines = "9" * 5000
-    assert state_of(f"gpu={nines},{nines},0x0").gpu_clock == (0,)
+    assert state_of(f"gpu={nines},{nines},0x0").gpu_clock == (None,)
     assert state_of(f"stat=cpu {' '.join([nines] * 8)}\n" * 2 + "processors=2").load is None
     assert len(state_of("gpu=1,1,0x4\n" * 100_000).gpu_clock) < 10_000
     lines = [f"reprokit-gpu: 1 {gpu}, {bits:#x}\n" for gpu in range(10_000) for bits in range(0, 256, 4)]
@@ -61,3 +61,9 @@ def test_samples_are_counted_by_gpu_and_reason():
         "GPU 0 was slowed down in 2 of 5 samples: power limit",
         "GPU 1 was slowed down in 1 of 1 samples: hardware slowdown, heat",
     ]
+
+
+def test_an_unknown_clock_is_not_0_and_gpus_keep_their_numbers():
+    found = state_of("gpu=[N/A], 45, 0x4\ngpu=1980, 50, [N/A]\ngpu=1500, [N/A], 0x20\n")
+    assert (found.gpu_clock, found.gpu_temperature) == ((None, 1980, 1500), (45, 50, None))
+    assert found.gpu_slowdown == ("power limit", "", "heat")

@@ -231,3 +231,11 @@ def test_clocks_are_found_at_any_depth():
         {"a": {"b": {"c": 2}}, "clocks": 3},
         {"sm": 1},
     )
+
+
+@pytest.mark.parametrize(("unit", "sample", "doubted"), [("ms", 0, True), ("s", -1, True), ("share", 0, False)])
+def test_a_time_of_0_or_less_is_a_doubt(bench, unit, sample, doubted):
+    line = json.dumps({"metric": "m", "unit": unit, "samples": [1, sample]})
+    (record,) = bench.measure("m", benchmark(f"echo '{line}'"), ".")
+    text = "1 of 2 times is 0 or less: the clock is too coarse, or was set back"
+    assert (text in record.warnings) == doubted

@@ -48,7 +48,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_any_step(call, recipe, 
     recipe("x", PLAIN)
     monkeypatch.setattr(lines.os, "access", lambda *_: False)
     done = call("reproduce", "x:cpu")
-    assert isinstance(done.exception, EngineError) and "read-only" in done.exception.hint
+    assert isinstance(done.exception, EngineError) and "read-only" in done.exception.message
     assert "1/7" not in done.stderr
 
 

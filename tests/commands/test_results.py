@@ -23,7 +23,7 @@ def recorded(tmp_path):
 
 def test_unlike_records_are_shown_apart_with_the_reason(call, recorded):
     unlike = replace(SPMM, samples=(9.0,), image_digest="sha256:3d", cpu="Xeon")
-    recorded(SPMM, unlike, SPMM)
+    recorded(SPMM, unlike, replace(SPMM, time="2026-11-21T09:00:01Z"))
     shown = call("results", "show", "x").stdout
     rows = [line.split() for line in shown.splitlines() if ".." in line and line[0] == " "]
     assert rows == [["2", "1..3", "4"], ["9", "9..9", "1"]]

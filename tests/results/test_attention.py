@@ -67,8 +67,8 @@ def test_a_case_measured_again_counts_as_the_last_time(tmp_path, record):
     ]
     records += [
         record(metric="fused_attention.forward", params={**CASE, "impl": "sdpa"}, samples=(20.0,)),
-        record(metric="fused_attention.work", params=CASE, samples=(1.0,)),
-        record(metric="fused_attention.traffic", params=CASE, samples=(1.0,)),
+        record(metric="fused_attention.work", unit="GFLOP", params=CASE, samples=(1.0,)),
+        record(metric="fused_attention.traffic", unit="MB", params=CASE, samples=(1.0,)),
     ]
     append(tmp_path, "records.jsonl", records)
     (cell,) = measured(printed.read(tmp_path / "records.jsonl", "x")).cells
@@ -86,3 +86,42 @@ def test_a_file_of_neither_is_refused(tmp_path, content):
         printed.read(tmp_path / "x.jsonl", "x")
     with pytest.raises(UsageError, match="cannot be read"):
         printed.read(tmp_path / "missing.jsonl", "x")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cpu": "Xeon"}, {"variant": "cuda"}, {"image_digest": "sha256:3d"}, {"node": "b"}, {"commit": "ab" * 20}],
+)
+def test_times_of_other_conditions_are_not_compared(record, change):
+    found = {
+        **{
+            name: {"metric": f"fused_attention.{name}", "unit": unit, "params": CASE}
+            for name, unit in (("work", "GFLOP"), ("traffic", "MB"))
+        },
+        **{
+            impl: {"metric": "fused_attention.forward", "params": {**CASE, "impl": impl}, "samples": (ms,)}
+            for impl, ms in (("ours", 10.0), ("sdpa", 20.0))
+        },
+    }
+    old = {"time": "2026-01-01T00:00:00Z", **change}
+    mine = [record(**each) for each in found.values()]
+    theirs = record(**found["sdpa"] | {"samples": (1.0,)} | old)
+    both = measured([theirs, *mine, theirs])
+    assert [cell.speedup for cell in both.cells] == [2.0]
+    assert both.about.endswith("; 2 records of other conditions are not shown")
+    assert measured(mine).about == both.about.partition(";")[0]
+
+
+def test_cases_of_other_heads_or_threads_are_not_one_line(tmp_path):
+    times = {"ours": 1.0, "naive": 2.0}
+    file = write(tmp_path / "o.jsonl", HEAD, lines({"heads": 1}, times=times), lines({"seq": 64}, times=times),
+                 lines(times={"ours": 1.0, "naive": 4.0}))  # fmt: skip
+    assert [cell.speedup for cell in measured(printed.read(file, "x")).cells] == [2.0, 4.0]
+
+
+def test_numbers_in_other_units_are_not_taken_for_ours(tmp_path):
+    found = [*HEAD, *lines(times={"ours": 10.0, "naive": 25.0})]
+    for number in (2, 4, 5, 6, 7, 8):  # the other is the lower bandwidth
+        other = [{**each, "unit": "TB"} if at == number else each for at, each in enumerate(found)]
+        result = measured(printed.read(write(tmp_path / "o.jsonl", other), "x"))
+        assert (len(result.cells), len(result.peaks), result.bandwidth) != (1, 1, 25.0), found[number]

@@ -221,3 +221,12 @@ def test_bundled_claims_are_machine_readable(name):
     for each in found:
         # Either a benchmark measures it, or the metric is words.
         assert bool(each.command) != (" " in each.claim.metric), each.claim.metric
+
+
+@pytest.mark.parametrize("over", ["mean", "best", "case"])
+def test_cases_without_a_baseline_are_counted(judged, over):
+    claim = {"value": 2, "unit": "x", "params": {"impl": "ours"}, "baseline": {"params": {"impl": "torch"}}}
+    records = [{"params": {"impl": "ours", "n": n}} for n in range(3)]
+    found = judged({**claim, "over": over}, *records, {"params": {"impl": "torch", "n": 1}, "samples": THEIRS})
+    assert (found.verdict, found.measured) == ("reproduced", 2.0)
+    assert found.reason == "2 of 3 cases do not count: its baseline was not measured for the same case"

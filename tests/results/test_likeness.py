@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -57,7 +58,7 @@ def test_the_order_of_parameters_means_nothing(record):
 
 @given(st.lists(st.fixed_dictionaries({}, optional={k: st.just(v) for k, v in CHANGES.items()}), min_size=1))
 def test_groups_are_exactly_what_may_be_pooled(record, changes):
-    records = [record(**change) for change in changes]
+    records = [record(**change, samples=(1.0, n + 2.0)) for n, change in enumerate(changes)]
     found = groups(records)
     assert sum(len(group.runs) for group in found) == len(records)
     for group in found:
@@ -65,3 +66,22 @@ def test_groups_are_exactly_what_may_be_pooled(record, changes):
         assert len(alike) == len(group.runs)
     for one, other in itertools.pairwise(found):
         assert differing([one, other])
+
+
+def test_the_clock_of_a_moment_makes_no_records_unlike(record):
+    def at(clock, name="H100"):
+        return record(environment={"torch": "2", "device": {"name": name, "clocks": {"sm": clock}}})
+
+    (pooled,) = groups([at("345"), replace(at("1980"), samples=(2.0, 2.5))])
+    assert len(pooled.runs) == 2 and at("345").environment["device"]["clocks"] == {"sm": "345"}
+    assert len(groups([at("345"), at("345", "H200")])) == 2
+
+
+def test_the_same_record_counts_once(record):
+    one, other = record(samples=(1.0, 1.5)), record(samples=(2.0, 2.5))
+    (group,) = groups([one, other, one])
+    assert group.samples == [1.0, 1.5, 2.0, 2.5]
+    assert group.doubts == ["repeated records count once: 1"]
+    # Runs of one second may have equal results where these are no timings.
+    (group,) = groups([record(samples=(0.9,)), record(samples=(0.9,))])
+    assert (group.samples, group.doubts) == ([0.9, 0.9], [])

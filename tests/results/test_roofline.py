@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from reprokit.bench.parse import Measurement
@@ -40,3 +42,30 @@ def test_points_of_counted_work():
     assert (first.intensity, first.rate) == (2.0, pytest.approx(200.0))
     assert first.name == "x.time dtype=fp32 n=8 impl=ours" and second.name.endswith("theirs")
     assert points(times) == []
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_is_counted_in_another_unit_is_unknown(number):
+    case = {"dtype": "fp32", "n": 8}
+    found = [*PEAKS, Measurement("x.work", "GFLOP", (1.0,), case), Measurement("x.traffic", "MB", (1.0,), case)]
+    time = Measurement("x.time", "ms", (11.0,), case)
+    assert limits([*found, time])[-1] == "compute"
+    found[number] = replace(found[number], unit=f"k{found[number].unit}")
+    assert limits([*found, time])[-1] == ""
+
+
+def test_the_roof_is_that_of_the_same_threads():
+    def measured(threads, peak, ms):
+        case = {"dtype": "fp32", "threads": threads}
+        return [
+            Measurement("machine.peak", "GFLOP/s", (peak,), {**case, "how": "fma"}),
+            Measurement("machine.bandwidth", "GB/s", (peak / 10,), {"threads": threads, "kind": "copy"}),
+            Measurement("x.work", "GFLOP", (1.0,), case),
+            Measurement("x.traffic", "MB", (1.0,), case),
+            Measurement("x.time", "ms", (ms,), case),
+        ]
+
+    one, many = measured(1, 100.0, 11.0), measured(16, 1600.0, 11.0)
+    for order in ([*one, *many], [*many, *one]):
+        named = {each.params["threads"]: limit for each, limit in zip(order, limits(order), strict=True) if limit}
+        assert named == {1: "compute", 16: "overhead"}

@@ -81,3 +81,10 @@ def test_the_claims_of_the_paper_stand_beside_its_metric(record):
 )  # fmt: skip
 def test_numbers_are_short(value, text):
     assert number(value) == text
+
+
+def test_implementations_and_cases_of_another_type_are_not_lost(record):
+    params = [{"n": n, "impl": impl} for n in (1, "1") for impl in ("a", "b", True, "true")]
+    (section,) = sections([record(params=each, samples=(at + 1.0,)) for at, each in enumerate(params)])
+    assert section.columns[:5] == ("n", "a", "b", "true", "true")
+    assert [row[:5] for row in section.rows] == [("1", "1", "2", "3", "4"), ("1", "5", "6", "7", "8")]

@@ -109,10 +109,11 @@ def test_an_answer_that_is_hostile_or_missing_is_a_failure(asked, written, error
     assert error in found[0].error and len(found[0].error) <= 500
 
 
-@pytest.mark.parametrize("node", ["n1,n2 --wrap=x", "-x", "a\nb", "x" * 1000])
+@pytest.mark.parametrize("node", ["", "n1,n2 --wrap=x", "-x", "a\nb", "x" * 1000])
 def test_a_nodes_name_is_no_option(asked, node):
     found = answers(FakeSlurm(lambda file, job: write(file, job, node=node)), asked[:1])
     assert found[0].place.key == ""
+    assert found[0].place.name.startswith("slurm-")  # a record without a node would be one of this machine
 
 
 def test_a_link_in_place_of_an_answer_is_not_followed(asked, x):

@@ -1,0 +1,43 @@
+"""Plots of any benchmark: what is drawn, and what is said of what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.results.history import lines_of
+from reprokit.results.history_plot import draw_history
+from reprokit.results.likeness import groups
+from reprokit.results.plots import plots
+
+pytest.importorskip("matplotlib", reason="pip install reprokit[results]")
+
+
+def drawn(record, *params: dict):
+    return plots(groups([record(params=each, samples=(at + 1.0, at + 1.2)) for at, each in enumerate(params)]))
+
+
+def test_a_panel_without_a_number_on_the_axis_is_left_out(record):
+    many = [{"n": n, "graph": graph} for graph in "abcdefghij" for n in (1, 2)]
+    found = drawn(record, *many, *({"n": f"auto{n}", "graph": "z"} for n in range(3)))
+    assert len(found) == 4 and not any("graph z" in plot.caption for plot in found)
+
+
+def test_the_caption_counts_what_is_not_in_the_plot(record):
+    (plot,) = drawn(record, {"n": 1}, {"n": 2}, {"n": "auto"})
+    assert plot.caption.endswith("by n; 2 of 3 cases")
+    (plot,) = drawn(record, {"n": 1}, {"n": 2})
+    assert plot.caption.endswith("by n")
+    impls = [{"n": n, "impl": f"i{impl}"} for impl in range(9) for n in (1, 2)]
+    (plot,) = drawn(record, *impls)
+    assert plot.caption.endswith("by n; 16 of 18 cases")
+    *_, last = drawn(record, *({"n": n, "graph": graph} for graph in "abcdefghij" for n in (1, 2)))
+    assert last.caption.endswith("by n; graph d; 2 of 20 cases")
+
+
+def test_a_history_has_an_axis_for_each_unit_and_names_what_it_lacks(record, tmp_path):
+    lines = lines_of(groups([record(unit=unit, params={"n": n}) for unit in ("ms", "s") for n in range(6)]))
+    assert draw_history(lines, "m", tmp_path / "h.svg") == 0
+    text = (tmp_path / "h.svg").read_text()
+    assert text.count("fused-attention:cpu forward [ms]") == 1 and text.count("fused-attention:cpu forward [s]") == 1
+    many = lines_of(groups([record(params={"n": n}) for n in range(11)]))
+    assert draw_history(many, "m", tmp_path / "h.svg") == 3
