@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 from reprokit.errors import UsageError
 from reprokit.host.disk import unwritable
 from reprokit.results.likeness import Group
-from reprokit.results.tables import shown
+from reprokit.results.plot_values import PlotPoint, line_id, with_values
+from reprokit.results.tables import number, shown
 from reprokit.untrusted.text import escaped
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which the colour-blind can distinguish; markers tell series apart in print.
@@ -44,10 +46,11 @@ MOST_SERIES, MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot as SVG for a page, and what it shows in words."""
+    """A plot as SVG for a page, what it shows in words, and the names of its lines where it has several."""
 
     svg: str
     caption: str
+    lines: tuple[str, ...] = ()
 
 
 def plots(groups: Sequence[Group]) -> list[Plot]:
@@ -60,7 +63,7 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
     axis = _axis(groups)
     if axis is None:
         rows = sorted(groups, key=_case)[:_MOST_ROWS]
-        return [_drawn(_rows(rows), _caption(groups, f"{len(rows)} of {len(groups)} cases"))]
+        return [_rows(rows, _caption(groups, f"{len(rows)} of {len(groups)} cases"))]
     series: dict[str, dict[str, list[Group]]] = {}
     same = _constant(groups)
     for group in groups:
@@ -72,13 +75,13 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
         by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
     if sum(map(len, series.values())) <= MOST_SERIES:
         lines = {", ".join(filter(None, (i, rest))): g for rest, by in series.items() for i, g in by.items()}
-        return [_drawn(_lines(lines, axis), _caption(groups, f"by {axis}{_share(lines, groups)}"))]
+        return [_lines(lines, axis, _caption(groups, f"by {axis}{_share(lines, groups)}"))]
     panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:MOST_PLOTS]
     drawn = []
-    for rest, by in panels:
+    for panel, by in panels:
         lines = dict(list(by.items())[:MOST_SERIES])
-        what = "; ".join(filter(None, (f"by {axis}", rest)))
-        drawn.append(_drawn(_lines(lines, axis), _caption(groups, what + _share(lines, groups))))
+        what = "; ".join(filter(None, (f"by {axis}", panel)))
+        drawn.append(_lines(lines, axis, _caption(groups, what + _share(lines, groups))))
     return drawn
 
 
@@ -133,46 +136,59 @@ def _axis(groups: Sequence[Group]) -> str | None:
     return found if found and len(values[found]) > 1 else None
 
 
-def _lines(series: dict[str, list[Group]], axis: str) -> Figure:
+def _lines(series: dict[str, list[Group]], axis: str, caption: str) -> Plot:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
-    every = []
-    for number, (name, groups) in enumerate(series.items()):
+    spots = []
+    for place, (name, groups) in enumerate(series.items()):
         points = [(_at(group, axis), group) for group in sorted(groups, key=lambda group: _at(group, axis))]
         xs = [x for x, _ in points]
         ys = [group.median for _, group in points]
         spreads = [_quartiles(group) for _, group in points]
         below = [max(0.0, y - low) for y, (low, _) in zip(ys, spreads, strict=True)]
         above = [max(0.0, high - y) for y, (_, high) in zip(ys, spreads, strict=True)]
-        axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **style(number))
-        every += list(zip(xs, ys, strict=True))
-    _scales(axes, every)
+        drawn = axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **style(place))
+        for artist in (drawn.lines[0], *drawn.lines[1], *drawn.lines[2]):
+            artist.set_gid(line_id(place))
+        spots += [_spot(x, group.median, place, name, f"{axis} {x:g}", group) for x, group in points]
+    _scales(axes, [(spot.x, spot.y) for spot in spots])
     identity = next(iter(series.values()))[0].identity
     axes.set_xlabel(short(axis))
     axes.set_ylabel(short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="y")
     if len(series) > 1 or next(iter(series)):
         axes.legend(frameon=False, fontsize=8)
-    return figure
+    return _drawn(figure, axes, spots, caption, [short(name) or "others" for name in series])
 
 
-def _rows(groups: Sequence[Group]) -> Figure:
+def _rows(groups: Sequence[Group], caption: str) -> Plot:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 1.2 + 0.3 * len(groups)), layout="constrained")
     axes = figure.subplots()
+    spots = []
     for place, group in enumerate(groups):
         low, high = _quartiles(group)
         axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=3)
         axes.plot([group.median], [place], color=COLOURS[0], marker="o")
+        spots.append(_spot(group.median, place, 0, "", _case(group), group))
     axes.set_yticks(range(len(groups)), [short(_case(group)) or "all" for group in groups])
     axes.invert_yaxis()
     identity = groups[0].identity
     axes.set_xlabel(short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="x")
-    return figure
+    return _drawn(figure, axes, spots, caption, [])
+
+
+def _spot(x: float, y: float, line: int, name: str, case: str, group: Group) -> PlotPoint:
+    low, high = _quartiles(group)
+    count = len(group.samples)
+    spread = f" ({number(low)}..{number(high)})" if count > 1 else ""
+    value = f"{number(group.median)} {group.identity['unit']}{spread}, {count} sample{'s' if count > 1 else ''}"
+    about = ", ".join(short(text) for text in (name, case) if text)
+    return PlotPoint(x, y, line, (value, about) if about else (value,))
 
 
 def _scales(axes: Any, points: Sequence[tuple[float, float]]) -> None:
@@ -188,7 +204,7 @@ def _scales(axes: Any, points: Sequence[tuple[float, float]]) -> None:
             axis.set_minor_formatter(NullFormatter())
 
 
-def _drawn(figure: Figure, caption: str) -> Plot:
+def _drawn(figure: Figure, axes: Axes, spots: Sequence[PlotPoint], caption: str, lines: Sequence[str]) -> Plot:
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = stream.getvalue()
@@ -196,7 +212,8 @@ def _drawn(figure: Figure, caption: str) -> Plot:
     # Other figures of a page have the same names.
     svg = re.sub(r' id="[A-Za-z0-9]+_[0-9]+"', "", svg).replace(_INK, "var(--ink)").replace(_GRID, "var(--line)")
     svg = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", svg, count=1)
-    return Plot(re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL), caption)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    return Plot(with_values(svg, figure, axes, spots), caption, tuple(lines) if len(lines) > 1 else ())
 
 
 def _at(group: Group, axis: str) -> float:

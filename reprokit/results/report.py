@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
@@ -110,7 +110,7 @@ def recipe_report(
     for alike in sorted(by_conditions.values(), key=len, reverse=True):
         where = ", ".join(conditions(alike[0].identity))
         new = plots(alike) if len(drawn) < _MOST_PLOTS else []
-        drawn += [Plot(plot.svg, f"{plot.caption}; {where}") for plot in new]
+        drawn += [replace(plot, caption=f"{plot.caption}; {where}") for plot in new]
     return RecipeReport(
         name=recipe.name,
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",

@@ -89,3 +89,35 @@ def test_its_policy_stops_scripts_that_escaping_would_miss(browser, page_file, t
         page = browser.new_page()
         page.goto((tmp_path / "planted.html").as_uri())
         assert page.title() == title
+
+
+def middle(part) -> tuple[float, float]:
+    box = part.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_a_point_shows_its_values_and_a_line_can_be_left_out_without_scripts(browser, page_file):
+    page = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844}).new_page()
+    page.goto(page_file.as_uri())
+    figure = page.locator("figure", has=page.get_by_role("checkbox")).first
+    under, over = (figure.locator(f".values .l{line}").first for line in (0, 1))  # both have the same values
+    value, case = over.locator("text").all()
+    assert not value.is_visible()
+    over.locator("circle").hover()
+    assert value.is_visible() and "ms (" in value.text_content() and case.text_content().endswith("n 0")
+    # The spot is on the mark of its point, and the texts are in the plot.
+    marks = [middle(mark) for mark in figure.locator(".l1 use").all()]  # also those of the quartiles
+    assert any(mark == pytest.approx(middle(over.locator("circle")), abs=0.5) for mark in marks)
+    around = figure.bounding_box()
+    for text in (value, case):
+        box = text.bounding_box()
+        assert around["x"] <= box["x"] and box["x"] + box["width"] <= around["x"] + around["width"]
+    name = figure.locator("label").nth(1).text_content().strip()
+    assert name in case.text_content()
+    hidden = "found => found.map(each => getComputedStyle(each).display == 'none')"
+    figure.get_by_role("checkbox").nth(1).uncheck()
+    assert all(figure.locator(".l1").evaluate_all(hidden)) and not any(figure.locator(".l0").evaluate_all(hidden))
+    under.locator("circle").hover()
+    assert under.locator("text").first.is_visible()
+    figure.get_by_role("checkbox").nth(1).check()
+    assert not any(figure.locator(".l1").evaluate_all(hidden))
