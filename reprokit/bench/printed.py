@@ -10,6 +10,7 @@ from reprokit.bench.parse import parse, threads_of
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
 from reprokit.results import lines
+from reprokit.results.likeness import without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
 from reprokit.untrusted import files
@@ -37,7 +38,7 @@ def read(file: Path, recipe: str) -> list[Record]:
         raise UsageError(f"the records cannot be read: {error}", str(file)) from None
     except WorkFailed as error:
         raise UsageError(f"neither records nor a benchmark's output: {error.message}", str(file)) from None
-    environment = dict(parsed.environment)
+    environment, clocks = without_clocks(parsed.environment)
     device = environment.get("device")
     name = device.get("name", "") if isinstance(device, dict) else ""
     return [
@@ -58,6 +59,7 @@ def read(file: Path, recipe: str) -> list[Record]:
             driver=str(device.get("driver") or "") if isinstance(device, dict) else "",
             reprokit="",
             time=str(first.get("time", ""))[:100].encode("utf-8", "replace").decode(),
+            clocks=clocks,
             environment=environment,
             limited_by=limit,
         )

@@ -213,10 +213,11 @@ def _machine(record: Record) -> Rows:
     facts = record.machine
     caches = ", ".join(f"{name} {size(count)}" for name, count in facts.caches.items())
     clocks = ", ".join(f"{name} {value}" for name, value in record.clocks.items())
+    counts = ((facts.cores, "core"), (facts.sockets, "socket"), (facts.numa_nodes, "NUMA node"))
     rows = [
         ("node", record.node),
         ("processor", f"{record.cpu}, {record.threads} threads for the container"),
-        ("cores", f"{facts.cores} in {facts.sockets} sockets, {facts.numa_nodes} NUMA nodes" if facts.cores else ""),
+        ("cores", ", ".join(filter(None, map(_counted, counts)))),
         ("caches", caches),
         ("memory", size(facts.memory) if facts.memory else ""),
         ("GPU", f"{record.gpu}, driver {record.driver}" if record.gpu else "none"),
@@ -226,6 +227,12 @@ def _machine(record: Record) -> Rows:
         ("in doubt", "; ".join(record.doubts)),
     ]
     return tuple((name, value) for name, value in rows if value)
+
+
+def _counted(count: tuple[int, str]) -> str:
+    """`2 cores`, "" where the number is unknown."""
+    number, name = count
+    return f"{number} {name}{'s' if number > 1 else ''}" if number else ""
 
 
 def _state(state: MachineState) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from reprokit.recipe.claim import unit_factor
+
 # Below this share of the roof, neither processor nor memory is the limit: start-up, launches and waiting are.
 _OVERHEAD = 0.1
 # What a program counts and measures beside its times. Numbers in other units are not understood.
 UNITS = {".work": "GFLOP", ".traffic": "MB", "machine.peak": "GFLOP/s", "machine.bandwidth": "GB/s"}
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 class CountedMeasurement(Protocol):
@@ -54,7 +55,7 @@ def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
     for time in measured:
         prefix, case = time.metric.partition(".")[0], _case(time.params)
         work, traffic = counted.get((f"{prefix}.work", case)), counted.get((f"{prefix}.traffic", case))
-        seconds = statistics.median(time.samples) * _SECONDS.get(time.unit, 0.0)
+        seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
         if work and traffic and seconds > 0:
             params = [f"{name}={value}" for name, value in time.params.items()]
             found.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
@@ -77,7 +78,7 @@ def _limit(
     work = counted.get((f"{prefix}.work", _case(time.params)))
     traffic = counted.get((f"{prefix}.traffic", _case(time.params)))
     peak, bandwidth = (_roof(time, roofs, name) for name in ("machine.peak", "machine.bandwidth"))
-    seconds = statistics.median(time.samples) * _SECONDS.get(time.unit, 0.0)
+    seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
     if work is None or traffic is None or not peak or not bandwidth or seconds <= 0:
         return ""
     return limit(work / peak, traffic / 1e3 / bandwidth, seconds)

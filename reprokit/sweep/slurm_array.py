@@ -99,7 +99,10 @@ class SlurmRunner:
 
     def cancel(self) -> None:
         for array in self._arrays:
-            self._command(["scancel", array.number])
+            try:
+                self._command(["scancel", array.number])
+            except EngineError as error:  # the others are to be cancelled, too
+                self._notify(f"the job array {array.number} still runs: {error.message}")
 
     def _submitted(self, jobs: Sequence[Job]) -> _Array:
         first = jobs[0]

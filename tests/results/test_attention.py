@@ -125,3 +125,10 @@ def test_numbers_in_other_units_are_not_taken_for_ours(tmp_path):
         other = [{**each, "unit": "TB"} if at == number else each for at, each in enumerate(found)]
         result = measured(printed.read(write(tmp_path / "o.jsonl", other), "x"))
         assert (len(result.cells), len(result.peaks), result.bandwidth) != (1, 1, 25.0), found[number]
+
+
+def test_the_clocks_of_a_device_are_not_in_its_name(tmp_path):
+    device = {"name": "H100", "driver": "570", "clocks": {"sm": "345"}}
+    file = write(tmp_path / "o.jsonl", [{"environment": {"device": device}}], lines(times={"ours": 1.0}))
+    record = printed.read(file, "x")[0]
+    assert record.clocks == {"sm": "345"} and record.environment["device"] == {"name": "H100", "driver": "570"}

@@ -131,3 +131,12 @@ def test_ten_thousand_records_take_seconds_and_megabytes():
     text = as_html(page(*records))
     assert time.process_time() - started < 10
     assert len(text.encode()) < 20e6
+
+
+@pytest.mark.parametrize(
+    ("sockets", "cores", "nodes", "text"),
+    [(1, 2, 1, "2 cores, 1 socket, 1 NUMA node"), (2, 64, 0, "64 cores, 2 sockets"), (0, 0, 0, None)],
+)
+def test_what_is_unknown_of_a_machine_is_not_0(sockets, cores, nodes, text):
+    (part,) = page(replace(SPMM, machine=MachineFacts(sockets, cores, nodes))).recipes
+    assert dict(part.machines[0][1]).get("cores") == text

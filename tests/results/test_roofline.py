@@ -44,6 +44,15 @@ def test_points_of_counted_work():
     assert points(times) == []
 
 
+@pytest.mark.parametrize(
+    ("unit", "time"), [("s", 0.011), ("us", 11e3), ("\u00b5s", 11e3), ("\u03bcs", 11e3), ("ns", 11e6)]
+)
+def test_a_time_in_any_unit(unit, time):
+    case = {"dtype": "fp32", "n": 8}
+    counted = [Measurement("x.work", "GFLOP", (1.0,), case), Measurement("x.traffic", "MB", (1.0,), case)]
+    assert limits([*PEAKS, *counted, Measurement("x.time", unit, (time,), case)])[-1] == "compute"
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_what_is_counted_in_another_unit_is_unknown(number):
     case = {"dtype": "fp32", "n": 8}

@@ -200,3 +200,20 @@ def test_a_sweep_as_an_array_of_a_real_cluster(x, tmp_path, debian_slurm):
     assert sorted(record.samples[0] for record in found) == [1.0, 1.0, 2.0, 2.0]
     assert len({record.job for record in found}) == 4 and found[0].image_digest.startswith("sha256:")
     assert {record.node for record in found} == {found[0].node} and found[0].node.startswith("slurm-")
+
+
+def test_an_array_that_cannot_be_cancelled_hides_no_other(asked, x):
+    fake, notes = FakeSlurm(write), []
+
+    def broken(words):
+        if words[0] == "scancel":
+            fake(words)
+            raise EngineError("scancel failed: busy")
+        return fake(words)
+
+    runner = SlurmRunner(notes.append, 0.01, broken)
+    runner.submit(asked)
+    runner.cancel()
+    assert len([call for call in fake.calls if call[0] == "scancel"]) == len(fake.submitted) > 1
+    failed = [note for note in notes if "scancel" in note]
+    assert failed == [f"the job array {array} still runs: scancel failed: busy" for array in (101, 102)]
