@@ -72,6 +72,7 @@ class RecipeReport:
     badges: Rows
     verdicts: Mapping[str, int]
     steps: ReportTable | None = None
+    unplotted: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,19 @@ def recipe_report(
     for group in found:
         by_conditions.setdefault(key_of(group, TABLE), []).append(group)
     drawn: list[Plot] = []
+    unplotted = 0
     for alike in sorted(by_conditions.values(), key=len, reverse=True):
         where = ", ".join(conditions(alike[0].identity))
         new = plots(alike) if len(drawn) < _MOST_PLOTS else []
+        unplotted += not new
         drawn += [replace(plot, caption=f"{plot.caption}; {where}") for plot in new]
     return RecipeReport(
         name=recipe.name,
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
         claims=claims.as_table(judged, f"claims of {recipe.name}"),
         environment=tuple((f"{recipe.name}:{facts.name}", _environment(recipe, facts, ordered)) for facts in variants),
-        plots=tuple(drawn[:_MOST_PLOTS]),
+        plots=tuple(drawn),
+        unplotted=unplotted,
         pictures=tuple(
             Picture("data:image/svg+xml;base64," + base64.b64encode(svg).decode(), caption) for caption, svg in pictures
         ),

@@ -140,3 +140,11 @@ def test_ten_thousand_records_take_seconds_and_megabytes():
 def test_what_is_unknown_of_a_machine_is_not_0(sockets, cores, nodes, text):
     (part,) = page(replace(SPMM, machine=MachineFacts(sockets, cores, nodes))).recipes
     assert dict(part.machines[0][1]).get("cores") == text
+
+
+def test_what_has_no_plot_is_counted():
+    records = [replace(SPMM, metric=f"m{metric}", params={"n": n}) for metric in range(14) for n in (1, 2)]
+    found = page(*records)
+    assert len(found.recipes[0].plots) == 12
+    assert "2 further sets of like records have no plot." in as_html(found)
+    assert "no plot" not in as_html(page(*records[:4]))

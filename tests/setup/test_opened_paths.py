@@ -39,7 +39,7 @@ OTHERS = {
     """,
     "named on the command line, or new at the user's wish": """
         bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
-        bundle/tools/tool.py bundle/write.py commands/config.py commands/doctor.py commands/explain.py
+        bundle/write.py commands/config.py commands/doctor.py commands/explain.py
         commands/export.py commands/new.py commands/profile.py commands/render.py commands/report.py commands/smoke.py
         supply/fetch/import_local.py
     """,
