@@ -18,8 +18,7 @@ from reprokit.compat.model import Finding
 from reprokit.doctor.checks import CHECKS, mirrors
 from reprokit.doctor.checks import recipe as recipe_check
 from reprokit.doctor.examined import Examined
-from reprokit.errors import UsageError
-from reprokit.host.disk import is_full
+from reprokit.errors import EngineError, UsageError
 from tests.support.disk import Disk
 from tests.support.privileges import as_root
 from tests.support.processes import naming
@@ -113,7 +112,7 @@ def test_a_full_disk(call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, str(disk.folder))
     done = call("doctor", "--json", "--report", str(disk.folder / "report"))
     assert "disk.full" in {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
-    assert isinstance(done.exception, OSError) and is_full(done.exception)
+    assert isinstance(done.exception, EngineError) and "No space left" in done.exception.message
 
 
 class Stub:
