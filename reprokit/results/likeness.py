@@ -44,10 +44,11 @@ class Group:
 
         No two runs have the same timings in one second. Other results may be equal.
         """
-        if run in self._known and len(set(run.samples)) > 1:
+        count = len(self._known)
+        self._known.add(run)
+        if len(self._known) == count and len(set(run.samples)) > 1:
             self.repeated += 1
         else:
-            self._known.add(run)
             self.runs.append(run)
 
     @property

@@ -28,8 +28,9 @@ def test_the_index_follows_the_file(record, file, tmp_path):
     append(tmp_path, "r.jsonl", [record(), record(params={"n": 1.0}), record(samples=(9.0,), repeats=(1,))])
     check(file)
     check(file)
-    append(tmp_path, "r.jsonl", [record(params={"n": 1}), record(warnings=("heat",))])
+    append(tmp_path, "r.jsonl", [record(params={"n": 1}), record(warnings=("heat",)), record()])
     check(file)
+    assert sum(group.repeated for group in read_groups(file)) == 1
     with file.open("a") as opened:
         opened.write('{"torn')
     check(file)
