@@ -87,3 +87,28 @@ def test_too_few_lines_are_refused(tmp_path: Path):
     file.write_text("0" * 16 + " 1\n")
     with pytest.raises(predictor.BadLines, match="1 lines; training needs 10"):
         predictor.read(str(file))
+
+
+def test_a_plan_is_never_both_trained_on_and_held_out(monkeypatch: pytest.MonkeyPatch):
+    """Several lines may be of one plan, by values that run the same code."""
+    trained: list[list[predictor.Line]] = []
+    learn = predictor.Predictor.train
+
+    def spied(lines: list[predictor.Line], seed: int = 0) -> predictor.Predictor:
+        trained.append(list(lines))
+        return learn(lines, seed)
+
+    monkeypatch.setattr(predictor.Predictor, "train", spied)
+    values = [value for low in range(12) for value in (low, low ^ 0x7FFF, low | 1 << 15)]
+    lines = [(plans.from_value(value), 1.0 + number) for number, value in enumerate(values)]
+    _, report = predictor.train(lines)
+    kept, everything = trained
+    assert len(everything) == report.trained == 36
+    held_out = [line for line in lines if line not in kept]
+    assert len(held_out) == report.held_out == 6
+    assert not {plan.as_run() for plan, _ in kept} & {plan.as_run() for plan, _ in held_out}
+
+
+def test_lines_of_a_single_plan_are_refused():
+    with pytest.raises(ValueError, match="lines of 1 plan"):
+        predictor.train([(plans.ALL_FUSED, 1.0 + number) for number in range(12)])

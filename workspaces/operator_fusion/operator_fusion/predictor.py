@@ -135,16 +135,22 @@ class Predictor:
 
 
 def train(lines: Sequence[Line], seed: int = 0) -> Tuple[Predictor, Report]:
-    """A predictor of all lines, and how well one without a fifth of the lines predicts that fifth. Raises Missing."""
-    shuffled = random.Random(seed).sample(list(lines), len(lines))
-    count = max(2, int(HELD_OUT * len(lines)))
-    held_out, kept = shuffled[:count], shuffled[count:]
+    """A predictor of all lines, and how well one without a fifth of the plans predicts that fifth.
+
+    All lines of a plan are held out together. Raises Missing, and ValueError for fewer than three plans.
+    """
+    different = list(dict.fromkeys(plan.as_run() for plan, _ in lines))
+    if len(different) < 3:
+        raise ValueError(f"lines of {len(different)} plan{'s' * (len(different) != 1)}; training needs 3 or more plans")
+    drawn = set(random.Random(seed).sample(different, max(2, int(HELD_OUT * len(different)))))
+    held_out = [line for line in lines if line[0].as_run() in drawn]
+    kept = [line for line in lines if line[0].as_run() not in drawn]
     predicted = Predictor.train(kept, seed).predict([plan for plan, _ in held_out])
     values = [value for _, value in held_out]
     from scipy.stats import spearmanr  # xgboost needs scipy, so it is there
 
     error = statistics.median(abs(p - v) / v for p, v in zip(predicted, values))
-    report = Report(len(lines), count, float(spearmanr(predicted, values).statistic), error)
+    report = Report(len(lines), len(held_out), float(spearmanr(predicted, values).statistic), error)
     return Predictor.train(lines, seed), report
 
 
