@@ -197,3 +197,17 @@ def test_a_dtype_that_the_processor_lacks_is_refused(capsys: pytest.CaptureFixtu
     monkeypatch.setattr("operator_fusion.machine.instruction_sets", lambda: ["avx2"])
     assert command.main(["tune", *TINY, "--dtype", "bfloat16"]) == 2
     assert "--dtype bfloat16: this CPU has no AVX512-BF16" in capsys.readouterr().err
+
+
+def test_a_cell_of_the_grid_ends_in_its_summary(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("operator_fusion.tune._peak", lambda shape: (500.0, "AMX"))
+    cell = ["baselines", *TINY, "--mask", "none", "--plan", "6826"]
+    with runtime.eager():
+        assert command.main([*cell, "--json"]) == 0
+        _, *records, last = map(json.loads, capsys.readouterr().out.splitlines())
+        assert command.main(cell) == 0
+    found = last["summary"]
+    assert found["low"] <= found["median"] <= found["high"]
+    assert (found["plan"], found["peak_gflops"], found["peak_of"]) == (6826, 500.0, "AMX")
+    assert {record["params"]["impl"] for record in records} >= {"ours", found["rival"], "gemms"}
+    assert " % of the raw peak (AMX)\n" in capsys.readouterr().out

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 import pytest
 import torch
 from operator_fusion import generate, inputs, operators, plans, runtime, weights
+from operator_fusion.jobs import Confirmed, every_part
+from operator_fusion.measure import Bench
 from operator_fusion.plans import ALL_FUSED, NOTHING_FUSED, Plan
+from operator_fusion.search.sampling import RandomSearch
 from operator_fusion.shapes import Shape
+from torch._dynamo.testing import CompileCounter
 
 SHAPE = Shape(batch=2, seq=9, mask="strided", heads=2, head_size=4, layers=2)
+BARE = SHAPE._replace(mask="none")  # needs no extension
 TOLERANCES = {"float32": 1e-5, "bfloat16": 0.1}
 SEGMENTS = [(first, last) for first in range(1, 16) for last in range(first + 1, 16)]
 
@@ -121,3 +127,21 @@ def test_only_the_bit_for_attention_that_has_an_effect_changes_the_code():
         text = generate.module(plan._replace(hand_written=True), SHAPE)
         assert "fused_attention" not in text
         assert text.splitlines()[1:] == generate.module(plan, SHAPE).splitlines()[1:]
+
+
+def test_a_search_compiles_each_segment_once(monkeypatch: pytest.MonkeyPatch):
+    """A segment that begins with the transpose has two kinds of input: SDPA lays out its output in another way."""
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    monkeypatch.setattr(runtime, "_regions", {})
+    measured = [plan for plan in RandomSearch(0).propose(16) if not plan.uses_attention]
+    used = {segment for plan in measured for segment in plan.segments} | {(1, 15)}
+    assert len(used) < sum(len(plan.segments) for plan in measured)
+    Bench(BARE, rounds=1).measure(measured)
+    assert {key[:2] for key in runtime.regions()} == used
+    assert len(used) <= counter.frame_count <= len(used) + sum(first == 7 for first, _ in used)
+    Bench(BARE, rounds=1).measure([job for job in every_part() if not job.hand_written])
+    assert len(runtime.regions()) == 105 <= counter.frame_count <= 105 + 8
+    before = counter.frame_count
+    Bench(BARE, rounds=1).measure([Confirmed(plan) for plan in measured])
+    assert counter.frame_count == before

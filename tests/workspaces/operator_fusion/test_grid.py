@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from operator_fusion import baselines, grid, plans, runtime
-from operator_fusion.measure import Bench
+from operator_fusion.measure import Bench, WrongResult
 from operator_fusion.shapes import Shape
 
 SHAPE = Shape(batch=2, seq=9, mask="strided", heads=2, head_size=4, layers=2)
@@ -37,7 +37,7 @@ def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch):
         return {"eager": lambda: torch.full_like(bench.x, float("nan")), "torch.compile": lambda: bench.x}
 
     monkeypatch.setattr(grid, "baselines", wrong)
-    with runtime.eager(), pytest.raises(grid.WrongResult, match="eager differs from the unfused layer by nan"):
+    with runtime.eager(), pytest.raises(WrongResult, match="eager differs from the unfused layer by nan"):
         grid.cell(Bench(SHAPE._replace(mask="none"), rounds=3), PLAN, lambda _: None)
 
 

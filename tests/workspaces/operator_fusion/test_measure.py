@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from operator_fusion import plans, runtime, timing
-from operator_fusion.jobs import PartAlone, every_part
-from operator_fusion.measure import Bench
+from operator_fusion import operators, plans, runtime, timing
+from operator_fusion.jobs import Confirmed, PartAlone, Versus, every_part
+from operator_fusion.measure import Bench, WrongResult
 from operator_fusion.shapes import Shape
 
 SHAPE = Shape(batch=2, seq=9, heads=2, head_size=4, layers=2)
@@ -52,3 +52,27 @@ def test_head_to_head_is_relative_to_the_first():
         ratios = Bench(SHAPE).head_to_head(PLANS, rounds=3)
     assert list(ratios) == PLANS
     assert ratios[PLANS[0]].pairs == [1, 1, 1]
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("job", [PLANS[1], PartAlone((1, 4)), Confirmed(PLANS[1]), Versus(PLANS[1], PLANS[0])], ids=str)
+def test_code_that_computes_something_else_is_not_timed(job: Any, monkeypatch: pytest.MonkeyPatch):
+    """The mask is lost in segment 1 to 4, as by a compiler's bug or a wrong region of the cache."""
+    shape = SHAPE._replace(mask="causal")
+    lines = operators.lines
+    monkeypatch.setattr(
+        operators,
+        "lines",
+        lambda part: [line.replace("scores + mask", "scores + 0 * mask.exp()") for line in lines(part)],
+    )
+    monkeypatch.setattr(timing, "interleaved", lambda *_: pytest.fail("it was timed"))
+    with runtime.eager(), pytest.raises(WrongResult, match="differs from the unfused layer"):
+        Bench(shape, rounds=3).measure([job])
+
+
+@pytest.mark.compiler
+def test_every_part_with_a_mask_is_measured():
+    """Hidden scores are -inf on both sides, which is no difference."""
+    with runtime.eager():
+        found = Bench(SHAPE._replace(mask="causal"), rounds=3).measure(every_part()[:-1])
+    assert len(found) == 120

@@ -33,6 +33,18 @@ def test_measurements_are_read_back(file: Path):
     assert store.best() == PLAN
 
 
+def test_the_best_plan_is_chosen_by_confirmed_times():
+    """The smallest of many noisy times is too small."""
+    store = Store(None, PARAMS)
+    lucky, good, never_chosen = map(plans.from_value, (1, 2, 3))
+    for plan, value in ((lucky, 0.90), (good, 0.92), (never_chosen, 0.99)):
+        store.put(plan, Measurement([value], 1.0))
+    assert store.best() == lucky
+    for plan, value in ((lucky, 0.97), (good, 0.93)):
+        store.put(Confirmed(plan), Measurement([value], 1.0))
+    assert store.best() == good
+
+
 def test_records_are_read_as_those_of_every_benchmark(file: Path):
     figures = parse(Parse(format="records"), file.read_text()).measurements
     assert [figure.samples for figure in figures] == [(1.0 + n, 1.5 + n, 9.0) for n in range(5)]

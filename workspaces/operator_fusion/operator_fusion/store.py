@@ -38,8 +38,10 @@ class Store:
         return self._known.items()
 
     def best(self) -> plans.Plan:
-        """The fastest plan. Raises ValueError before one was measured."""
+        """The fastest plan, by confirmed times where there are any. Raises ValueError before one was measured."""
         found = {job: measurement.value for job, measurement in self._known.items() if isinstance(job, plans.Plan)}
+        confirmed = {job.plan: self.value(job) for job in self._known if isinstance(job, Confirmed)}
+        found = confirmed or found
         if not found:
             raise ValueError(
                 "no plan was measured for this shape on this machine; run tune first, or name one by --plan"

@@ -72,18 +72,20 @@ def measure(options: argparse.Namespace, shape: Shape) -> None:
 
 
 def baselines(options: argparse.Namespace, shape: Shape) -> None:
-    """Prints the plan's cell of the speed-up grid."""
+    """Prints the plan's cell of the speed-up grid; with --json its samples as records, then a summary."""
     from . import grid
 
     bench, store = _opened(options, shape)
     plan = store.best() if options.plan is None else plans.from_value(options.plan)
-    peak = _peak(shape)
+    peak, how = _peak(shape)
     found = grid.cell(bench, plan, _report, options.rounds)
     bench.close()
     if options.json:
         print(json.dumps({"environment": _machine(shape)}))
         for record in found.records(store.params):
             print(json.dumps(record))
+        about = {"plan": plan.value, "rival": found.rival, **found.speedup._asdict(), "bound": found.bound}
+        _print({"summary": {**about, "gemm_gflops": found.gemm_gflops, "peak_gflops": peak, "peak_of": how}})
         return
     print(f"plan {plan.value}: {plan}")
     for name, milliseconds in found.milliseconds.items():
@@ -91,7 +93,7 @@ def baselines(options: argparse.Namespace, shape: Shape) -> None:
     print(
         f"speed-up over {found.rival}: {found.speedup} (95 % interval); with GEMMs alone it would be {found.bound:.2f}"
     )
-    share = f", {100 * found.gemm_gflops / peak:.0f} % of the raw peak" if peak else ""
+    share = f", {100 * found.gemm_gflops / peak:.0f} % of the raw peak ({how})" if peak else ""
     print(f"GEMMs: {found.gemm_gflops:.0f} GFLOP/s{share}")
 
 
@@ -179,15 +181,19 @@ def _ratios(bench: "Union[Bench, Elsewhere]", store: Store, winners: Dict[str, p
     return {name: interval(store.pairs(job)) for name, job in others.items()}
 
 
-def _peak(shape: Shape) -> float:
-    """GFLOP/s of a loop of nothing but multiply-adds, by the benchmark of fused_attention; 0 where that is missing."""
+def _peak(shape: Shape) -> Tuple[float, str]:
+    """GFLOP/s of a loop of nothing but multiply-adds, by the benchmark of fused_attention, and by which instructions.
+
+    0 where that is missing.
+    """
     try:
         from fused_attention.bench import machine as attention_machine
 
-        return float(attention_machine.roofs(shape.device).peaks[shape.dtype])
+        found = attention_machine.roofs(shape.device)
+        return float(found.peaks[shape.dtype]), found.how[shape.dtype]
     except (ImportError, RuntimeError) as error:
         _report(f"the raw peak is not measured: {str(error).splitlines()[0]}")
-        return 0.0
+        return 0.0, ""
 
 
 def _live(title: str) -> Callable[[Progress], None]:
