@@ -65,8 +65,9 @@ class SearchProgress(BaseModel):
 class SearchRow(BaseModel):
     """One strategy, medians over its seeds.
 
-    `needed`: measurements until it stays within 2 % of the best; None where it does not. `own_share`: the share of time
-    outside of measuring and compiling; None where nothing was measured anew.
+    `needed`: measurements until it stays within 2 % of the best; None where half of the seeds do not. `reached`: how
+    many seeds do. `own_share`: the share of time outside of measuring and compiling; None where nothing was measured
+    anew.
     """
 
     strategy: Strategy
@@ -74,6 +75,7 @@ class SearchRow(BaseModel):
     measurements: _Count
     best: _Ratio
     needed: _Count | None
+    reached: _Count
     own_share: Annotated[FiniteFloat, Field(ge=0, le=1)] | None
 
 
@@ -219,14 +221,15 @@ def shown_progress(found: SearchProgress) -> str:
 
 
 def table(found: SearchSummary) -> list[tuple[str, ...]]:
-    """Rows of strategy, seeds, measurements, best time, measurements needed, share of time outside measuring."""
+    """Rows of strategy, seeds, measurements, best time, seeds within 2 %, measurements needed, time outside."""
     return [
         (
             row.strategy,
             str(row.seeds),
             str(row.measurements),
             f"{row.best:.3f}",
-            "not reached" if row.needed is None else str(row.needed),
+            str(row.reached),
+            f"> {row.measurements}" if row.needed is None else str(row.needed),
             "" if row.own_share is None else f"{100 * row.own_share:.0f} %",
         )
         for row in found.rows

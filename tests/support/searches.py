@@ -36,6 +36,7 @@ ROW: dict[str, Any] = {
     "measurements": 64,
     "best": 0.95,
     "needed": None,
+    "reached": 0,
     "own_share": 0.01,
 }
 VERSUS: dict[str, Any] = {"strategy": "random", "plan": 1, "median": 1.01, "low": 1.0, "high": 1.02}

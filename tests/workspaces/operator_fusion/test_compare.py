@@ -29,7 +29,8 @@ def test_a_search_counts_from_where_it_stays_within_two_percent_of_the_best_conf
     assert rows["random"].own_share == 0.1
     half = result(GOOD, GOOD)._replace(measured=1)
     assert half.own_share == 1 / (1 + 9 * 2) and half._replace(measured=0).own_share is None
-    assert "not reached" in compare.markdown(list(rows.values()))
+    assert [rows[name].reached for name in RESULTS] == [1, 3, 1]
+    assert "| anneal | 2 | 3 | 1.500 | 1 | > 3 | 10 % |" in compare.markdown(list(rows.values()))
 
 
 def test_a_good_plan_that_is_given_up_does_not_count():

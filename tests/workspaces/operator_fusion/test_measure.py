@@ -76,3 +76,11 @@ def test_every_part_with_a_mask_is_measured():
     with runtime.eager():
         found = Bench(SHAPE._replace(mask="causal"), rounds=3).measure(every_part()[:-1])
     assert len(found) == 120
+
+
+def test_a_choice_is_confirmed_by_three_times_as_many_samples():
+    """Plans that several searches chose differ by less than the noise of one measurement."""
+    with runtime.eager():
+        (once,) = Bench(SHAPE, rounds=3).measure([PLANS[0]])
+        (again,) = Bench(SHAPE, rounds=3).measure([Confirmed(PLANS[0])])
+    assert (len(once.pairs), len(again.pairs)) == (3, 9)

@@ -17,7 +17,8 @@ class Row(NamedTuple):
     """Medians over the seeds.
 
     `needed`: measurements from which on a search's best plan is within 2 % of the best of all searches; None where half
-    of the searches never get there. `own_share`: None where all measurements were stored before.
+    of the searches never get there. `reached`: how many of the searches do. `own_share`: None where all measurements
+    were stored before.
     """
 
     strategy: str
@@ -25,23 +26,28 @@ class Row(NamedTuple):
     measurements: int
     best: float
     needed: Optional[int]
+    reached: int
     own_share: Optional[float]
 
 
 def rows(results: Dict[str, List[Result]], confirmed: Dict[Plan, float]) -> List[Row]:
     """`confirmed`: the time of every plan that a search chose."""
     best = min(confirmed.values())
-    return [
-        Row(
-            name,
-            len(found),
-            max(len(result.chosen) for result in found),
-            statistics.median(confirmed[result.best] for result in found),
-            _median_needed([needed(curve(result, confirmed), best) for result in found]),
-            _median([result.own_share for result in found if result.own_share is not None]),
+    found_rows = []
+    for name, found in results.items():
+        counts = [needed(curve(result, confirmed), best) for result in found]
+        found_rows.append(
+            Row(
+                name,
+                len(found),
+                max(len(result.chosen) for result in found),
+                statistics.median(confirmed[result.best] for result in found),
+                _median_needed(counts),
+                sum(count is not None for count in counts),
+                _median([result.own_share for result in found if result.own_share is not None]),
+            )
         )
-        for name, found in results.items()
-    ]
+    return found_rows
 
 
 def curve(result: Result, confirmed: Dict[Plan, float]) -> List[float]:
@@ -69,13 +75,14 @@ def _median(values: List[float]) -> Optional[float]:
 
 def markdown(found: List[Row]) -> str:
     lines = [
-        "| strategy | seeds | measurements | best time / compiled layer | within 2 % after | time outside measuring |",
-        "|---|---|---|---|---|---|",
+        "| strategy | seeds | measurements | best time / compiled layer | seeds within 2 % | within 2 % after "
+        "| time outside measuring |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in found:
-        count = "not reached" if row.needed is None else str(row.needed)
+        count = f"> {row.measurements}" if row.needed is None else str(row.needed)
         share = "-" if row.own_share is None else f"{100 * row.own_share:.0f} %"
-        figures = f"{row.seeds} | {row.measurements} | {row.best:.3f} | {count} | {share}"
+        figures = f"{row.seeds} | {row.measurements} | {row.best:.3f} | {row.reached} | {count} | {share}"
         lines.append(f"| {row.strategy} | {figures} |")
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ class PartAlone(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """A plan that a search chose, measured once more.
+    """A plan that a search chose, measured once more, in more rounds.
 
     The value by which it was chosen is the smallest of many noisy ones, so it is too small.
     """

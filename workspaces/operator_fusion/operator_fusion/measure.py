@@ -12,6 +12,7 @@ from .shapes import Shape
 from .weights import LayerWeights, pack, random_weights, unpack
 
 PARTS_BETWEEN = 4
+CONFIRMING = 3  # times as many rounds: what searches chose differs by less than the noise of one measurement
 # Largest difference of a layer's outputs, which have unit variance. Rounding errors grow with the root of the layers:
 # up to 0.03 after one and 0.10 after twelve were seen in bfloat16.
 TOLERANCES = {"float32": 1e-4, "bfloat16": 0.15, "float16": 2e-2}
@@ -63,7 +64,7 @@ class Bench:
             raise WrongResult(f"{name} differs from the unfused layer by {difference:g}; it was not timed")
 
     def measure(self, jobs: Sequence[Stored]) -> List[Measurement]:
-        """Each job beside the whole compiled layer, in every round; a Versus beside its other plan, in 3 times as many.
+        """Each job beside the whole compiled layer, in every round; a Versus beside its other plan.
 
         A pair is the job's time over the mean of the layer's times before and after it. Plans have a layer's time on
         both sides of each; of parts, which take a fraction of it, four stand between two. Raises ValueError where jobs
@@ -73,7 +74,7 @@ class Bench:
             raise ValueError("only measurements of one kind are made together")
         if isinstance(jobs[0], Versus):
             compared = [job.plan for job in jobs if isinstance(job, Versus)]
-            found_plans = self.head_to_head([jobs[0].other, *compared], 3 * self.rounds)
+            found_plans = self.head_to_head([jobs[0].other, *compared], CONFIRMING * self.rounds)
             return [found_plans[plan] for plan in compared]
         alone = isinstance(jobs[0], PartAlone)
         layer = self.forward(ALL_FUSED, layers=1 if alone else None)
@@ -83,8 +84,9 @@ class Bench:
             functions[number // group] = layer
             functions[job] = self._part(job) if isinstance(job, PartAlone) else self._checked(_plan_of(job))
         functions[(len(jobs) - 1) // group + 1] = layer
+        rounds = self.rounds * (CONFIRMING if isinstance(jobs[0], Confirmed) else 1)
         with torch.no_grad():
-            samples = timing.interleaved(functions, self.shape.device, self.rounds)
+            samples = timing.interleaved(functions, self.shape.device, rounds)
         found = []
         for number, job in enumerate(jobs):
             sides = zip(samples[number // group], samples[number // group + 1])
