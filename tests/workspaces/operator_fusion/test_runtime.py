@@ -47,3 +47,14 @@ def test_what_a_killed_linker_left_is_removed(tmp_path: Path):
             os.utime(file, (1, 1))
     runtime.remove_torn(str(tmp_path))
     assert {path.name for path in (tmp_path / "xy").iterdir()} == {"whole.so", "text.cpp", "fresh.so"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_code_is_kept_on_disk_by_its_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch):
+    """A loop of two threads takes half the CPU time of the calling thread, by which one thread is measured."""
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "threads", -1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    runtime._prepare()
+    assert config.save_config_portable()["cpp.threads"] == threads

@@ -100,9 +100,15 @@ def _is_whole(path: str) -> bool:
 
 
 def _prepare() -> None:
-    """Above dynamo's limits, a region would silently run without having been compiled."""
+    """Above dynamo's limits, a region would silently run without having been compiled.
+
+    The number of threads is part of the code that torch keeps on disk, but some releases look it up without.
+    """
     import torch._dynamo
+    from torch._inductor import config
     from torch._inductor.codecache import cache_dir
+
+    config.cpp.threads = torch.get_num_threads()
 
     if not _regions:
         remove_torn(cache_dir())
