@@ -44,6 +44,7 @@ class Facts:
     torchvision: schema.Table[packages.TorchvisionRelease]
     transformers: packages.TransformersFacts
     tvm: packages.TvmFacts
+    wheels: dict[str, schema.Table[packages.WheelRelease]]
 
     def __init__(self) -> None:
         self._derived: dict[str, Any] = {}

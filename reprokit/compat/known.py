@@ -20,8 +20,8 @@ def _known(facts: Facts, name: str) -> Iterable[str]:
         return {"cuda": _cuda, "cudnn": _cudnn, "dgl": _dgl}[name](facts)
     if name == "clang":
         return facts.gcc.clang
-    if name == "tokenizers":
-        return facts.transformers.tokenizers_releases
+    if name in facts.wheels:
+        return facts.wheels[name].releases
     table = getattr(facts, name)
     found: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
     return found
@@ -33,6 +33,8 @@ def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()
     known = releases(facts, name)
+    if name in facts.wheels and public(pin) in known:
+        return (public(pin),)  # not its post-releases, which are made for other torch
     found = matching(pin, known)
     # The facts on these are looked up by release: there are none on 1.13.1.post1.
     if found and (found[0] in known or name not in ("torch", "torchvision", "tvm")):

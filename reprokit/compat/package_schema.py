@@ -270,11 +270,20 @@ class Accepts(Span):
 
 
 class TransformersFacts(Table[Fact]):
-    """`tokenizers`: the Pythons with wheels of the tokenizers that a range of releases `accepts`."""
+    """`accepts`: the tokenizers that a range of releases requires."""
 
     versions: Texts
-    tokenizers_releases: Texts
     accepts: tuple[Accepts, ...]
     python: tuple[Needs, ...]
-    tokenizers: tuple[Needs, ...]
     torch: tuple[Needs, ...]
+
+
+class WheelRelease(Fact):
+    """A release of compiled wheels. With `abi3` they fit Pythons after the first of `python` too.
+
+    `torch` is what they load with, as pip writes it.
+    """
+
+    python: Texts
+    abi3: bool = False
+    torch: str = ""

@@ -99,6 +99,9 @@ CASES = [
     ("cuda=11.8,clang=14", "", "compile", None, {}),
     ("cuda=11.8,clang=15", "", "compile", None, {"cuda-clang": "error"}),
     ("cuda=10.0,clang=6.0.1", "", "compile", None, {}),
+    ("cuda=9.1,gcc=6", "", "compile", None, {"cuda-gcc": "error"}),  # its <tuple>
+    ("cuda=9.1,gcc=5.4", "", "compile", None, {}),
+    ("cuda=9.2,gcc=6", "", "compile", None, {}),
     ("cuda=9.0,clang=3.9", "", "compile", None, {}),
     ("cuda=9.0,clang=4.0", "", "compile", None, {"cuda-clang": "error"}),
     ("cuda=12.2,clang=6.0", "", "compile", None, {"cuda-clang": "error"}),

@@ -51,7 +51,7 @@ def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
 
 @rule("unpinned")
 def exact(view: View) -> Iterator[Problem]:
-    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", "tokenizers"):
+    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", *view.facts.wheels):
         pin = view.pin(name) if view.stack.pinned_exactly else None
         found = parts(pin.text) if pin else None
         if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from packaging.specifiers import SpecifierSet
 
+from reprokit.compat.package_schema import WheelRelease
 from reprokit.compat.rule import (
+    CompatRule,
     Problem,
     Verdict,
     combination_rule,
@@ -97,14 +99,13 @@ def transformers_python(view: View, version: str, python: str) -> Iterator[Verdi
     """The Pythons of a release, and of the tokenizers that it accepts, a compiled package."""
     for row in rows_for(view.facts.transformers.python, version):
         yield from needs(f"transformers {version}", "Python", row.python_min, python, row.source)
-    for row in rows_for(view.facts.transformers.tokenizers, version):
-        too_new = row.python_max and not at_most(python, row.python_max)
-        if too_new or older(python, row.python_min):
-            reason = (
-                f"transformers {version} needs a tokenizers that has wheels for Python {row.python_min} to "
-                f"{row.python_max}, not {series(python)}: pip would compile it with Rust"
-            )
-            yield error(reason, row.source)
+    tokenizers = view.facts.wheels["tokenizers"]
+    for accepted in rows_for(view.facts.transformers.accepts, version):
+        spec = SpecifierSet(accepted.spec)
+        if not any(_fits(r, python) for v, r in tokenizers.releases.items() if spec.contains(v, prereleases=True)):
+            needed = f"transformers {version} needs tokenizers {accepted.spec}"
+            reason = f"{needed}, which has no wheel for Python {series(python)}: pip would compile it with Rust"
+            yield error(reason, (*accepted.source, *tokenizers.source))
 
 
 @combination_rule("transformers-torch", of="transformers torch")
@@ -119,6 +120,41 @@ def transformers_tokenizers(view: View, version: str, release: str) -> Iterator[
     for row in rows_for(view.facts.transformers.accepts, version):
         if not SpecifierSet(row.spec).contains(release, prereleases=True):
             yield error(f"transformers {version} requires tokenizers {row.spec}, not {release}", row.source)
+
+
+def _wheels_python(name: str) -> CompatRule:
+    """A package of compiled wheels with Python."""
+
+    @combination_rule(f"{name}-python", of=f"{name} python")
+    def check(view: View, version: str, python: str) -> Iterator[Verdict]:
+        release = view.facts.wheels[name].releases[version]
+        if not _fits(release, python):
+            yield no_wheel(f"{name} {version}", release.python, python, view.facts.wheels[name].source)
+
+    return check
+
+
+def _wheels_torch(name: str) -> CompatRule:
+    """A package of wheels that are made for one torch."""
+
+    @combination_rule(f"{name}-torch", of=f"{name} torch")
+    def check(view: View, version: str, torch: str) -> Iterator[Verdict]:
+        needed = view.facts.wheels[name].releases[version].torch
+        if needed and not SpecifierSet(needed).contains(torch):
+            reason = f"the wheel of {name} {version} requires torch {needed.removeprefix('==')}, not {torch}"
+            yield error(reason, view.facts.wheels[name].source)
+
+    return check
+
+
+tokenizers_python, torchaudio_python, xformers_python = map(_wheels_python, ("tokenizers", "torchaudio", "xformers"))
+torchaudio_torch, xformers_torch = map(_wheels_torch, ("torchaudio", "xformers"))
+
+
+def _fits(release: WheelRelease, python: str) -> bool:
+    """Whether a release has a wheel for a Python."""
+    tag, oldest = wheel_tag(python), release.python[0]
+    return tag in release.python or (release.abi3 and int(tag[3:]) > int(oldest[3:]))
 
 
 @rule("numpy-projects", changes="numpy tvm torch")

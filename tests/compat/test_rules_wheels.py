@@ -1,0 +1,81 @@
+"""The findings on wheels with Python, the C library and each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.stacks import Check
+
+# (pins, gpu, purpose, driver): {rule: severity}, infos left out. Nothing else may be found.
+CASES = [
+    # wheels with Python, glibc, each other
+    ("torch=1.8.0,python=3.8", "", "import", None, {}),
+    ("torch=1.8.0,python=3.10", "", "import", None, {"torch-python": "error"}),
+    ("torch=1.8,python=3.9.2", "", "import", None, {}),
+    ("torch=1.13.0,python=3.11", "", "import", None, {}),
+    ("torch=2.15.0,python=3.10", "", "import", None, {"torch-python": "error"}),
+    ("torch=1.8.0,python=3", "", "import", None, {"torch-python": "warning"}),
+    ("torch=2.7.0,distro=ubuntu:18.04", "", "import", None, {"wheel-glibc": "error"}),
+    ("torch=2.6.0,distro=ubuntu:18.04", "", "import", None, {}),
+    ("torch=2.7.0,distro=ubuntu:20.04", "", "import", None, {}),
+    ("dgl=2.1.0,distro=ubuntu:16.04", "", "import", None, {"wheel-glibc": "error"}),
+    ("torchvision=0.9.0,torch=1.8.0", "", "import", None, {}),
+    ("torchvision=0.9.1,torch=1.8.0", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.10.0,torch=1.8.0", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.15.2+cu117,torch=2.0.0+cu118", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.15.2+cu118,torch=2.0.0+cu118", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.15.2,torch=2.0", "", "import", None, {"torchvision-torch": "warning"}),
+    ("torchvision=0.9.0+cu111,torch=1.8.0+cu102", "", "import", None, {"torchvision-torch": "error"}),
+    ("torchvision=0.24.0,torch=2.9.0+cpu", "", "import", None, {"torchvision-torch": "warning"}),  # PyPI's is for CUDA
+    ("torchvision=0.24.0+cpu,torch=2.9.0+cpu", "", "import", None, {}),
+    ("torchvision=0.9.0,python=3.11", "", "import", None, {"torchvision-python": "error"}),
+    ("transformers=4.47.1,python=3.8", "", "import", None, {"transformers-python": "error"}),
+    ("transformers=4.46.3,python=3.8", "", "import", None, {}),
+    ("transformers=5.0.0,python=3.9", "", "import", None, {"transformers-python": "error"}),
+    ("numpy=1.19.5,python=3.9", "", "import", None, {}),
+    ("numpy=1.19.2,python=3.9", "", "import", None, {"numpy-python": "warning"}),
+    ("numpy=1.23.5,python=3.12", "", "import", None, {"numpy-python": "error"}),
+    ("numpy=2,python=3.9", "", "import", None, {"numpy-python": "warning"}),
+    ("numpy=2.0.1,torch=2.2.0", "", "import", None, {"numpy-projects": "error"}),
+    ("numpy=2.0.1,torch=2.3.0", "", "import", None, {}),
+    ("numpy=1.26,torch=2.2.0", "", "import", None, {}),
+    ("numpy=1.24,tvm=0.7,llvm=11", "", "compile", None, {"numpy-projects": "error"}),
+    ("numpy=1.23,tvm=0.7,llvm=11", "", "compile", None, {}),
+    ("numpy=1.24,tvm=0.8,llvm=11", "", "compile", None, {}),
+    ("transformers=4.6.1,tokenizers=0.8.1rc1", "", "import", None, {"transformers-tokenizers": "error"}),
+    ("transformers=4.34.1,tokenizers=0.14.1", "", "import", None, {}),
+    ("transformers=4.30.2,tokenizers=0.11.3", "", "import", None, {"transformers-tokenizers": "error"}),
+    ("transformers=4.44,tokenizers=0.20.0", "", "import", None, {"transformers-tokenizers": "error"}),
+    ("transformers=4.31.0,python=3.7", "", "import", None, {"transformers-python": "error"}),
+    ("transformers=4.30.2,python=3.7", "", "import", None, {}),
+    ("transformers=4.30.2,python=3.12", "", "import", None, {"transformers-python": "error"}),
+    ("transformers=4.16.2,python=3.12", "", "import", None, {}),  # takes tokenizers that is newer than itself
+    ("tokenizers=0.13.1,python=3.11", "", "import", None, {"tokenizers-python": "error"}),
+    ("tokenizers=0.13.2,python=3.11", "", "import", None, {}),
+    ("tokenizers=0.22.0,python=3.14", "", "import", None, {}),  # abi3
+    ("tokenizers=0.22.0,python=3.8", "", "import", None, {"tokenizers-python": "error"}),
+    # Wheels that are made for one torch
+    ("torchaudio=2.0.2,torch=2.0.1+cu118", "", "import", None, {}),
+    ("torchaudio=2.0.1,torch=2.0.1", "", "import", None, {"torchaudio-torch": "error"}),
+    ("torchaudio=2.11.0,torch=2.12.0", "", "import", None, {}),
+    ("torchaudio=0.13.1,python=3.11", "", "import", None, {"torchaudio-python": "error"}),
+    ("xformers=0.0.22,torch=2.0.1", "", "import", None, {}),
+    ("xformers=0.0.22,torch=2.1.0", "", "import", None, {"xformers-torch": "error"}),
+    ("xformers=0.0.22.post7,torch=2.1.0", "", "import", None, {}),
+    ("xformers=0.0.26.post1,torch=2.3.1", "", "import", None, {"xformers-torch": "error"}),
+    ("transformers=4.27.4,python=3.12", "", "import", None, {"transformers-python": "error"}),
+    ("transformers=4.50.3,torch=2.0.1", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=4.49.0,torch=2.0.1", "", "import", None, {}),
+    ("transformers=4.56.2,torch=2.0.1", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=4.56.2,torch=2.1.2", "", "import", None, {}),
+    ("transformers=5.1.0,torch=2.3.1", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=5.1.0,torch=2.4.1", "", "import", None, {}),
+    ("transformers=4.34.1,python=3.12", "", "import", None, {}),
+    ("transformers=4.57.1,python=3.14", "", "import", None, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pins", "gpu", "purpose", "driver", "expected"), CASES, ids=lambda v: str(v)[:60])
+def test_wheels(check: Check, pins: str, gpu: str, purpose: str, driver: str | None, expected: dict[str, str]) -> None:
+    found = {f.rule: f.severity for f in reversed(check(pins, gpu, purpose, driver)) if f.severity != "info"}
+    assert found == expected
