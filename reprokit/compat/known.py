@@ -36,6 +36,8 @@ def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name in facts.wheels and public(pin) in known:
         return (public(pin),)  # not its post-releases, which are made for other torch
     found = matching(pin, known)
+    if name in facts.wheels:
+        return tuple(v for v in found if v in known)
     # The facts on these are looked up by release: there are none on 1.13.1.post1.
     if found and (found[0] in known or name not in ("torch", "torchvision", "tvm")):
         return found

@@ -81,6 +81,8 @@ CASES = [
     ("torch=2.8.0,cuda=12.8,gcc=13", "", "compile", None, {}),
     ("torch=2.3.0,cuda=12.3,gcc=13", "", "compile", None, {"cuda-gcc": "error", "torch-cuda": "warning"}),
     ("torch=1.8.0,gcc=4.9", "", "compile", None, {"torch-gcc": "error"}),
+    ("torch=2.11.0,cuda=12.8.1,gcc=13.3", "", "compile", None, {}),
+    ("torch=2.11.0,cuda=12.8.1,gcc=14", "", "compile", None, {"torch-gcc": "warning", "torch-gcc-most": "error"}),
     ("torch=2.13.0+cpu,gcc=10", "", "compile", None, {"torch-cxx": "warning"}),
     ("torch=2.13.0+cpu,gcc=12", "", "compile", None, {}),
     # DGL

@@ -24,7 +24,7 @@ from reprokit.compat.rule import (
 from reprokit.compat.rules.cuda import judge_gcc, runs_on
 from reprokit.compat.schema import rows_for
 from reprokit.compat.torch_wheel import TorchWheel, build_of_cuda, cuda_of_build
-from reprokit.compat.version import key, older, series
+from reprokit.compat.version import at_most, key, older, series
 from reprokit.compat.view import View
 
 
@@ -61,7 +61,7 @@ def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Ver
     """The bound of releases whose extension builder refuses 10.2.1 where the bound is 10.0.0."""
     for row in rows_for(view.facts.torch_build.cpp_extension.gcc_most, version):
         most = row.cuda.get(series(release))
-        if most and key(gcc) > key(most):
+        if most and not at_most(gcc, most):
             takes = f"torch {version}'s cpp_extension takes gcc up to {most} with CUDA {series(release)}"
             yield error(f"{takes}, not {gcc}", row.source)
 
