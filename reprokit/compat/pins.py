@@ -9,7 +9,7 @@ from reprokit.errors import UsageError
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.spelling import nearest
 
-_WITH_LOCAL_PART = ("torch", "torchvision", "dgl")
+_WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "dgl")
 _DISTRO = re.compile(r"[a-z]+[:-]?[a-z0-9.]+")
 _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?")
 
@@ -55,7 +55,7 @@ def check_pin(name: str, value: str, where: str) -> None:
         )
     if found[3] and name not in _WITH_LOCAL_PART:
         raise UsageError(
-            f"{name}={value}: only torch, torchvision and dgl have builds",
+            f"{name}={value}: only {', '.join(_WITH_LOCAL_PART)} have builds",
             where,
             f"write {name}={value.partition('+')[0]}",
         )

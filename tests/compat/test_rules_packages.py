@@ -59,6 +59,9 @@ CASES = [
     # torch: build, CUDA, compilers
     ("torch=1.8.0+cu110", "", "compile", None, {"torch-build": "error"}),
     ("torch=1.9.0+cu113", "", "compile", None, {"torch-build": "warning"}),
+    ("torch=2.9.0+cu129", "RTX 5090", "run", None, {}),
+    ("torch=2.12.0+cu129", "", "run", None, {"torch-build": "error"}),
+    ("torch=2.12.1+cu129", "", "run", None, {}),
     ("torch=1.8.0+cu101", "", "compile", None, {"torch-build": "unknown"}),
     ("torch=2.13.0+cu132", "", "compile", None, {}),
     ("torch=1.8.0,cuda=11.1", "", "compile", None, {}),
@@ -125,6 +128,8 @@ CASES = [
     ("tvm=0.15,llvm=12.0.1", "", "compile", None, {}),
     ("tvm=0.15,llvm=12", "", "compile", None, {"tvm-llvm": "warning"}),
     ("tvm=0.16,llvm=19", "", "compile", None, {"tvm-llvm": "error"}),
+    ("tvm=0.17,llvm=19", "", "compile", None, {"tvm-llvm": "error"}),
+    ("tvm=0.17,llvm=18", "", "compile", None, {}),
     ("tvm=0.18,llvm=14", "", "compile", None, {"tvm-llvm": "warning"}),
     ("tvm=0.18,llvm=19", "", "compile", None, {}),
     ("tvm=0.22,llvm=22", "", "compile", None, {"tvm-llvm": "warning"}),
@@ -234,7 +239,7 @@ CASES = [
     ("torch=2.0.1+cu118,cudnn=8", "", "run", None, {}),
     ("torch=2.0.1+cpu,cudnn=8.2.4", "", "run", None, {}),
     ("distro=fedora:40,llvm=14", "", "compile", None, {"no-fact": "unknown"}),
-    ("tvm=0.17,llvm=12", "", "compile", None, {"no-fact": "unknown"}),
+    ("tvm=0.99,llvm=12", "", "compile", None, {"no-fact": "unknown"}),
     ("gcc=40,cuda=11.8", "", "compile", None, {"no-fact": "unknown"}),
 ]  # fmt: skip
 

@@ -41,6 +41,14 @@ def _both_from_base(view: View, one: str, other: str) -> bool:
     return all(pin is not None and pin.from_base for pin in (view.pin(one), view.pin(other)))
 
 
+def _one_build(view: View, name: str, sources: Iterable[str]) -> Iterator[Verdict]:
+    """Whether the pins of a package and of torch name the same build, where both name one."""
+    builds = [pin.local for pin in (view.pin(name), view.pin("torch")) if pin and pin.local]
+    if len(set(builds)) > 1:
+        reason = f"{name}'s build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
+        yield error(reason, sources)
+
+
 @combination_rule("torch-python", of="torch python")
 def torch_python(view: View, version: str, python: str) -> Iterator[Verdict]:
     release, documented = view.facts.torch.releases[version], view.facts.torch_build.python_support
@@ -63,10 +71,7 @@ def torchvision_torch(view: View, version: str, torch: str) -> Iterator[Verdict]
         yield unknown(f"no fact says which torch torchvision {version} belongs to", table.source)
     if series(torch) not in belongs:
         yield error(f"torchvision {version} belongs to torch {' or '.join(belongs)}, not {torch}", table.source)
-    builds = [pin.local for pin in (vision_pin, torch_pin) if pin and pin.local]
-    if len(set(builds)) > 1:
-        reason = f"torchvision's build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
-        yield error(reason, table.source)
+    yield from _one_build(view, "torchvision", table.source)
     if torch_pin and torch_pin.local.startswith("cpu") and vision_pin and not vision_pin.local:
         reason = f"the wheel of torchvision {version} on PyPI is for CUDA: its operators do not load with a CPU torch"
         yield warning(f"{reason}; take it from the index of torch, as torchvision={version}+cpu", ("tt_forge_890",))
@@ -143,6 +148,7 @@ def _wheels_torch(name: str) -> CompatRule:
         if needed and not SpecifierSet(needed).contains(torch):
             reason = f"the wheel of {name} {version} requires torch {needed.removeprefix('==')}, not {torch}"
             yield error(reason, view.facts.wheels[name].source)
+        yield from _one_build(view, name, view.facts.wheels[name].source)
 
     return check
 
