@@ -208,6 +208,7 @@ class TorchBuildFacts(Fact):
     python_support: TorchPythons
     glibc: tuple[TorchGlibc, ...]
     cpp_extension: CppExtension
+    nvrtc: tuple[Needs, ...]
 
 
 class TorchvisionRelease(Fact):

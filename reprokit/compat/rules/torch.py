@@ -151,6 +151,10 @@ def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
     if runs_on(view, gpu, wheel.sm):
         if built and gpu.sm in built.cufft_fails:
             yield warning(f"cuFFT of CUDA {wheel.cuda} fails on sm_{gpu.sm}: torch.fft does", built.source_cufft)
+        for row in rows_for(view.facts.torch_build.nvrtc, wheel.version):
+            if built and gpu.sm > max(built.sm):
+                reason = f"NVRTC of CUDA {wheel.cuda} does not know sm_{gpu.sm}: TorchScript and operators that are "
+                yield warning(f"{reason}compiled at run time fail", row.source)
         return
     reason = f"{wheel.label} has kernels for {_sms(wheel.sm)} and no PTX: nothing in it runs on sm_{gpu.sm}"
     if ptx := [p for p in wheel.ptx if p <= gpu.sm]:
