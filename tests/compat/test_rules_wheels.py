@@ -26,7 +26,7 @@ CASES = [
     ("torchvision=0.15.2+cu118,torch=2.0.0+cu118", "", "import", None, {"torchvision-torch": "error"}),
     ("torchvision=0.15.2,torch=2.0", "", "import", None, {"torchvision-torch": "warning"}),
     ("torchvision=0.9.0+cu111,torch=1.8.0+cu102", "", "import", None, {"torchvision-torch": "error"}),
-    ("torchvision=0.24.0,torch=2.9.0+cpu", "", "import", None, {"torchvision-torch": "warning"}),  # PyPI's is for CUDA
+    ("torchvision=0.24.0,torch=2.9.0+cpu", "", "import", None, {"torchvision-torch": "error"}),  # PyPI's is for CUDA
     ("torchvision=0.24.0+cpu,torch=2.9.0+cpu", "", "import", None, {}),
     ("torchvision=0.9.0,python=3.11", "", "import", None, {"torchvision-python": "error"}),
     ("transformers=4.47.1,python=3.8", "", "import", None, {"transformers-python": "error"}),

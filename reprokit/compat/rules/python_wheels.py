@@ -74,7 +74,7 @@ def torchvision_torch(view: View, version: str, torch: str) -> Iterator[Verdict]
     yield from _one_build(view, "torchvision", table.source)
     if torch_pin and torch_pin.local.startswith("cpu") and vision_pin and not vision_pin.local:
         reason = f"the wheel of torchvision {version} on PyPI is for CUDA: its operators do not load with a CPU torch"
-        yield warning(f"{reason}; take it from the index of torch, as torchvision={version}+cpu", ("tt_forge_890",))
+        yield error(f"{reason}; take it from the index of torch, as torchvision={version}+cpu", ("tt_forge_890",))
     if row.torch and key(row.torch) != key(public(torch)):
         yield error(f"the wheel of torchvision {version} requires torch {row.torch}, not {torch}", ("pypi_meta",))
 
