@@ -30,10 +30,13 @@ def attention(changes: dict[str, Any], samples: float = 1.0, **fields: Any) -> l
     record = {**json.loads(RECORD.to_json()), "recipe": "paper", "variant": "cpu", "samples": [samples], **fields}
     del record["spread"]
     times = [{"impl": impl, **CASE, **changes} for impl in ("ours", "sdpa")]
-    counts = ("fused_attention.work", "fused_attention.traffic", "machine.peak", "machine.bandwidth")
+    counts = {
+        "fused_attention.work": "GFLOP", "fused_attention.traffic": "MB", "machine.peak": "GFLOP/s",
+        "machine.bandwidth": "GB/s",
+    }  # fmt: skip
     return [
         *({**record, "metric": "fused_attention.forward", "params": params} for params in times),
-        *({**record, "metric": metric, "params": {**CASE, **changes}} for metric in counts),
+        *({**record, "metric": metric, "unit": unit, "params": {**CASE, **changes}} for metric, unit in counts.items()),
     ]
 
 
