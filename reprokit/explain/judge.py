@@ -16,6 +16,10 @@ from reprokit.explain.values import demangled, packages, pins
 _MOST = 5
 # Characters of the log that stand in a cause.
 _QUOTED = 200
+# What was not captured leaves a sentence with the words that only introduce it.
+_NAMES = re.compile(r"\{([a-z_]+)\}")
+_MISSING = "\0"
+_LEFT_OPEN = re.compile(r" \(\0(?: \0)*\)|(?::| of| by)? \0(?=$|[ ,;:)])|(?<=\()\0 ")
 # Where a tool gives the reason on the lines below.
 _BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
 # So many results after an error show that it ended nothing.
@@ -58,6 +62,8 @@ _MEANING = {
     "SystemError": "a fault in Python or in a compiled module",
     "KeyboardInterrupt": "somebody or the batch system stopped it",
 }
+# Classes that say less than the usual words of their message.
+_ANY_FAULT = ("RuntimeError", "ValueError", "AssertionError", "Exception", "OSError", "ImportError")
 _LOOK_UP = "read that line and what calls it; compare the installed versions with those that the project names"
 
 
@@ -111,7 +117,7 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     unknown = [hit for hit in found.errors if hit.line not in best]
     unknown.sort(key=lambda hit: hit.excused == hit.last)
     if raised := [hit for hit in unknown if "class" in hit.values]:
-        ordered.append((_ORDER.index("wording"), raised[0].line, _raised(*raised[:2])))
+        ordered.append((_ORDER.index("wording"), raised[0].line, _raised(rules, *raised[:2])))
     if not unknown and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
         unknown = [hit for hit in found.complaints if hit.line not in best]
     least = 0  # of errors that no rule knows the first stands first
@@ -173,10 +179,11 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
 
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     """The rule's cause; where it holds nothing that was captured, with the log's own words."""
-    cause = filled(rule.cause, values)
+    missing = {name: _MISSING for name in _NAMES.findall(rule.cause) if not values.get(name)}
+    cause = _LEFT_OPEN.sub("", filled(rule.cause, {**values, **missing})).replace(_MISSING, "...")
     if rule.kind == "symptom":
         return cause
-    if "{" not in rule.cause or "..." in cause:
+    if "{" not in rule.cause or missing:
         cause = f'{cause} ("{shortened(hit.text, _QUOTED)}")'
     why = _reason(hit)
     return f"{cause}; the next line: {why}" if why and why not in cause else cause
@@ -191,15 +198,15 @@ def _reason(hit: Hit) -> str:
     return shortened(following.lstrip("-*• "), _QUOTED) if announced else ""
 
 
-def _raised(hit: Hit, chained: Hit | None = None) -> Cause:
+def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:
     """The exception that ended a Python program, in its own words."""
     value = hit.values
-    said = [_exception(value)]
+    said = [_exception(value, rules)]
     if "file" in value:
         own = value.get("own_file") not in (None, value["file"])
         said.append(f"({_frame(value)}, called from {_frame(value, 'own_')})" if own else f"({_frame(value)})")
     if chained is not None and chained.text != hit.text:
-        said.append("and then " + _exception(chained.values))
+        said.append("and then " + _exception(chained.values, rules))
     cause = "Python raised " + " ".join(said)
     return Cause("python-exception", hit.line, hit.text, cause, _LOOK_UP, [], CONFIDENCE["wording"], hit.context)
 
@@ -209,19 +216,28 @@ def _frame(values: dict[str, str], which: str = "") -> str:
     return f"{values[f'{which}file']}, line {values[f'{which}row']}" + (f": {code}" if code else "")
 
 
-def _exception(values: dict[str, str]) -> str:
+def _exception(values: dict[str, str], rules: Matcher) -> str:
     meaning = _MEANING.get(values["class"])
+    if values["class"] in _ANY_FAULT and (usual := _usual_words(values.get("what", ""), rules)):
+        meaning = usual[0].cause.partition(":")[0]
     said = values["class"] + (f", {meaning}" if meaning else "")
     return f"{said}: {values['what']}" if "what" in values else said
 
 
 def _unexplained(hit: Hit, rules: Matcher) -> Cause:
     """An error that no rule knows: what its usual words mean, where it has any."""
-    line = b"Error: " + (_LEVEL.sub("", hit.text) or hit.text).encode()
+    if found := _usual_words(_LEVEL.sub("", hit.text) or hit.text, rules):
+        rule, values = found
+        return _cause(rule, replace(hit, values=values), _ORDER.index(rule.kind))
+    cause = f"{_UNEXPLAINED}: {hit.text}"
+    return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)
+
+
+def _usual_words(text: str, rules: Matcher) -> tuple[LogRule, dict[str, str]] | None:
+    """The rule that knows the usual words of an error in a text, and what it captures."""
+    line = b"Error: " + text.encode()
     for number in sorted(rules.set.search(line)):
         rule = rules.owners[number]
         if isinstance(rule, LogRule) and rule.kind in ("wording", "meaning"):
-            said = replace(hit, values=captured(rules.patterns[number], line))
-            return _cause(rule, said, _ORDER.index(rule.kind))
-    cause = f"{_UNEXPLAINED}: {hit.text}"
-    return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)
+            return rule, captured(rules.patterns[number], line)
+    return None

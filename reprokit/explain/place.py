@@ -14,9 +14,10 @@ _SHOWN = 400
 _CONTEXT = 3
 # How the parts of an event in a JSON stream begin that hold no text of the log.
 _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
-# What builders, CI services, loggers and launchers of several processes put before a line.
+# What builders, CI services, loggers, pytest and launchers of several processes put before a line.
 _PREFIX = re.compile(
-    rb"(?:\s+|#\d+ (?:\d+\.\d+ )?|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
+    rb"(?:\s+|E {3}(?=\S)|#\d+ (?:\d+\.\d+ )?"
+    rb"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
     rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d+,\d+\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
     rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EF]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
     rb"|time=\"[^\"]{1,40}\" level=(?:error|fatal) msg=\"|(?:slurmstepd\S*|srun): error: (?:pyxis: +)?"

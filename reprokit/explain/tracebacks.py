@@ -29,6 +29,8 @@ _END = re.compile(
 _MODULE = re.compile(rb"[a-z_][\w.]*\.")
 _BEGINS = b"Traceback (most recent call last)"
 _NO_CLASS = (b"Killed", b"Aborted", b"Terminated", b"File", b"Note")
+# A message that is only a place in a source goes on below.
+_PLACE = re.compile(rb"\S+\.\w+[ :(]+\d+\)?$")
 _CHAINED = (b"During handling of the above", b"The above exception was the direct cause")
 
 
@@ -59,9 +61,10 @@ def raised(text: bytes, start: int) -> Raised | None:
         if end is None or end["class"] in _NO_CLASS:
             continue
         what = (end["what"] or b"").strip()
-        if what[-1:] in (b"", b":"):
-            following = _bare(next(iter(_following(text, line.end())), b"")).strip()
-            what = b"" if following.startswith(_CHAINED) else b" ".join((what, following)).strip()
+        following = _bare(next(iter(_following(text, line.end())), b"")).strip()
+        goes_on = what[-1:] in (b"", b":") or _PLACE.fullmatch(what)
+        if goes_on and not following.startswith(_CHAINED):
+            what = b" ".join((what, following)).strip()
         return Raised(line.start(), line.end(), {**frame, **own, "class": end["class"], "what": what})
     return None
 
