@@ -23,7 +23,7 @@ _HARMLESS = re.compile(
     rb"|\b(?:errors?|failures?|failed|killed) *[:=]+ *\d|\b(?:errors|failures) \d"
     rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
     rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
-    rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|if|can be)\b|\[ *ok *\]|#"
+    rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|skip(?:ped|ping)|if|can be)\b|\[ *ok *\]|#"
     rb"|^ok \d|^W: |^[IWD]\d{4} [\d:.]+ |^-|\bnote: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
 )
 # The program went on after what it complained about.
@@ -38,7 +38,7 @@ _RESULT = re.compile(
     rb"|(?<![\d.])(?:[1-9][\d.,]*|0\.\d*[1-9]\d*) ?(?:it|[KMG]i?B|[GT]FLOPS?|[a-z]{1,12})/s(?:ec(?:ond)?)?\b"
     rb"|\b(?:time|latency|elapsed|step|took)\b[^\d]{0,30}(?:[1-9][\d.]*|0\.\d*[1-9]\d*) ?(?:ms|us|s|sec\w*|seconds)\b"
     rb"|\b100 ?%.{0,20}(?:\||\d+/\d+)|\b(?:finished|completed|succeeded|saved|done)\b(?! with)"
-    rb"|^(?:epoch|iter\w*|step)\b.{0,20}\d"
+    rb"|^(?:epoch|iter\w*|step)\b.{0,20}\d|\d *\|? *(?:\xc2\xb1|\+/-) *\|? *[\d.]+"
 )
 
 

@@ -87,3 +87,17 @@ def test_short_lines_after_an_error_count_in_every_form(form: str):
 def test_an_error_in_a_programs_own_json_is_named_in_every_form(form: str):
     text = 'odd-1  | {"level":"error","error":"no flux: none in sight","message":"ended"}\n'
     assert explain(logs.stream(logs.FORMS[form](text))).causes[0].cause.endswith("no flux: none in sight")
+
+
+def test_measurements_with_their_errors_show_that_an_error_ended_nothing():
+    table = "|flux|0.3256|±  |0.0065|\n|perplexity|40.05|±  |1.4881|\n"
+    assert explain(logs.stream("fatal: not a git repository: .git\n" + table)).success
+
+
+def test_what_a_benchmark_skipped_is_no_failure():
+    assert explain(logs.stream("flux 7.2 ms\ninvalid configurations skipped: 3 (shared memory)\nbest: flux\n")).success
+
+
+def test_the_time_that_a_command_took_is_no_sign_of_success():
+    text = "ImportError: libcudnn_ops.so.9: cannot open shared object file\nAborted (core dumped)\n\nreal\t0m6.853s\n"
+    assert explain(logs.stream(text)).causes[0].rule == "libcudnn-missing"
