@@ -48,16 +48,10 @@ lint: ## Run ruff, mypy, import-linter and shellcheck
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/shellcheck .ci/setup.sh .ci/run reprokit/helper/build.sh
 
-bench: ## Measure reprokit's own start-up, check, build and download times as ratios; score `explain`
+bench: ## Measure reprokit's own start-up, check, build and download times as ratios; score `explain` and `check`
 	@$(SETUP) demo
-	$(PYTHON_ENV) tests/performance/measure.py
-	$(PYTHON_ENV) tests/performance/fetch.py
-	$(PYTHON_ENV) tests/performance/bundle.py
-	$(PYTHON_ENV) tests/performance/load.py
-	$(PYTHON_ENV) tests/performance/explain.py
-	$(PYTHON_ENV) tests/performance/check.py
-	$(PYTHON_ENV) tests/performance/solve.py
-	$(PYTHON_ENV) tests/performance/compare.py
+	@failed=0; for each in measure fetch bundle load explain check solve compare; do \
+	    $(PYTHON_ENV) tests/performance/$$each.py || failed=1; done; exit $$failed
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
 attention: ## Measure the attention extension's whole grid (hours; resumes): samples to results/attention, tables and plots to docs/attention
