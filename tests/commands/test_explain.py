@@ -30,7 +30,7 @@ def test_text_names_cause_line_context_and_remedy(call, tmp_path):
 def test_json_is_best_first(call, tmp_path):
     (tmp_path / "build.log").write_text(LOG)
     found = json.loads(call("explain", "build.log", "--json").stdout)
-    assert [cause["rule"] for cause in found["causes"]] == ["nvcc-not-found", "build-command-failed"]
+    assert [cause["rule"] for cause in found["causes"]] == ["nvcc-not-found", "make-program-missing"]
 
 
 def test_a_success_is_said_to_be_one(call, tmp_path):
