@@ -30,7 +30,7 @@ _HARMLESS = re.compile(
 _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
     rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
-    rb"|\d ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+    rb"|(?<![\w.-])\d[\d.,]* ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
 )
 # Results: more of them than one after an error show that it ended nothing.
 _RESULT = re.compile(

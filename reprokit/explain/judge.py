@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import takewhile
 from typing import IO
 
 from reprokit.explain.ending import LAST_WORDS
@@ -34,7 +35,7 @@ _AT_END = 30
 # A cause that is followed by this many lines and by no other sign of failure was survived.
 _LONG_AFTER = 5000
 # A line that calls itself a warning ended nothing where an error follows.
-_WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|: warning: |\w+Warning: ")
+_WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|^WARN\[|: warning: |\w+Warning: ")
 # The level of a warning as glog and TensorFlow write it; the error that it leads to often follows.
 _LEVEL_W = re.compile(r"^\[?(?:[\d:.,TZ-]+ )*W(?:\d{4})? |: W \w")
 _PYTHON_WARNING = re.compile(r"\w+Warning: ")
@@ -191,9 +192,11 @@ def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
 
 def _reason(hit: Hit) -> str:
     """What a tool says below about its error; empty where it says no more."""
-    following = next((text for line, text in hit.context if line > hit.line and text), "")
-    if found := _BELOW.match(following):
-        return shortened(found["why"], _QUOTED)
+    below = [text for line, text in hit.context if line > hit.line and text]
+    following = below[0] if below else ""
+    chain = [found["why"] for found in takewhile(bool, map(_BELOW.match, below)) if found]
+    if chain:  # each line gives the reason of the one before
+        return shortened(chain[-1], _QUOTED)
     announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
     return shortened(following.lstrip("-*• "), _QUOTED) if announced else ""
 

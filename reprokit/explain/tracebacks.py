@@ -23,12 +23,12 @@ _INSTALLED = re.compile(
     rb"(?:site|dist)-packages/|/lib/python\d|<frozen|<string>|\.pyx$|[\\/]lib[\\/](?!.*/src/)\w+\.py$"
 )
 _END = re.compile(
-    rb"(?P<class>(?:\w+\.)*(?:[A-Z]\w*|\w+\.(?:error|timeout|gaierror|herror)))"
+    rb"(?P<class>(?:\w+\.)*(?:[A-Z]\w*|\w+\.(?:error|timeout|gaierror|herror))|Error in \w+)"
     rb"(?:\(\w+\))?(?::(?: +(?P<what>.*))?)?\s*$"
 )
 _MODULE = re.compile(rb"[a-z_][\w.]*\.")
 _BEGINS = b"Traceback (most recent call last)"
-_NO_CLASS = (b"Killed", b"Aborted", b"Terminated", b"File", b"Note")
+_NO_CLASS = (b"Killed", b"Aborted", b"Terminated", b"File", b"Note", b"ERROR", b"INFO")
 # A message that is only a place in a source goes on below.
 _PLACE = re.compile(rb"\S+\.\w+[ :(]+\d+\)?$")
 _CHAINED = (b"During handling of the above", b"The above exception was the direct cause")
