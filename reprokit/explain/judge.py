@@ -144,7 +144,8 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
         and not other_rule.survivable
         and other_rule.kind not in ("wording", "symptom")
     ]
-    overtaken = bool(later) if rule.survivable else hit.excused == hit.last and bool({"exact", "likely"} & {*later})
+    sure = bool({"exact", "likely"} & {*later})
+    overtaken = sure and (rule.survivable or hit.excused == hit.last)
     long_ago = (
         rule.survivable or hit.excused == hit.last
     ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed

@@ -1,0 +1,92 @@
+"""What engines, schedulers and build tools put around their errors hides no cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.explain.judge import explain
+from tests.support import logs
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "ERRO[0000] ",
+        "Jan 31 15:18:45 n1 dockerd[25565]: ",
+        "(raylet) [2021-11-17 10:43:46,668 E 99870 16327337] ",
+        "[E 2022-02-22 23:32:03.896 JupyterHub user:800] ",
+        "  Warning  Failed  10s (x3 over 1m)  kubelet  ",
+        "2023-10-19T11:11:54.957+08:00 stderr F ",
+    ],
+)
+def test_what_loggers_put_before_a_line_is_no_part_of_it(before: str):
+    cause = explain(logs.stream(f"{before}mkdir: cannot create directory '/run/odd': Permission denied\n")).causes[0]
+    assert cause.text.startswith("mkdir: ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[conmon:d]: failed to write to /proc/self/oom_score_adj: Permission denied",
+        "DEBU[0000] Configured OCI runtime odd failed: no valid executable found: invalid argument",
+    ],
+)
+def test_debug_lines_of_engines_are_no_errors(line: str):
+    assert explain(logs.stream(line + "\n")).success
+
+
+def test_the_error_below_a_traceback_of_bazel_is_the_cause():
+    text = (
+        "ERROR: An error occurred during the fetch of repository 'odd':\n   Traceback (most recent call last):\n"
+        '\tFile "/w/maven.bzl", line 146, column 22, in _maven_impl\n\t\tout = ctx.execute(args)\n'
+        "Error in execute: Argument 0 of execute is neither a path, label, nor string.\n"
+        "ERROR: Analysis of target '//:odd' failed; build aborted\n"
+    )
+    cause = explain(logs.stream(text)).causes[0]
+    assert (cause.rule, cause.line) == ("bazel-repository-rule", 5)
+
+
+def test_of_a_chain_of_reasons_the_last_is_given():
+    text = (
+        "error: Failed to fetch: `http://127.0.0.1:8080/simple/odd/`\n  Caused by: error sending request\n"
+        "  Caused by: client error (SendRequest)\n  Caused by: Broken pipe (os error 32)\n"
+    )
+    cause = explain(logs.stream(text)).causes[0]
+    assert cause.rule == "uv-download-failed"
+    assert cause.cause.endswith("Broken pipe (os error 32)")
+
+
+def test_a_general_consequence_does_not_overtake_what_may_be_retried():
+    text = (
+        "fatal: unable to access 'https://git.example/odd/': The requested URL returned error: 504\n"
+        "CMake Error at odd-gitclone.cmake:39 (message):\n  Failed to clone repository: 'https://git.example/odd'\n"
+    )
+    assert explain(logs.stream(text)).causes[0].rule == "http-5xx"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "see https://git.example/k8s-device-plugin#quick-start\n",
+        "Local abort before MPI_INIT completed successfully, but not all processes ended\n",
+    ],
+)
+def test_names_and_half_sentences_are_no_signs_of_success(last: str):
+    assert not explain(logs.stream("Error: odd thing cannot be read\n" + last)).success
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "failed to register layer: write /usr/lib/libcudnn.so.8: no space left on device",
+        "ERROR: failed to solve: failed to copy files: copy file range failed: no space left on device",
+        "Error response from daemon: write /var/lib/docker/tmp/GetImageBlob12: no space left on device",
+        'Error: writing blob: storing blob to file "/var/tmp/storage1/2": write: no space left on device',
+        "ERROR: failed to solve: ResourceExhausted: mkdir /var/lib/docker/overlay2/ab: no space left on device",
+    ],
+)
+def test_a_full_disk_of_the_engine_is_named_with_what_frees_it(line: str):
+    cause = explain(logs.stream(line + "\n")).causes[0]
+    assert cause.rule == "engine-disk-full"
+    assert "docker system df" in cause.remedy
+    assert "reprokit clean" in cause.remedy
