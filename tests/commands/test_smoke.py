@@ -120,5 +120,5 @@ def test_bad_input_is_named_before_anything_runs(call, recipes):
 def test_a_report_that_cannot_be_written_is_told_before_anything_runs(call, recipes, engine, tmp_path):
     (tmp_path / "reports").write_text("a file where the folder should be")
     error = call("smoke", f"{SMOKE}-good", "--junit", "reports/smoke.xml").exception
-    assert isinstance(error, EngineError) and error.where == "reports/smoke.xml"
+    assert isinstance(error, UsageError) and error.where == "reports/smoke.xml"
     assert engine.image(f"reprokit/{SMOKE}-good:cpu") is None
