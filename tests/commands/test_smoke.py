@@ -9,7 +9,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import UsageError
 from tests.support.names import unique
 
 HEAD = "paper: {title: A paper, venue: none, year: 2026, licence: none}\n"
