@@ -43,8 +43,12 @@ def indexing_limited(session: int, folder: Path) -> Iterator[list[int]]:
     finished = threading.Event()
 
     def watch() -> None:
+        indexer = None
         while not finished.wait(_LOOK_S):
-            if _seconds_of_indexing(session) > (most := seconds_for(received(folder))):
+            size = received(folder)
+            if size and indexer is None:
+                indexer = _indexer(session)
+            if indexer and _seconds(indexer) > (most := seconds_for(size)):
                 exceeded.append(most)
                 with suppress(ProcessLookupError):
                     os.killpg(session, signal.SIGKILL)
@@ -59,12 +63,21 @@ def indexing_limited(session: int, folder: Path) -> Iterator[list[int]]:
         watcher.join()
 
 
-def _seconds_of_indexing(session: int) -> float:
-    """Processor time of the session's processes whose command line has `index-pack`."""
-    ticks = 0
+def _indexer(session: int) -> Path | None:
+    """The folder in /proc of the session's `index-pack`."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            if int(fields[_SESSION]) == session and b"\0index-pack\0" in (process / "cmdline").read_bytes():
-                ticks += int(fields[_UTIME]) + int(fields[_UTIME + 1])
-    return ticks / os.sysconf("SC_CLK_TCK")
+            if int(_stat(process)[_SESSION]) == session and b"\0index-pack\0" in (process / "cmdline").read_bytes():
+                return process
+    return None
+
+
+def _seconds(process: Path) -> float:
+    """Processor time so far; 0 once the process has ended."""
+    with suppress(OSError):
+        return sum(map(int, _stat(process)[_UTIME : _UTIME + 2])) / os.sysconf("SC_CLK_TCK")
+    return 0
+
+
+def _stat(process: Path) -> list[str]:
+    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
