@@ -159,6 +159,9 @@ def test_from_the_recipe_to_a_smoke_tested_image(engine: Engine, desk: tuple[str
     assert engine.image(image)["RootFS"]["Layers"] == layers
     assert "is up to date" in reprokit("build", "--offline", name, here=there)
 
+    # If another build gave a common step another image meanwhile, `there` made one of its own, of equal layers.
+    reprokit("build", path)
+    assert engine.image(image)["RootFS"]["Layers"] == layers
     # Another patch is another input, and the lock stays as it is.
     assert "is up to date" in reprokit("build", path)
     patch = folder / "recipes" / "patches" / "rows.patch"
