@@ -247,7 +247,7 @@ def missing(repeats: int, runs: int) -> list[str]:
 
 
 def impossible(measured: Measurement) -> list[str]:
-    """A reason for doubt where a time is 0 or less."""
+    """A reason to doubt measured times of which some are 0 or less."""
     count = sum(sample <= 0 for sample in measured.samples)
     if not count or unit_factor(measured.unit, "s") is None:
         return []

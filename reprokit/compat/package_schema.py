@@ -182,7 +182,7 @@ class TorchStandard(Needs):
 
 
 class TorchGlibc(Needs):
-    """The glibc that the wheels of these `builds` need; if `builds` is empty, all wheels."""
+    """The glibc that wheels need: those of these `builds`, or all of them if `builds` is empty."""
 
     builds: Texts = ()
 
@@ -280,7 +280,7 @@ class TransformersFacts(Table[Fact]):
 
 
 class WheelRelease(Fact):
-    """A release of compiled wheels. With `abi3` they fit Pythons after the first of `python` too.
+    """A release of compiled wheels. With `abi3` they also fit all Pythons later than the first of `python`.
 
     `torch` is what they load with, as pip writes it.
     """

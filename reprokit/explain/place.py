@@ -14,7 +14,7 @@ _SHOWN = 400
 _CONTEXT = 3
 # How the parts of an event in a JSON stream begin that hold no text of the log.
 _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
-# What builders, CI services, loggers, pytest and launchers of several processes put before a line.
+# Prefixes that builders, CI services, loggers, pytest and launchers of processes give to each line.
 _PREFIX = re.compile(
     rb"(?:\s+|E {3}(?=\S)|#\d+ (?:\d+\.\d+ )?"
     rb"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"

@@ -53,7 +53,7 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class _Found:
-    """A measured value, its samples as a multiple of the claimed value, and the groups behind it.
+    """A measured value with its 95 % interval, and the groups of records behind it.
 
     `without` says which cases do not count, and why.
     """

@@ -40,7 +40,7 @@ class Group:
     _known: set[Run] = field(default_factory=set, repr=False)
 
     def add(self, run: Run) -> None:
-        """Add a run, unless it is there: two files of the same records may have been joined.
+        """Add a run, unless the group has it already: a file may contain a record twice, as after `cat`.
 
         No two runs have the same timings in one second. Other results may be equal.
         """

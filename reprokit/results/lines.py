@@ -50,7 +50,7 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Raises EngineError where the results are read-only, so that nothing is measured in vain."""
+    """To be called before measuring. Raises EngineError where the results cannot be written."""
     disk.check_writable(file, "the results", "start in a folder that you can write")
 
 

@@ -51,7 +51,7 @@ def test_what_a_killed_linker_left_is_removed(tmp_path: Path):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_code_is_kept_on_disk_by_its_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch):
-    """A loop of two threads takes half the CPU time of the calling thread, by which one thread is measured."""
+    """Only the CPU time of the calling thread is measured, so a loop of two threads would seem twice as fast."""
     from torch._inductor import config
 
     monkeypatch.setattr(config.cpp, "threads", -1)
