@@ -28,6 +28,7 @@ from tests.support.asking import ask, authorization, connect, environment
 from tests.support.fetching import LOCAL, local_mirrors
 from tests.support.repositories import Repositories
 from tests.support.upstream import Upstream
+from tests.support.waiting import wait_for
 from tests.support.wheels import make_wheel
 
 
@@ -74,6 +75,7 @@ def test_plain_http_is_passed_on(gateway: Gateway, upstream: Upstream):
     assert headers["Host"] == f"127.0.0.1:{upstream.port}"
     assert not [name for name in headers if name.lower().startswith("proxy-")]
     assert gateway.hosts == {"127.0.0.1": 1}
+    wait_for(lambda: gateway.bytes_served >= 3)
     assert gateway.bytes_served == 3
 
 

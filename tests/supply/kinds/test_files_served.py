@@ -11,6 +11,7 @@ from reprokit.supply.lock.model import PlainFile
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
+from tests.support.waiting import wait_for
 
 
 def stored(store: Store, name: str, content: bytes) -> PlainFile:
@@ -35,6 +36,7 @@ def test_files_by_name(gateway: Gateway, tmp_path: Path):
         assert (done.returncode, done.stdout, done.stderr) == (0, content, "")
     answer, body = ask(gateway, f"{address}a%2Bb.tar.gz", "HEAD")
     assert (answer.status, answer.getheader("Content-Length"), body) == (200, "10", b"")
+    wait_for(lambda: gateway.bytes_served >= 10)
     assert gateway.bytes_served == 10
 
 
