@@ -58,7 +58,50 @@ def test_the_context_is_entered_around_a_sample_and_not_timed():
         inside.pop()
 
     samples = timing.interleaved({"a": timed(lambda: inside[0], slow)}, "thread", 3, 1.0)
-    assert len(entered) == 4 and max(samples["a"]) < 1  # a call takes microseconds, the context ten milliseconds
+    # Once to warm up, once for a graph's capture, then for each sample. A call takes microseconds, the context ten
+    # milliseconds.
+    assert len(entered) == 5 and max(samples["a"]) < 1
+
+
+def test_a_graph_is_captured_in_its_methods_context(monkeypatch):
+    """Captured outside of it, every backend of SDPA would be torch's own choice."""
+    entered, seen = [], []
+
+    def capture(function, clock, calls):
+        seen.append((function, tuple(entered)))
+        return lambda: 1.0
+
+    @contextlib.contextmanager
+    def choosing(name):
+        entered.append(name)
+        yield
+        entered.pop()
+
+    monkeypatch.setattr(timing, "_sampler", capture)
+    functions = {name: timed(name, lambda name=name: choosing(name)) for name in ("flash", "math")}
+    timing.interleaved(functions, "events", 3, 1.0)
+    assert seen == [("flash", ("flash",)), ("math", ("math",))] * 2
+
+
+def test_why_a_backend_cannot_do_a_case():
+    """As torch 2.11 warned on an H200 before it failed with "No available kernel"."""
+    at = " (Triggered internally at /pytorch/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp:986.)"
+    warned = [
+        "Memory efficient kernel not used because:" + at,
+        "Memory Efficient attention has been runtime disabled." + at,
+        "Flash attention kernel not used because:" + at,
+        "Flash Attention does not support non-null attn_mask." + at,
+    ]
+    error = RuntimeError("No available kernel. Aborting execution.\nmore")
+    assert measure.refusal(error, warned) == "Flash Attention does not support non-null attn_mask."
+    assert measure.refusal(error, warned[:2]) == "No available kernel. Aborting execution."
+
+
+def test_the_memory_of_a_backend_is_its_own():
+    records = measure.Grid(SETTINGS, None).cell(cases.Case(1, 12, 256, 64, "float32", "none"))
+    memory = {each["impl"]: each["peak_bytes"] for each in records if each["metric"] == measure.METRIC}
+    scores, result = 12 * 256 * 256 * 4, 12 * 256 * 64 * 4
+    assert memory["sdpa-flash"] < 2 * result < scores < memory["sdpa-math"]
 
 
 def test_a_thread_is_timed_by_its_own_work(monkeypatch):

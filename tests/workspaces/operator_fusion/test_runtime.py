@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import struct
 from pathlib import Path
@@ -58,3 +59,9 @@ def test_code_is_kept_on_disk_by_its_number_of_threads(threads: int, monkeypatch
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     runtime._prepare()
     assert config.save_config_portable()["cpp.threads"] == threads
+
+
+def test_the_module_of_a_generated_function_is_found_by_its_name():
+    """Dynamo imports it when it follows a call: torch 2.11 on Python 3.12 failed with "No module named 'generated'"."""
+    runs = [runtime.load(f"limit = {number}\ndef run():\n    return limit")["run"] for number in (1, 2)]
+    assert [importlib.import_module(run.__module__).run() for run in runs] == [1, 2]

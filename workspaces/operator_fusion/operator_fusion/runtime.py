@@ -1,9 +1,12 @@
 """What generated modules import: the compiler of segments with its cache, and the matrix product."""
 
 import contextlib
+import itertools
 import os
 import struct
+import sys
 import time
+import types
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -29,6 +32,7 @@ check_torch()
 # --- compiled segments ------------------------------------------------------------------------------------------------
 
 _regions: Dict[Tuple[Any, ...], Function] = {}
+_numbers = itertools.count()
 _eager = False
 _LINKED_S = 5.0  # a linker writes for less long
 
@@ -74,10 +78,12 @@ def regions() -> List[Tuple[Any, ...]]:
 
 def load(source: str, compiling: bool = True) -> Dict[str, Any]:
     """Runs the text of a generated module and returns its names."""
-    names: Dict[str, Any] = {"__name__": "generated"}
+    # dynamo imports the module of a function by its name, so each has a name of its own.
+    module = types.ModuleType(f"operator_fusion_generated_{next(_numbers)}")
+    sys.modules[module.__name__] = module
     with contextlib.nullcontext() if compiling else eager():
-        exec(compile(source, "<generated>", "exec"), names)
-    return names
+        exec(compile(source, "<generated>", "exec"), module.__dict__)
+    return module.__dict__
 
 
 def remove_torn(folder: str) -> None:

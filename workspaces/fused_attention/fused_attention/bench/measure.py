@@ -2,7 +2,8 @@
 
 import functools
 import statistics
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+import warnings
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -47,7 +48,8 @@ class Grid:
         ]
         for name, values in samples.items():
             self.seen[case.dtype, case.mask, name] = (_scores(case), medians[name])
-            peak = machine.peak_bytes(functions[name].function, settings.device)
+            with functions[name].context():
+                peak = machine.peak_bytes(functions[name].function, settings.device)
             record = {
                 "metric": METRIC,
                 "impl": name,
@@ -71,19 +73,29 @@ class Grid:
         for method in methods.methods(inputs, case.seq >= self.settings.flex_from):
             reason = self._too_much(case, method)
             if reason is None:
-                try:
-                    function = method.make(inputs)
-                    with method.context():
-                        function()
-                except (cases.Unavailable, RuntimeError) as error:
-                    if method.is_ours:
-                        raise
-                    reason = str(error).splitlines()[0]
-                else:
-                    functions[method.name] = timing.Timed(function, method.context)
+                reason = self._prepare(method, inputs, functions)
             if reason is not None:
                 self.left_out.append("%s (%s)" % (method.name, reason))
         return functions
+
+    def _prepare(
+        self, method: methods.Method, inputs: cases.Inputs, functions: Dict[str, timing.Timed]
+    ) -> Optional[str]:
+        """Add a method's function after its first call. Returns why it cannot do this case; None if it can."""
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                function = method.make(inputs)
+                with method.context():
+                    function()
+            except (cases.Unavailable, RuntimeError) as error:
+                if method.is_ours:
+                    raise
+                return refusal(error, [str(each.message) for each in said])
+        for each in said:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        functions[method.name] = timing.Timed(function, method.context)
+        return None
 
     def _too_much(self, case: cases.Case, method: methods.Method) -> Optional[str]:
         """Why this method is skipped, for memory or time; None if it is not."""
@@ -137,6 +149,13 @@ class Grid:
                 records.append(_figure("rms_error", "1", error.rms, params, name))
                 records.append(_figure("max_error", "1", error.largest, params, name))
         return records
+
+
+def refusal(error: Exception, warned: Sequence[str]) -> str:
+    """Why a method cannot do a case: SDPA's error says only that there is no kernel, its warnings why."""
+    texts = [text.split(" (Triggered internally")[0] for text in warned]
+    reasons = [text for text in texts if "not used because" not in text and "runtime disabled" not in text]
+    return reasons[0] if reasons else str(error).splitlines()[0]
 
 
 def params_of(case: cases.Case, device: str) -> Record:

@@ -12,7 +12,7 @@ SLOW_MS = 100.0
 
 
 class Timed(NamedTuple):
-    """`context` is entered around the calls of each sample, and not timed."""
+    """`context` is entered around all that calls the function, and not timed. A graph keeps what it was captured in."""
 
     function: Callable[[], Any]
     context: Callable[[], Any]
@@ -46,17 +46,17 @@ def interleaved(functions: Mapping[str, Timed], clock: str, repeats: int, budget
     rivals = sorted(warm.values())
     limit = max(SLOW_MS, SLOW_FACTOR * rivals[min(1, len(rivals) - 1)])
     samples = {name: [warm[name]] if warm[name] > limit else [] for name in functions}  # type: Dict[str, List[float]]
-    turns = {
-        name: (timed, _sampler(timed.function, clock, calls[name]))
-        for name, timed in functions.items()
-        if not samples[name]
-    }
+    turns = {}
+    for name, timed in functions.items():
+        if not samples[name]:
+            with timed.context():
+                turns[name] = _sampler(timed.function, clock, calls[name])
     deadline = time.perf_counter() + budget_s
     for turn in range(repeats):
         if turn >= MIN_SAMPLES and time.perf_counter() > deadline:
             break
-        for name, (timed, sample) in turns.items():
-            with timed.context():
+        for name, sample in turns.items():
+            with functions[name].context():
                 samples[name].append(sample())
     return samples
 

@@ -23,8 +23,8 @@ struct SimtShape {
   static constexpr int kThreadRows = kRows * kColumns / kSimtThreads;
   static constexpr int kThreadKeys = kKeys / kColumns;
   static constexpr int kThreadDims = D / kColumns;
-  // Lines of transposed tiles: four words of padding keep them apart in the banks, and 16-byte reads aligned.
-  static constexpr int kRowLine = kRows + 4, kKeyLine = kKeys + 4;
+  // Lines of tiles, padded to keep them apart in the banks and 16-byte reads aligned: transposed ones by four words.
+  static constexpr int kRowLine = kRows + 4, kKeyLine = kKeys + 4, kValueLine = D + 8;
 };
 
 template <int kCount>
@@ -51,28 +51,51 @@ __device__ inline float sum_of_row(float x) {
   return x;
 }
 
-// tile[d * kLine + row] = rows[row][d] * scale, zero beyond the tensor's ends. A warp takes 4 rows by 8 dimensions: its
-// reads fill sectors, and its writes go to 32 different banks.
-template <int D, int kCount, int kLine, class T>
-__device__ inline void load_transposed(const T* rows, int64_t stride, int count, int head_dim, float scale,
-                                       float* tile) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll 4
-  for (int patch = threadIdx.x / 32; patch < kCount / 4 * (D / 8); patch += kSimtThreads / 32) {
-    const int row = patch / (D / 8) * 4 + lane / 8, d = patch % (D / 8) * 8 + lane % 8;
-    const bool inside = row < count && d < head_dim;
-    tile[d * kLine + row] = inside ? to_float(rows[row * stride + d]) * scale : 0.0f;
-  }
-}
+// A thread's part of a tile of kCount rows by D dimensions. Reading into registers and writing to shared memory are two
+// steps, so that products can run until what was read arrives.
+//
+// A warp reads patches of 4 rows by 8 dimensions, which fill sectors. It writes them to 32 different banks, transposed
+// or not: the lines of a tile are padded for that.
+template <int D, int kCount>
+struct Part {
+  float x[kCount / 4][D / 32];
 
-template <int D, int kCount, class T>
-__device__ inline void load_lines(const T* rows, int64_t stride, int count, int head_dim, float* tile) {
-#pragma unroll 4
-  for (int i = threadIdx.x; i < kCount * D; i += kSimtThreads) {
-    const int row = i / D, d = i % D;
-    tile[i] = row < count && d < head_dim ? to_float(rows[row * stride + d]) : 0.0f;
+  __device__ static int row(int i) { return 4 * i + threadIdx.x % 32 / 8; }
+  __device__ static int dim(int j) { return 32 * j + threadIdx.x / 32 * 8 + threadIdx.x % 8; }
+
+  // rows[row][dim], zero beyond the tensor's ends.
+  template <class T>
+  __device__ void read(const T* rows, int64_t stride, int count, int head_dim) {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+      const T* from = rows + row(i) * stride;
+#pragma unroll
+      for (int j = 0; j < D / 32; ++j) {
+        x[i][j] = row(i) < count && dim(j) < head_dim ? to_float(from[dim(j)]) : 0.0f;
+      }
+    }
   }
-}
+
+  // tile[dim * kLine + row], times `scale`.
+  template <int kLine>
+  __device__ void write_transposed(float* tile, float scale = 1.0f) const {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < D / 32; ++j) tile[dim(j) * kLine + row(i)] = x[i][j] * scale;
+    }
+  }
+
+  // tile[row * kLine + dim]
+  template <int kLine>
+  __device__ void write(float* tile) const {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < D / 32; ++j) tile[row(i) * kLine + dim(j)] = x[i][j];
+    }
+  }
+};
 
 // The d-th run of four output dimensions of a thread.
 template <int D>
@@ -83,7 +106,8 @@ FA_HOST_DEVICE int dimension_of(int column, int d) {
 template <class T, int D>
 __device__ inline void attend_tile_simt(const Call& call) {
   using S = SimtShape<D>;
-  constexpr int kTileFloats = D * S::kKeyLine > S::kKeys * D ? D * S::kKeyLine : S::kKeys * D;
+  constexpr int kTransposed = D * S::kKeyLine, kLines = S::kKeys * S::kValueLine;
+  constexpr int kTileFloats = kTransposed > kLines ? kTransposed : kLines;
   alignas(16) __shared__ float query[D * S::kRowLine];
   alignas(16) __shared__ float keys_or_values[kTileFloats];
   alignas(16) __shared__ float weights[S::kKeys * S::kRowLine];
@@ -107,7 +131,9 @@ __device__ inline void attend_tile_simt(const Call& call) {
                sequence.k_begin * p.k_strides.row;
   const T* v = rows_of(static_cast<const T*>(p.v), p.v_strides, piece.batch, kv_head) +
                sequence.k_begin * p.v_strides.row;
-  load_transposed<D, S::kRows, S::kRowLine>(q, p.q_strides.row, rows, p.head_dim, p.scale * kLog2E, query);
+  Part<D, S::kRows> queries;
+  queries.read(q, p.q_strides.row, rows, p.head_dim);
+  queries.template write_transposed<S::kRowLine>(query, p.scale * kLog2E);
 
   float maximum[S::kThreadRows], sum[S::kThreadRows], out[S::kThreadRows][S::kThreadDims] = {};
 #pragma unroll
@@ -118,10 +144,16 @@ __device__ inline void attend_tile_simt(const Call& call) {
 
   const Steps<S::kKeys> steps(call, piece, sequence, first_row + (rows < S::kRows ? rows : S::kRows) - 1);
   Step step = {0, kFullTile};
-  for (int i = 0; steps.at(i, &step); ++i) {
-    load_transposed<D, S::kKeys, S::kKeyLine>(k + step.key * p.k_strides.row, p.k_strides.row,
-                                              sequence.k_len - step.key, p.head_dim, 1.0f, keys_or_values);
+  Part<D, S::kKeys> part;  // of keys or values
+  const auto read = [&](const T* from, int64_t stride) {
+    part.read(from + step.key * stride, stride, sequence.k_len - step.key, p.head_dim);
+  };
+  bool more = steps.at(0, &step);
+  if (more) read(k, p.k_strides.row);
+  for (int i = 1; more; ++i) {
+    part.template write_transposed<S::kKeyLine>(keys_or_values);
     __syncthreads();
+    read(v, p.v_strides.row);
 
     float score[S::kThreadRows][S::kThreadKeys] = {};
 #pragma unroll 8
@@ -170,15 +202,16 @@ __device__ inline void attend_tile_simt(const Call& call) {
     }
 
     __syncthreads();  // every thread is done with these keys
-    load_lines<D, S::kKeys>(v + step.key * p.v_strides.row, p.v_strides.row, sequence.k_len - step.key, p.head_dim,
-                            keys_or_values);
+    part.template write<S::kValueLine>(keys_or_values);
+    more = steps.at(i, &step);
+    if (more) read(k, p.k_strides.row);
     __syncthreads();
 #pragma unroll 4
     for (int j = 0; j < S::kKeys; ++j) {
       const auto left = read_floats<S::kThreadRows>(weights + j * S::kRowLine + thread_row);
 #pragma unroll
       for (int d = 0; d < S::kThreadDims; d += 4) {
-        const auto right = read_floats<4>(keys_or_values + j * D + dimension_of<D>(column, d));
+        const auto right = read_floats<4>(keys_or_values + j * S::kValueLine + dimension_of<D>(column, d));
 #pragma unroll
         for (int r = 0; r < S::kThreadRows; ++r) {
 #pragma unroll
