@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import struct
 from pathlib import Path
@@ -61,7 +62,11 @@ def test_code_is_kept_on_disk_by_its_number_of_threads(threads: int, monkeypatch
     assert config.save_config_portable()["cpp.threads"] == threads
 
 
-def test_the_module_of_a_generated_function_is_found_by_its_name():
-    """Dynamo imports it when it follows a call: torch 2.11 on Python 3.12 failed with "No module named 'generated'"."""
-    runs = [runtime.load(f"limit = {number}\ndef run():\n    return limit")["run"] for number in (1, 2)]
+def test_a_generated_function_has_a_module_and_source():
+    """Dynamo needs both: torch 2.11 on Python 3.12 failed with "No module named 'generated'", then, after eight
+    segments, with FailOnRecompileLimitHit."""
+    sources = [f"limit = {number}\ndef run():\n    return limit\n" for number in (1, 2)]
+    runs = [runtime.load(source)["run"] for source in sources]
     assert [importlib.import_module(run.__module__).run() for run in runs] == [1, 2]
+    assert {inspect.getsource(run) for run in runs} == {"def run():\n    return limit\n"}
+    assert len({inspect.getsourcefile(run) for run in runs}) == 2

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import linecache
 import os
 import struct
 import sys
@@ -78,11 +79,14 @@ def regions() -> List[Tuple[Any, ...]]:
 
 def load(source: str, compiling: bool = True) -> Dict[str, Any]:
     """Runs the text of a generated module and returns its names."""
-    # dynamo imports the module of a function by its name, so each has a name of its own.
+    # dynamo imports a function's module by name, and puts functions without source into one wrapper, whose limit of
+    # compilations they then share.
     module = types.ModuleType(f"operator_fusion_generated_{next(_numbers)}")
     sys.modules[module.__name__] = module
+    file = f"<{module.__name__}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     with contextlib.nullcontext() if compiling else eager():
-        exec(compile(source, "<generated>", "exec"), module.__dict__)
+        exec(compile(source, file, "exec"), module.__dict__)
     return module.__dict__
 
 

@@ -1,6 +1,7 @@
 """Time several functions in turns, so that the machine's noise affects all of them alike."""
 
 import time
+import warnings
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple
 
 import torch
@@ -64,7 +65,7 @@ def interleaved(functions: Mapping[str, Timed], clock: str, repeats: int, budget
 def _sampler(function: Callable[[], Any], clock: str, calls: int) -> Callable[[], float]:
     """Returns the mean milliseconds of `calls` calls."""
     if clock == "events":
-        return _cuda_sampler(function, calls)
+        return cuda_sampler(function, calls)
     now = _thread_seconds if clock == "thread" else time.perf_counter
 
     def sample() -> float:
@@ -83,7 +84,8 @@ def _thread_seconds() -> float:
     return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
 
 
-def _cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float]:
+def cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float]:
+    """Returns the mean milliseconds of `calls` calls on the GPU."""
     replay = _captured(function, calls)
 
     def sample() -> float:
@@ -99,7 +101,7 @@ def _cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float
 
 
 def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
-    """The calls as one CUDA graph, so that the device is timed and not Python; plain calls if that fails."""
+    """The calls as one CUDA graph, so that the device is timed and not Python; plain calls and a warning if that fails."""
 
     def plain() -> None:
         for _ in range(calls):
@@ -116,7 +118,9 @@ def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
     try:
         with torch.cuda.graph(graph):
             plain()
-    except RuntimeError:
+    except RuntimeError as error:
         torch.cuda.synchronize()
+        why = str(error).splitlines()[0]
+        warnings.warn("no CUDA graph (%s): the time includes what Python takes to launch the kernels" % why)
         return plain
     return graph.replay
