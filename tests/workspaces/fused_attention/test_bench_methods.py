@@ -97,6 +97,27 @@ def test_why_a_backend_cannot_do_a_case():
     assert measure.refusal(error, warned[:2]) == "No available kernel. Aborting execution."
 
 
+def test_what_cannot_be_captured_is_called_and_warned_about(monkeypatch):
+    def refuse(graph):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    stream = types.SimpleNamespace(wait_stream=lambda other: None)
+    for name, replacement in {
+        "Stream": lambda: stream,
+        "current_stream": lambda: stream,
+        "stream": lambda stream: contextlib.nullcontext(),
+        "CUDAGraph": object,
+        "graph": refuse,
+        "synchronize": lambda: None,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, replacement)
+    calls = []
+    with pytest.warns(UserWarning, match="no CUDA graph .operation not permitted when stream is capturing.: times"):
+        replay = timing._captured(lambda: calls.append(None), 3)
+    replay()
+    assert len(calls) == 1 + 3
+
+
 def test_the_memory_of_a_backend_is_its_own():
     records = measure.Grid(SETTINGS, None).cell(cases.Case(1, 12, 256, 64, "float32", "none"))
     memory = {each["impl"]: each["peak_bytes"] for each in records if each["metric"] == measure.METRIC}

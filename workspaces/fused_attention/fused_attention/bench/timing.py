@@ -101,7 +101,7 @@ def cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float]
 
 
 def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
-    """The calls as one CUDA graph, so that the device is timed and not Python; plain calls and a warning if that fails."""
+    """The calls as one CUDA graph, so that the device is timed and not Python. If that fails, plain calls: it warns."""
 
     def plain() -> None:
         for _ in range(calls):
@@ -121,6 +121,6 @@ def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
     except RuntimeError as error:
         torch.cuda.synchronize()
         why = str(error).splitlines()[0]
-        warnings.warn("no CUDA graph (%s): the time includes what Python takes to launch the kernels" % why)
+        warnings.warn("no CUDA graph (%s): times include Python's launches of kernels" % why, stacklevel=2)
         return plain
     return graph.replay
