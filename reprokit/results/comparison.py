@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
@@ -110,14 +111,14 @@ def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
 
 
 def _one_after_the_other(a: Group, b: Group) -> bool:
-    spans = sorted((min(run.time for run in group.runs), max(run.time for run in group.runs)) for group in (a, b))
+    spans = sorted((min(map(attrgetter("time"), group.runs)), group.last) for group in (a, b))
     return spans[0][1] < spans[1][0]
 
 
 def _repeats(group: Group) -> list[tuple[float, ...]]:
     """The samples of each run of the command."""
     parts = []
-    for run in sorted(group.runs, key=lambda run: run.time):
+    for run in sorted(group.runs, key=attrgetter("time")):
         start = 0
         counts = run.repeats if sum(run.repeats) == len(run.samples) else (len(run.samples),)
         for count in counts:

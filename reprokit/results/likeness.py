@@ -6,7 +6,8 @@ import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from reprokit.results.record import Record
 
@@ -20,8 +21,7 @@ IDENTITY = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """The samples of one record; `repeats` and `doubts` as in `Record`."""
 
     time: str
@@ -54,7 +54,7 @@ class Group:
     @property
     def samples(self) -> list[float]:
         """All samples in the order of measurement."""
-        return [sample for run in sorted(self.runs, key=lambda run: run.time) for sample in run.samples]
+        return [sample for run in sorted(self.runs, key=attrgetter("time")) for sample in run.samples]
 
     @property
     def median(self) -> float:
@@ -63,7 +63,7 @@ class Group:
     @property
     def last(self) -> str:
         """The time of the latest run."""
-        return max(run.time for run in self.runs)
+        return max(map(attrgetter("time"), self.runs))
 
     @property
     def doubts(self) -> list[str]:

@@ -11,12 +11,11 @@ import math
 import random
 import statistics
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
-
-from reprokit.errors import UsageError
 
 # One build measured twice differs by this on a machine that is not idle, so a smaller difference is not called one.
 MARGIN = 0.02
@@ -54,14 +53,15 @@ class Effect:
 
 
 def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
-    """Compare samples in the order of measurement. Raises UsageError where scipy is missing."""
+    """Compare samples in the order of measurement."""
     first, second = statistics.median(a), statistics.median(b)
     dependence = _dependence(a, b)
     ratio = second / first if first > 0 and second < first * 1e150 else None
     low, high = ratio_interval(a, b, dependence)
-    p = _p_value(a, b, dependence)
-    needed = _needed(a, b, dependence)
-    level = LEVEL if _spread(a, b) <= _QUIET else _NOISY_LEVEL
+    p = p_value(a, b, dependence)
+    spread = max(_spread(a), _spread(b))
+    needed = _needed(spread, dependence)
+    level = LEVEL if spread <= _QUIET else _NOISY_LEVEL
     if min(len(a), len(b)) < 2 or _least_p(len(a), len(b)) >= level:
         return Effect(ratio, low, high, p, "too few samples", needed)
     apart = abs(second - first) > MARGIN * abs(first) and not _drifts(a, b)
@@ -77,9 +77,9 @@ def ratio_interval(
     if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
         return None, None
     middle = math.log(statistics.median(b)) - math.log(statistics.median(a))
-    one, other = sorted(a), sorted(b)
+    one, other = (sorted(map(math.log, samples)) for samples in (a, b))
     ranks = zip(_middle_ranks(len(a), 0), _middle_ranks(len(b), 1), strict=True)
-    drawn = sorted(math.log(other[second]) - math.log(one[first]) for first, second in ranks)
+    drawn = sorted(other[second] - one[first] for first, second in ranks)
     wider = math.sqrt(dependence)
     ends = (drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES)])
     # exp() overflows above 709.
@@ -99,18 +99,43 @@ def _middle_ranks(count: int, seed: int) -> tuple[int, ...]:
     return tuple(min(int(count * rng.betavariate(half, half)), count - 1) for _ in range(_RESAMPLES))
 
 
-def _p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float:
-    """The Mann-Whitney test, with its score reduced to the number of independent samples."""
-    try:
-        from scipy.stats import mannwhitneyu, norm
-    except ImportError:
-        raise UsageError("comparing results needs scipy", hint='install it: pip install "reprokit[results]"') from None
-    exact = len(a) * len(b) <= _EXACT_MOST and len({*a, *b}) == len(a) + len(b)
-    p = float(mannwhitneyu(a, b, method="exact" if exact else "asymptotic").pvalue)
-    if not 0 < p < 1:  # NaN where all samples are equal
-        return 0.0 if p == 0 else 1.0
-    # Through the upper tail, which is exact for the smallest p, too.
-    return float(2 * norm.sf(norm.isf(p / 2) / math.sqrt(dependence)))
+def p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float:
+    """The two-sided Mann-Whitney test, with its score reduced to the number of independent samples."""
+    return math.erfc(_score(a, b) / math.sqrt(2 * dependence))
+
+
+def _score(a: Sequence[float], b: Sequence[float]) -> float:
+    """The test's result as that of a standard normal distribution, at least 0.
+
+    scipy.stats has the test, too, but takes 0.9 s to import, half of a comparison of 100 000 records.
+    """
+    pairs = len(a) * len(b)
+    ordered = sorted(b)
+    below = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in a) / 2
+    u = min(below, pairs - below)
+    count = len(a) + len(b)
+    equal = Counter([*a, *b])
+    if pairs <= _EXACT_MOST and len(equal) == count:
+        p = 2 * sum(_arrangements(len(a), len(b))[: int(u) + 1]) / math.comb(count, len(a))
+        return -_NORMAL.inv_cdf(p / 2) if p < 1 else 0.0
+    ties = sum(times**3 - times for times in equal.values()) / (count * (count - 1))
+    deviation = math.sqrt(pairs / 12 * (count + 1 - ties))
+    return max(0.0, (pairs / 2 - u - 0.5) / deviation) if deviation else 0.0
+
+
+@cache
+def _arrangements(a: int, b: int) -> list[int]:
+    """How many orders of `a` and `b` different values have 0, 1, ... pairs with the value of b below that of a.
+
+    They are the coefficients of the product of (1 - x^(b + i)) / (1 - x^i) for i from 1 to a.
+    """
+    found = [1] + [0] * (a * b)
+    for i in range(1, a + 1):
+        for n in range(a * b, b + i - 1, -1):
+            found[n] -= found[n - b - i]
+        for n in range(i, a * b + 1):
+            found[n] += found[n - i]
+    return found
 
 
 def _least_p(a: int, b: int) -> float:
@@ -145,16 +170,17 @@ def _drifts(a: Sequence[float], b: Sequence[float]) -> bool:
     return any(abs(statistics.median(late) - statistics.median(early)) >= between for early, late in halves)
 
 
-def _spread(*sets: Sequence[float]) -> float:
-    """The larger coefficient of variation; infinite where a sample is not positive."""
-    if any(len(samples) < 2 or min(samples) <= 0 for samples in sets):
+def _spread(samples: Sequence[float]) -> float:
+    """The coefficient of variation, from logarithms; infinite where a sample is not positive."""
+    if len(samples) < 2 or min(samples) <= 0:
         return math.inf
-    return max(statistics.stdev(map(math.log, samples)) for samples in sets)
+    logarithms = list(map(math.log, samples))
+    mean = math.fsum(logarithms) / len(samples)
+    return math.sqrt(math.fsum((each - mean) ** 2 for each in logarithms) / (len(samples) - 1))
 
 
-def _needed(a: Sequence[float], b: Sequence[float], dependence: float) -> int | None:
+def _needed(spread: float, dependence: float) -> int | None:
     """From the normal approximation to the test's power, on logarithms."""
-    spread = _spread(a, b)
     if math.isinf(spread):
         return None
     scores = _NORMAL.inv_cdf(1 - LEVEL / 2) + _NORMAL.inv_cdf(_POWER)
