@@ -124,10 +124,11 @@ def _failure(step: str, error: ReprokitError) -> Failure:
 
 
 def _write(path: Path, text: str) -> None:
+    from reprokit.host.disk import unwritable
     from reprokit.untrusted.files import Folder
 
     try:
         with Folder(path.parent) as folder, folder.replacing(path.name) as file:
             file.write(text.encode("utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot write: {error.strerror}", str(path)) from None
+        raise unwritable(error, "the file", path) from None

@@ -57,17 +57,13 @@ def _init() -> None:
     from reprokit import paths
     from reprokit.config import starting_text
     from reprokit.errors import UsageError
+    from reprokit.host.disk import write_new
 
     path = paths.config_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(starting_text())
-        path.chmod(0o600)  # mirrors may need passwords
-    except FileExistsError:
-        raise UsageError("the configuration is already there", str(path), "edit it") from None
-    except OSError as error:
-        raise UsageError(f"cannot write the configuration: {error.strerror}", str(path)) from None
+    if path.exists():
+        raise UsageError("the configuration is already there", str(path), "edit it")
+    write_new(path, starting_text(), "the configuration")
+    path.chmod(0o600)  # mirrors may need passwords
     echo(f"wrote {path}; next: edit it, then reprokit config --check")
 
 

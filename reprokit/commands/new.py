@@ -31,7 +31,8 @@ def new(
     """Write a recipe: a commented start, or what a repository states."""
     from reprokit.commands._repair import page_path
     from reprokit.commands._repair import repair as repaired
-    from reprokit.errors import EngineError, UsageError
+    from reprokit.errors import UsageError
+    from reprokit.host.disk import write_new
     from reprokit.recipe.find import recipe_files
     from reprokit.recipe.start import starting_recipe
 
@@ -39,7 +40,7 @@ def new(
     path = Path("recipes") / f"{name}.yaml"
     for taken in (path, page_path(path)) if repair else (path,):
         if taken.exists():
-            raise _exists(name, taken)
+            raise UsageError(f"the recipe {name} exists already", str(taken), "choose another name, or edit the file")
     if other := recipe_files().get(name):
         hint = "choose another name; to change that one, copy it and its lock to recipes/"
         raise UsageError(f"a recipe named {name} exists already", str(other), hint)
@@ -52,30 +53,12 @@ def new(
         raise UsageError(
             f"{option} needs a repository", hint=f"reprokit new {name} --from https://HOST/OWNER/REPOSITORY"
         )
-    try:
-        path.parent.mkdir(exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                path.unlink()  # an empty recipe would break every verb that reads it
-                raise
-    except FileExistsError:
-        raise _exists(name, path) from None
-    except OSError as error:
-        raise EngineError(f"cannot write the recipe: {error.strerror}", str(path)) from None
+    write_new(path, text, "the recipe")
     if repair and found:
         echo(f"wrote {path}")
         repaired(path, source, *found)
         return
     echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")
-
-
-def _exists(name: str, path: Path) -> Exception:
-    from reprokit.errors import UsageError
-
-    return UsageError(f"the recipe {name} exists already", str(path), "choose another name, or edit the file")
 
 
 def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedRecipe, WheelChanges]:

@@ -52,12 +52,30 @@ def check_writable(path: Path, what: str, hint: str = "") -> None:
         raise EngineError(f"{what} cannot be written: {nearest} is read-only", str(path), hint)
 
 
-def unwritable(error: OSError, what: str, path: Path) -> ReprokitError:
-    """The error of a write that failed: UsageError for a path that was named wrongly, else EngineError."""
+def unwritable(error: OSError, what: str, path: Path, hint: str = "write it elsewhere") -> ReprokitError:
+    """The error of a write that failed: UsageError for a path that was named wrongly, else EngineError.
+
+    `hint` is for a folder that is closed.
+    """
     message = f"{what} cannot be written: {error.strerror or error}"
     if error.errno in _WRONG_PATH:
         return UsageError(message, str(path))
-    return EngineError(message, str(path), "free space, or write it elsewhere")
+    return EngineError(message, str(path), "free space there" if is_full(error) else hint)
+
+
+def write_new(path: Path, text: str, what: str) -> None:
+    """Write a file that must not exist; a failure leaves no part of it. Raises as `unwritable`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
+    except OSError as error:
+        raise unwritable(error, what, path) from None
 
 
 def is_full(error: OSError) -> bool:

@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 from reprokit import config, paths
 from reprokit.display import Notify
 from reprokit.errors import UsageError
+from reprokit.host.disk import unwritable
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
 
@@ -75,7 +76,7 @@ def _is_bundled(recipe: Path) -> bool:
 def prepare(target: Target, notify: Notify) -> Path:
     """The target's workspace with the recipe's folders in it; missing ones are made, owned by the caller.
 
-    A bundled workspace is copied first, and renewed later. Raises UsageError.
+    A bundled workspace is copied first, and renewed later. Raises UsageError, and as `unwritable`.
     """
     folder = locate(target.workspace, target.path)
     keep_up(target.workspace, target.path, notify)
@@ -93,9 +94,7 @@ def prepare(target: Target, notify: Notify) -> Path:
                 with contextlib.suppress(NotADirectoryError):  # the recipe may name a file
                     opened.make(mount.source)
     except OSError as error:
-        raise UsageError(
-            f"cannot make the workspace: {error.strerror}", str(folder), "choose another folder with REPROKIT_HOME"
-        ) from None
+        raise unwritable(error, "the workspace", folder, "choose another folder with REPROKIT_HOME") from None
     return folder.resolve()
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from reprokit.errors import UsageError
+from reprokit.host.disk import unwritable
 from reprokit.recipe import yaml
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text, recipe_text
@@ -14,20 +15,22 @@ from reprokit.untrusted import files
 
 
 def add_variant(target: Target, name: str, description: str, pins: Mapping[str, str]) -> None:
-    """Write a variant that extends the target's with these pins; `base` is the image. Raises UsageError."""
+    """Write a variant that extends the target's with these pins; `base` is the image.
+
+    Raises UsageError, and as `unwritable`.
+    """
     where = str(target.path)
     if name in target.recipe.variants:
         raise UsageError(f"{target.recipe.name} has a variant {name!r} already", where, "choose another name")
+    changed = _with_variant(recipe_text(target.path), target, name, description, pins)
+    found = load_text(changed, where, target.path.stem).variants.get(name)
+    if found is None or any(({**found.pins, "base": found.base}).get(pin) != pins[pin] for pin in pins):
+        raise UsageError("cannot add a variant to a recipe of this layout", where, "write it by hand")
     try:
-        text = recipe_text(target.path)
-        changed = _with_variant(text, target, name, description, pins)
-        found = load_text(changed, where, target.path.stem).variants.get(name)
-        if found is None or any(({**found.pins, "base": found.base}).get(pin) != pins[pin] for pin in pins):
-            raise UsageError("cannot add a variant to a recipe of this layout", where, "write it by hand")
         with files.Folder(target.path.parent) as folder, folder.replacing(target.path.name) as file:
             file.write(changed.encode("utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot write the recipe: {error.strerror}", where) from None
+        raise unwritable(error, "the recipe", target.path) from None
 
 
 def _with_variant(text: str, target: Target, name: str, description: str, pins: Mapping[str, str]) -> str:

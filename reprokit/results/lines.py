@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import math
@@ -14,7 +15,7 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import UsageError
 from reprokit.host import disk
 from reprokit.results.record import ADAPTER, READABLE, Record
 from reprokit.untrusted import files
@@ -32,7 +33,7 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
     """Append to the file `path` below `root`, all or nothing, also with several writers or a full disk.
 
     An incomplete last line, which a crash leaves, is removed. `root` may be a stranger's checkout, so no link in it is
-    followed. Raises UsageError for one, EngineError where the file cannot be written.
+    followed. Raises UsageError for one, and as `unwritable`.
     """
     lines = "".join(record.to_json() + "\n" for record in records).encode()
     try:
@@ -41,12 +42,12 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
             try:
                 written = os.write(handle, lines)
                 if written != len(lines):
-                    raise OSError("no space left")
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             except BaseException:
                 os.ftruncate(handle, size)
                 raise
     except OSError as error:
-        raise EngineError(f"the records could not be written: {error.strerror or error}", str(root / path)) from None
+        raise disk.unwritable(error, "the results", root / path) from None
 
 
 def check_writable(file: Path) -> None:
@@ -68,7 +69,7 @@ def remove(root: Path, path: str, records: Iterable[Record]) -> None:
             new.flush()
             os.fsync(new.fileno())
     except OSError as error:
-        raise EngineError(f"the records could not be written: {error.strerror or error}", where) from None
+        raise disk.unwritable(error, "the results", root / path) from None
 
 
 def _without(unwanted: Counter[str], lines: Iterable[bytes], where: str) -> Iterator[bytes]:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import io
 import time
-from pathlib import Path
 
 import pytest
 
@@ -54,21 +52,6 @@ def test_a_name_of_another_folder_is_not_hidden(call, tmp_path, monkeypatch):
         assert error.where == str(path)
         assert error.hint == "choose another name; to change that one, copy it and its lock to recipes/"
     assert not (tmp_path / "recipes").exists()
-
-
-def test_a_disk_that_is_full_leaves_no_empty_recipe(call, tmp_path, monkeypatch):
-    class Full(io.StringIO):
-        def flush(self) -> None:
-            raise OSError(28, "No space left on device")
-
-    def opened(path: Path, *_: object, **__: object) -> Full:
-        path.touch()
-        return Full()
-
-    monkeypatch.setattr(Path, "open", opened)
-    error = call("new", "mine").exception
-    assert isinstance(error, EngineError) and "No space left" in error.message
-    assert list((tmp_path / "recipes").iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"])
@@ -149,7 +132,7 @@ def test_a_source_that_is_none_is_named(call, tmp_path, options, message):
 
 @pytest.fixture
 def repaired(call, tmp_path, monkeypatch, no_network):
-    """`repaired(answer, ...)` imports a folder with --repair; each attempt returns or raises the next answer."""
+    """`repaired(answer, ...)` imports a folder with --repair; each attempt returns, calls or raises the next answer."""
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository/setup.py").write_text("from setuptools import setup\nsetup(name='tool', version='1')\n")
     monkeypatch.setattr(Engine, "connect", lambda: None)
@@ -161,6 +144,8 @@ def repaired(call, tmp_path, monkeypatch, no_network):
             answer = left.pop(0)
             if isinstance(answer, BaseException):
                 raise answer
+            if callable(answer):
+                return answer()
             return answer
 
         monkeypatch.setattr("reprokit.commands._repair.attempt", attempt)
@@ -200,6 +185,18 @@ def test_an_interrupted_repair_keeps_what_it_learnt(repaired, tmp_path):
     assert "libcurl4-openssl-dev" in (tmp_path / "recipes/tool.yaml").read_text()
     page = (tmp_path / "recipes/tool.md").read_text()
     assert "The repair was interrupted" in page and "libcurl4-openssl-dev" in page
+
+
+def test_a_disk_that_fills_up_during_a_repair_keeps_the_recipe(repaired, tmp_path, disk):
+    def full() -> list[Failure]:
+        disk.fill()
+        return failed(CURL)
+
+    (tmp_path / "recipes").symlink_to(disk.folder)
+    error = repaired(full).exception
+    assert isinstance(error, EngineError) and error.message == "the file cannot be written: No space left on device"
+    assert error.where in ("recipes/tool.yaml", "recipes/tool.md") and error.hint == "free space there"
+    assert "name: tool" in (tmp_path / "recipes/tool.yaml").read_text()
 
 
 def test_a_page_that_exists_is_not_overwritten(repaired, tmp_path):

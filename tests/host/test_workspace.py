@@ -64,7 +64,7 @@ def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
 
 def test_a_place_that_cannot_be_written(paper, tmp_path):
     (tmp_path / "home").write_text("a file")
-    with pytest.raises(UsageError, match="cannot make the workspace"):
+    with pytest.raises(UsageError, match="the workspace cannot be written"):
         prepare(paper, print)
 
 

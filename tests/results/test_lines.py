@@ -195,7 +195,7 @@ def test_missing_field_and_missing_file_are_named(record, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_named(record, tmp_path):
     (tmp_path / "results").write_text("a file where the folder should be")
-    with pytest.raises(EngineError) as error:
+    with pytest.raises(UsageError) as error:
         append(tmp_path, "results/x.jsonl", [record()])
     assert "results/x.jsonl" in error.value.where
 

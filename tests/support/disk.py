@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,13 @@ class Disk:
     def limit(self, option: str) -> None:
         """An option of tmpfs: `size=1m`, `nr_inodes=9`; 0 is no limit."""
         subprocess.run(["mount", "-o", f"remount,{option}", str(self.folder)], check=True)
+
+    def fill(self) -> None:
+        """Write until there is no space left."""
+        self.limit("size=256k")
+        with contextlib.suppress(OSError), (self.folder / ".filled").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"0" * 4096)
 
     def unmount(self) -> None:
         subprocess.run(["umount", "-l", str(self.folder)], check=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml as pyyaml
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import UsageError
 from reprokit.host import disk
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
@@ -74,13 +74,12 @@ def parse(text: str, where: str, name: str) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock. Raises EngineError where it cannot be written."""
+    """Write a lock. Raises as `unwritable`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace(path, text_of(lock).encode())
     except OSError as error:
-        hint = "free space there" if disk.is_full(error) else _ELSEWHERE
-        raise EngineError(f"cannot write the lock: {error.strerror or error}", str(path), hint) from None
+        raise disk.unwritable(error, "the lock", path, _ELSEWHERE) from None
 
 
 def check_writable(path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_write_that_fails_leaves_the_old_lock(tmp_path: Path, monkeypatch: pyt
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(file.os, "fsync", full)
-    with pytest.raises(EngineError, match="cannot write the lock: No space left on device") as raised:
+    with pytest.raises(EngineError, match="the lock cannot be written: No space left on device") as raised:
         file.write(path, Lock(recipe="x"))
     assert raised.value.where == str(path) and raised.value.hint
     assert file.read(path) == a_lock()
