@@ -175,7 +175,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*missing(len(repeats), len(runs)), *impossible(each), *reasons),
+                warnings=(*missing(repeats), *impossible(each), *reasons),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
@@ -226,24 +226,25 @@ def _parsed(benchmark: Benchmark, done: Completed, where: str) -> Parsed:
 
 
 def together(runs: Sequence[Sequence[Measurement]]) -> list[tuple[Measurement, tuple[int, ...]]]:
-    """The measurements of several runs as one each, with the number of samples of each run."""
-    found: dict[str, list[Measurement]] = {}
-    for run in runs:
+    """The measurements of several runs as one each, with the number of samples of each run, 0 where it printed none."""
+    found: dict[str, list[tuple[int, Measurement]]] = {}
+    for number, run in enumerate(runs):
         for each in run:
             key = json.dumps([each.metric, each.unit, dict(each.params)], sort_keys=True)
-            found.setdefault(key, []).append(each)
-    return [
-        (
-            replace(same[0], samples=tuple(sample for each in same for sample in each.samples)),
-            tuple(len(each.samples) for each in same),
-        )
-        for same in found.values()
-    ]
+            found.setdefault(key, []).append((number, each))
+    SAMPLES.check(len(found) * len(runs), "cases of all runs")
+    merged = []
+    for same in found.values():
+        counts = Counter({number: len(each.samples) for number, each in same})
+        samples = tuple(sample for _, each in same for sample in each.samples)
+        merged.append((replace(same[0][1], samples=samples), tuple(counts[number] for number in range(len(runs)))))
+    return merged
 
 
-def missing(repeats: int, runs: int) -> list[str]:
+def missing(repeats: Sequence[int]) -> list[str]:
     """A reason for doubt where a case is not in every run."""
-    return [] if repeats == runs else [f"only {repeats} of {runs} runs printed this case"]
+    printed = len(repeats) - repeats.count(0)
+    return [] if printed == len(repeats) else [f"only {printed} of {len(repeats)} runs printed this case"]
 
 
 def impossible(measured: Measurement) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from reprokit.bench.hardware import Hardware
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, without_clocks
-from reprokit.errors import WorkFailed
+from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Recipe
 from reprokit.supply.lock.file import lock_path, write
@@ -185,8 +185,16 @@ def test_a_case_that_a_run_omits_is_in_doubt(bench, tmp_path):
     command = 'for n in 1 2; do [ $n = 2 ] && [ -e ran ] || echo "n=$n t=3"; done; touch ran'
     spec = benchmark(command, values=[{"pattern": "n=(?P<n>\\S+) t=(?P<value>.*)", "metric": "t", "unit": "s"}])
     one, two = bench.measure("b", spec, ".", rounds=Rounds(repeat=3))
-    assert (one.repeats, two.repeats) == ((1, 1, 1), (1,))
+    assert (one.repeats, two.repeats) == ((1, 1, 1), (1, 0, 0))
     assert two.warnings[0] == "only 1 of 3 runs printed this case" and "runs printed" not in str(one.warnings)
+
+
+def test_other_cases_in_each_run_are_limited(bench, monkeypatch):
+    monkeypatch.setenv("REPROKIT_LIMIT_SAMPLES", "8")
+    pattern = {"pattern": "n=(?P<n>.*) t=(?P<value>.*)", "metric": "t", "unit": "s"}
+    spec = benchmark("echo n=$RANDOM$RANDOM t=3", values=[pattern])
+    with pytest.raises(UsageError, match="more than 8 cases of all runs"):
+        bench.measure("b", spec, ".", rounds=Rounds(repeat=3))
 
 
 def test_a_run_that_takes_too_long_has_failed(bench):
