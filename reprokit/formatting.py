@@ -33,6 +33,11 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def counted(number: int, name: str) -> str:
+    """`1 core`, `2 cores`."""
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """Bytes in decimal units, `1.2 GB`."""
     for unit in ("B", "kB", "MB"):

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.formatting import Meter, binary_size, clock, parse_size, size
+from reprokit.formatting import Meter, binary_size, clock, counted, parse_size, size
 
 
 def test_figures_are_short():
     assert (clock(61.9), clock(3_723)) == ("1:01", "1:02:03")
     assert (size(999), size(1_500_000), size(2.5e9)) == ("999 B", "2 MB", "2.5 GB")
+    assert [counted(n, "job") for n in (0, 1, 2)] == ["0 jobs", "1 job", "2 jobs"]
 
 
 def test_a_rate_is_that_of_the_last_seconds():

@@ -13,6 +13,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.errors import UsageError
+from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> 
 
 
 def _where(each: MeasuredPeaks) -> str:
-    return f"{each.threads} thread{'s' if each.threads > 1 else ''}" if each.threads else "GPU"
+    return counted(each.threads, "thread") if each.threads else "GPU"
 
 
 def _data(

@@ -15,7 +15,7 @@ from reprokit.commands._shown import notify
 from reprokit.display import ProgressDisplay
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.filelocks import file_lock
-from reprokit.formatting import clock
+from reprokit.formatting import clock, counted
 from reprokit.host.workspace import mark
 from reprokit.results import lines
 from reprokit.sweep import file as sweep_file
@@ -177,7 +177,7 @@ def show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> Non
     from collections import Counter
 
     if not plan.jobs:
-        echo(f"nothing left to measure: {plan.done} job{'s' if plan.done != 1 else ''} recorded before")
+        echo(f"nothing left to measure: {counted(plan.done, 'job')} recorded before")
         return
     counts = Counter((job.label, job.benchmark) for job in plan.jobs)
     rows = [(*key, str(count)) for key, count in sorted(counts.items())]
@@ -190,8 +190,7 @@ def show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> Non
         took += " on one machine"
     if seconds is not None and plan.unknown:
         took += f" ({plan.unknown} of them never measured)"
-    count = len(plan.jobs)
-    echo(f"{count} job{'s' if count != 1 else ''} {where}, {plan.done} recorded before; time: {took}")
+    echo(f"{counted(len(plan.jobs), 'job')} {where}, {plan.done} recorded before; time: {took}")
 
 
 class SweepDisplay(ProgressDisplay):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from reprokit.formatting import counted
 from reprokit.results.record import Record
 from reprokit.results.roofline import UNITS
 from reprokit.untrusted.text import escaped
@@ -157,7 +158,7 @@ def _about(records: Sequence[Record]) -> str:
         part
         for part in (
             last.gpu or last.cpu,
-            f"{threads} thread{'' if threads == 1 else 's'}" if not last.gpu else "",
+            counted(threads, "thread") if not last.gpu else "",
             f"torch {last.environment['torch']}" if "torch" in last.environment else "",
             f"medians of {clock.get(str(last.params.get('clock', '')), 'time')}",
             last.time[:10],

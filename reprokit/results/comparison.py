@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from reprokit.formatting import counted
 from reprokit.results.likeness import IDENTITY, Group, differing, key_of, latest_alike
 from reprokit.results.stats import SLOWDOWN, Effect, effect
 from reprokit.results.tables import number, shown
@@ -83,9 +84,7 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
     parts = [_repeats(side) for side in sides]
     runs = min(map(len, parts))
     if runs < _RUNS and any(len(part) > 1 for side in parts for part in side):
-        notes.append(
-            f"samples of {runs} run{'s' if runs > 1 else ''}: differences between runs are not in the interval"
-        )
+        notes.append(f"samples of {counted(runs, 'run')}: differences between runs are not in the interval")
     if _one_after_the_other(*sides):
         notes.append("one set was measured after the other: a machine that changed in between looks like a difference")
     if sides[0].identity == sides[1].identity and set(sides[0].runs) & set(sides[1].runs):

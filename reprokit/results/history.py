@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from reprokit.formatting import counted
 from reprokit.results.likeness import Group, key_of
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
@@ -62,6 +63,6 @@ def _line(alike: Sequence[Group]) -> HistoryLine:
     return HistoryLine(
         f"{first['recipe']}:{first['variant']} {first['benchmark']} [{first['unit']}]",
         ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items()),
-        first["gpu"] or f"{first['cpu']}, {first['threads']} threads",
+        first["gpu"] or f"{first['cpu']}, {counted(first['threads'], 'thread')}",
         tuple((time, origin[:12], statistics.median(samples)) for time, origin, samples in points),
     )

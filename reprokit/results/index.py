@@ -23,10 +23,9 @@ from reprokit.untrusted import files
 
 # Smaller files are read in a few hundredths of a second.
 LARGE = 8 << 20
-_VERSION = f"3 {' '.join(IDENTITY)}"
-_TAIL = 4096
+_VERSION = f"4 {' '.join(IDENTITY)}"
 _TABLES = """
-CREATE TABLE IF NOT EXISTS source (version TEXT, inode INTEGER, mtime INTEGER, size INTEGER, lines INTEGER, tail BLOB);
+CREATE TABLE IF NOT EXISTS source (version TEXT, inode INTEGER, mtime INTEGER, size INTEGER, lines INTEGER, hash BLOB);
 CREATE TABLE IF NOT EXISTS identity (id INTEGER PRIMARY KEY, text TEXT UNIQUE);
 CREATE TABLE IF NOT EXISTS run (identity INTEGER, text TEXT);
 """
@@ -81,12 +80,12 @@ def _update(database: sqlite3.Connection, file: Path) -> None:
     """Add the lines that were appended since; start again where the file is another one."""
     with files.opened(file) as source:
         info = os.fstat(source.fileno())
-        state = database.execute("SELECT version, inode, mtime, size, lines, tail FROM source").fetchone()
+        state = database.execute("SELECT version, inode, mtime, size, lines, hash FROM source").fetchone()
         at = _Position()
         if state and state[:2] == (_VERSION, info.st_ino) and state[3] <= info.st_size:
             if state[2:4] == (info.st_mtime_ns, info.st_size):
                 return
-            if state[3] < info.st_size and _end(source, state[3]) == state[5]:
+            if state[3] < info.st_size and _digest(source, state[3]) == state[5]:
                 at = _Position(state[3], state[4])
         if not at.size:
             database.execute("DELETE FROM identity")
@@ -94,7 +93,7 @@ def _update(database: sqlite3.Connection, file: Path) -> None:
         source.seek(at.size)
         database.executemany("INSERT INTO run VALUES (?, ?)", _rows(source, str(file), at, database))
         database.execute("DELETE FROM source")
-        values = (_VERSION, info.st_ino, info.st_mtime_ns, at.size, at.lines, _end(source, at.size))
+        values = (_VERSION, info.st_ino, info.st_mtime_ns, at.size, at.lines, _digest(source, at.size))
         database.execute("INSERT INTO source VALUES (?, ?, ?, ?, ?, ?)", values)
 
 
@@ -116,8 +115,11 @@ def _complete(source: IO[bytes], where: str, at: _Position) -> Iterator[bytes]:
             yield line
 
 
-def _end(source: IO[bytes], size: int) -> bytes:
-    """A digest of the bytes before `size`."""
-    start = max(0, size - _TAIL)
-    source.seek(start)
-    return hashlib.sha256(source.read(size - start)).digest()
+def _digest(source: IO[bytes], size: int) -> bytes:
+    """Of the first `size` bytes: an editor may have changed any line of them."""
+    digest = hashlib.sha256()
+    source.seek(0)
+    while size and (block := source.read(min(size, 1 << 20))):
+        digest.update(block)
+        size -= len(block)
+    return digest.digest()

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprokit.errors import UsageError
+from reprokit.formatting import counted
 from reprokit.host.disk import unwritable
 from reprokit.results.likeness import Group
 from reprokit.results.plot_values import PlotPoint, line_id, with_values
@@ -186,7 +187,7 @@ def _spot(x: float, y: float, line: int, name: str, case: str, group: Group) -> 
     low, high = _quartiles(group)
     count = len(group.samples)
     spread = f" ({number(low)}..{number(high)})" if count > 1 else ""
-    value = f"{number(group.median)} {group.identity['unit']}{spread}, {count} sample{'s' if count > 1 else ''}"
+    value = f"{number(group.median)} {group.identity['unit']}{spread}, {counted(count, 'sample')}"
     about = ", ".join(short(text) for text in (name, case) if text)
     return PlotPoint(x, y, line, (value, about) if about else (value,))
 

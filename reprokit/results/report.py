@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
 
-from reprokit.formatting import size
+from reprokit.formatting import counted, size
 from reprokit.recipe.model import Recipe
 from reprokit.results import claims
 from reprokit.results.claims import JudgedClaim, Verdict
@@ -220,8 +220,9 @@ def _machine(record: Record) -> Rows:
     counts = ((facts.cores, "core"), (facts.sockets, "socket"), (facts.numa_nodes, "NUMA node"))
     rows = [
         ("node", record.node),
-        ("processor", f"{record.cpu}, {record.threads} threads for the container"),
-        ("cores", ", ".join(filter(None, map(_counted, counts)))),
+        ("processor", record.cpu),
+        ("container", counted(record.threads, "thread")),
+        ("cores", ", ".join(counted(number, name) for number, name in counts if number)),
         ("caches", caches),
         ("memory", size(facts.memory) if facts.memory else ""),
         ("GPU", f"{record.gpu}, driver {record.driver}" if record.gpu else "none"),
@@ -231,12 +232,6 @@ def _machine(record: Record) -> Rows:
         ("in doubt", "; ".join(record.doubts)),
     ]
     return tuple((name, value) for name, value in rows if value)
-
-
-def _counted(count: tuple[int, str]) -> str:
-    """`2 cores`, "" where the number is unknown."""
-    number, name = count
-    return f"{number} {name}{'s' if number > 1 else ''}" if number else ""
 
 
 def _state(state: MachineState) -> str:

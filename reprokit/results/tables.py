@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reprokit.errors import UsageError
+from reprokit.formatting import counted
 from reprokit.recipe.claim import Claim
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of
 from reprokit.tables import ReportTable
@@ -139,7 +140,7 @@ def conditions(identity: Mapping[str, Any]) -> list[str]:
     commit = f"commit {identity['commit'][:12]}{' with changes' if identity['dirty'] else ''}"
     return [
         *(part for part in hardware if part),
-        *([] if "threads" in identity["params"] else [f"{identity['threads']} threads"]),
+        *([] if "threads" in identity["params"] else [counted(identity["threads"], "thread")]),
         *([f"node {identity['node']}"] if identity["node"] else []),
         *(
             [f"image {identity['image_digest'].removeprefix('sha256:')[:12]}"]

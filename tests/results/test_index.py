@@ -67,6 +67,15 @@ def test_growth_within_one_tick_of_the_clock_is_seen(record, file, tmp_path):
     check(file)
 
 
+def test_a_line_that_was_edited_before_the_file_grew_is_seen(record, file, tmp_path):
+    append(tmp_path, "r.jsonl", [record(), *(record(metric=f"m{n}") for n in range(9))])
+    check(file)
+    content = file.read_bytes()
+    file.write_bytes(content.replace(b'"ms"', b'"us"', 1))  # in place, as some editors write
+    append(tmp_path, "r.jsonl", [record(metric="after")])
+    check(file)
+
+
 def test_a_damaged_index_is_made_again(record, file, tmp_path):
     append(tmp_path, "r.jsonl", [record()])
     check(file)
