@@ -123,12 +123,17 @@ def _apart(groups: Sequence[Group], names: Collection[str]) -> str:
 
 def _verdict(claim: Claim, ratio: float) -> tuple[Verdict, str]:
     """A result that is better than claimed is reproduced, too."""
-    rising = claim.baseline is not None or claim.better == "higher"
+    rising = _rising(claim)
     worse = ratio < 1 - claim.tolerance if rising else ratio > 1 + claim.tolerance
     better = ratio > 1 + claim.tolerance if rising else ratio < 1 - claim.tolerance
     if worse:
         return "not reproduced", f"worse by more than {claim.tolerance:.0%}"
     return "reproduced", "better than claimed" if better else ""
+
+
+def _rising(claim: Claim) -> bool:
+    """Whether a higher number is better; a ratio says how many times better than the baseline."""
+    return claim.baseline is not None or claim.better == "higher"
 
 
 def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> _Found | str:
@@ -153,8 +158,7 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
         mean = math.exp(statistics.fmean(math.log(each.value) for each in found))
         return _Found(mean, (None, None), tuple(group for each in found for group in each.groups), found[0].without)
     if claim.over == "best":
-        rising = claim.baseline is not None or claim.better == "higher"
-        return (max if rising else min)(found, key=lambda each: each.value)
+        return (max if _rising(claim) else min)(found, key=lambda each: each.value)
     if len(found) > 1:
         return f"{len(found)} cases were measured, and the claim is about one: `params` must name it"
     return found[0]

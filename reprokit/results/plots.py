@@ -64,7 +64,8 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
     axis = _axis(groups)
     if axis is None:
         rows = sorted(groups, key=_case)[:_MOST_ROWS]
-        return [_rows(rows, _caption(groups, f"{len(rows)} of {len(groups)} cases"))]
+        some = f"{len(rows)} of " if len(rows) < len(groups) else ""
+        return [_rows(rows, _caption(groups, f"of {some}{counted(len(groups), 'case')}"))]
     series: dict[str, dict[str, list[Group]]] = {}
     same = _constant(groups)
     for group in groups:

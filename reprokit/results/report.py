@@ -251,7 +251,7 @@ def _badges(
     """What ACM's artifact review asks for each badge (version 1.1), filled in from what is known."""
     counts = Counter(each.verdict for each in judged)
     locked = [facts.name for facts in variants if facts.lock]
-    smoke = f"{len(recipe.smoke)} smoke commands, {len(recipe.benchmarks)} benchmarks"
+    to_run = ((recipe.smoke, "smoke command"), (recipe.benchmarks, "benchmark"), (records, "record"))
     code = recipe.paper.urls.get("code") or next(
         (source.git for variant in recipe.variants.values() for source in variant.sources), "not named"
     )
@@ -264,9 +264,9 @@ def _badges(
         ("Artifacts available: where", code),
         ("Artifacts available: licence", recipe.paper.licence),
         ("Functional: documented", f"the recipe {recipe.name} names pins, blocks, data, benchmarks and claims"),
-        ("Functional: consistent", ", ".join(f"{each.claim.where}" for each in judged[:8]) or "no claims"),
+        ("Functional: consistent", "; ".join(_unique(each.claim.where for each in judged)[:8]) or "no claims"),
         ("Functional: complete", f"locked variants: {', '.join(locked) or 'none'}; all inputs by checksum"),
-        ("Functional: exercisable", f"{smoke}; {len(records)} records"),
+        ("Functional: exercisable", ", ".join(counted(len(parts), name) for parts, name in to_run)),
         ("Reusable", f"variants: {', '.join(recipe.variants)}; `reprokit render {recipe.name}` needs Docker alone"),
         ("Results reproduced", reproduced),
     )

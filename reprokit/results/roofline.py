@@ -53,9 +53,7 @@ def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
     counted = _counted(measured)
     found = []
     for time in measured:
-        prefix, case = time.metric.partition(".")[0], _case(time.params)
-        work, traffic = counted.get((f"{prefix}.work", case)), counted.get((f"{prefix}.traffic", case))
-        seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
+        work, traffic, seconds = _work(time, counted)
         if work and traffic and seconds > 0:
             params = [f"{name}={value}" for name, value in time.params.items()]
             found.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
@@ -71,14 +69,20 @@ def _counted(measured: Sequence[CountedMeasurement]) -> dict[tuple[str, str], fl
     }
 
 
+def _work(
+    time: CountedMeasurement, counted: Mapping[tuple[str, str], float]
+) -> tuple[float | None, float | None, float]:
+    """The counted work and traffic of a measured time, None where unknown, and its seconds, 0 for another unit."""
+    prefix, case = time.metric.partition(".")[0], _case(time.params)
+    seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
+    return counted.get((f"{prefix}.work", case)), counted.get((f"{prefix}.traffic", case)), seconds
+
+
 def _limit(
     time: CountedMeasurement, counted: Mapping[tuple[str, str], float], roofs: Sequence[CountedMeasurement]
 ) -> str:
-    prefix = time.metric.partition(".")[0]
-    work = counted.get((f"{prefix}.work", _case(time.params)))
-    traffic = counted.get((f"{prefix}.traffic", _case(time.params)))
+    work, traffic, seconds = _work(time, counted)
     peak, bandwidth = (_roof(time, roofs, name) for name in ("machine.peak", "machine.bandwidth"))
-    seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
     if work is None or traffic is None or not peak or not bandwidth or seconds <= 0:
         return ""
     return limit(work / peak, traffic / 1e3 / bandwidth, seconds)

@@ -27,6 +27,10 @@ def test_the_caption_counts_what_is_not_in_the_plot(record):
     assert plot.caption.endswith("by n; 2 of 3 cases")
     (plot,) = drawn(record, {"n": 1}, {"n": 2})
     assert plot.caption.endswith("by n")
+    (plot,) = drawn(record, {"n": 1})
+    assert plot.caption.endswith("medians and quartiles of 1 case")
+    (plot,) = drawn(record, *({"graph": f"g{n}"} for n in range(30)))
+    assert plot.caption.endswith("medians and quartiles of 24 of 30 cases")
     impls = [{"n": n, "impl": f"i{impl}"} for impl in range(9) for n in (1, 2)]
     (plot,) = drawn(record, *impls)
     assert plot.caption.endswith("by n; 16 of 18 cases")

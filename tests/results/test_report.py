@@ -49,6 +49,14 @@ def test_the_page_has_claims_environment_plots_tables_machines_and_commands():
     assert summary.startswith("# Reproduction of featgraph\n") and "| 4 | 2 |" in summary
 
 
+def test_the_badges_name_each_place_of_the_paper_once_and_count_in_words():
+    recipe = load_recipe("atoffer")
+    found = dict(recipe_report(recipe, [RECORD], judge(recipe, [], bundled()), []).badges)
+    places = found["Functional: consistent"].split("; ")
+    assert len(places) == len(set(places)) == len({claim.where for claim in recipe.claims}) > 5
+    assert found["Functional: exercisable"] == "6 smoke commands, 5 benchmarks, 1 record"
+
+
 def test_a_plot_has_records_of_one_commit_and_driver():
     records = [
         replace(SPMM, params={"n": n}, samples=(n * 1.0,), **change)
