@@ -249,6 +249,8 @@ def recipes_with_results() -> list[str]:
 
 def _of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
     """The groups or records of a recipe or variant, and of these benchmarks."""
+    if not name and not benchmarks:
+        return list(found)
     from reprokit.recipe.find import plain
 
     recipe, _, variant = plain(name or "").partition(":")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprokit.errors import UsageError
 from reprokit.formatting import counted
-from reprokit.recipe.claim import Claim
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of
 from reprokit.tables import ReportTable
+
+if TYPE_CHECKING:
+    from reprokit.recipe.claim import Claim
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
 # table of its own, with a note that names these fields.
