@@ -29,6 +29,7 @@ class Facts:
     dgl: packages.DglFacts
     distros: schema.DistroFacts
     flash_attn: packages.FlashAttentionFacts
+    frameworks: dict[str, tuple[schema.FrameworkBuild, ...]]
     gcc: schema.GccFacts
     gpus: schema.GpuFacts
     images: image_schema.ImageFacts

@@ -203,12 +203,17 @@ class CppExtension(Fact):
     gcc_below: dict[str, Numbers]
 
 
+class TorchTriton(Span):
+    triton: str
+
+
 class TorchBuildFacts(Fact):
     cxx_standard: tuple[TorchStandard, ...]
     python_support: TorchPythons
     glibc: tuple[TorchGlibc, ...]
     cpp_extension: CppExtension
     nvrtc: tuple[Needs, ...]
+    triton: tuple[TorchTriton, ...]
 
 
 class TorchvisionRelease(Fact):
@@ -280,11 +285,12 @@ class TransformersFacts(Table[Fact]):
 
 
 class WheelRelease(Fact):
-    """A release of compiled wheels. With `abi3` they also fit all Pythons later than the first of `python`.
+    """A release of wheels. With `abi3` they also fit all Pythons later than the first of `python`.
 
-    `torch` is what they load with, as pip writes it.
+    `torch` is what they load with, as pip writes it, and `requires` what they require of other pins.
     """
 
-    python: Texts
+    python: Texts = ()
     abi3: bool = False
     torch: str = ""
+    requires: dict[str, str] = Field({})

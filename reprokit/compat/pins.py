@@ -9,13 +9,14 @@ from reprokit.errors import UsageError
 from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.spelling import nearest
 
-_WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "dgl")
+_WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "dgl", "jaxlib")
+_OTHER_NAMES = {"pytorch": "torch", "tensorflow_gpu": "tensorflow"}
 _DISTRO = re.compile(r"[a-z]+[:-]?[a-z0-9.]+")
 _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?")
 
 
 def parse_pins(text: str) -> dict[str, str]:
-    """`cuda=10.2,gcc=9` as a dict; `==` is `=`, `pytorch` is torch.
+    """`cuda=10.2,gcc=9` as a dict; `==` is `=`, `pytorch` is torch, `tensorflow-gpu` is tensorflow.
 
     Raises UsageError for unknown names, wrong versions and duplicates.
     """
@@ -26,7 +27,7 @@ def parse_pins(text: str) -> dict[str, str]:
         if not equals or not value:
             raise UsageError(f"{item!r} is not a pin", "--pins", "write NAME=VERSION, as in cuda=11.8,gcc=11")
         name = name.replace("-", "_")
-        name = "torch" if name == "pytorch" else name
+        name = _OTHER_NAMES.get(name, name)
         check_pin(name, value, "--pins")
         if name in found and found[name] != value:
             raise UsageError(f"{name} is pinned twice, to {found[name]} and to {value}", "--pins")

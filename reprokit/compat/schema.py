@@ -170,6 +170,14 @@ class CudaFacts(Fact):
     never_released: dict[str, Span]
 
 
+class FrameworkBuild(Span):
+    """The CUDA that releases are `built` with, and the `cuda` and `cudnn` that they load, as pip writes versions."""
+
+    built: str
+    cuda: str
+    cudnn: str
+
+
 class CudaPackage(Fact):
     cuda: str
     host_gcc: str

@@ -54,6 +54,24 @@ CASES = [
     ("tokenizers=0.13.2,python=3.11", "", "import", None, {}),
     ("tokenizers=0.22.0,python=3.14", "", "import", None, {}),  # abi3
     ("tokenizers=0.22.0,python=3.8", "", "import", None, {"tokenizers-python": "error"}),
+    # What a package requires of others
+    ("jax=0.4.23,jaxlib=0.4.25", "", "import", None, {"jax-jaxlib": "error"}),  # jaxlib is newer
+    ("jax=0.4.23,jaxlib=0.4.18", "", "import", None, {"jax-jaxlib": "error"}),
+    ("jax=0.4.23,jaxlib=0.4.20+cuda12.cudnn89", "", "import", None, {}),
+    ("jax=0.4.25,numpy=2.0.1", "", "import", None, {"jax-numpy": "error"}),
+    ("jax=0.4.26,numpy=2.0.1", "", "import", None, {}),
+    ("jax=0.4.13,python=3.12", "", "import", None, {"jax-python": "error"}),  # no jaxlib that it takes has one
+    ("jax=0.4.20,python=3.12", "", "import", None, {}),
+    ("jax=0.4.31,python=3.9", "", "import", None, {"jax-python": "error"}),
+    ("torch=2.1.0,triton=3.0.0", "", "import", None, {"torch-triton": "error"}),
+    ("torch=2.1.2,triton=2.1.0", "", "import", None, {}),
+    ("torch=2.1.0+cpu,triton=3.0.0", "", "import", None, {}),
+    ("tensorflow=2.4.1,python=3.9", "", "import", None, {"tensorflow-python": "error"}),
+    ("tensorflow=2.15.0,numpy=2.0.1", "", "import", None, {"tensorflow-numpy": "error"}),
+    ("tensorflow=2.18.0,numpy=2.0.1", "", "import", None, {}),
+    ("tensorflow=2.13.0,numpy=1.24.4", "", "import", None, {"tensorflow-numpy": "error"}),
+    ("tensorflow=2.4.1,numpy=1.19", "", "import", None, {}),  # some patch of it
+    ("tensorflow=2.4,python=3.8", "", "import", None, {}),
     # Wheels that are made for one torch
     ("torchaudio=2.0.2,torch=2.0.1+cu118", "", "import", None, {}),
     ("torchaudio=2.0.1,torch=2.0.1", "", "import", None, {"torchaudio-torch": "error"}),

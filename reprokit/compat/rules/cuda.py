@@ -75,21 +75,32 @@ def cuda_driver(view: View) -> Iterator[Problem]:
     if driver is None:
         return
     if cuda := view.known("cuda"):
-        verdict = combined((f"CUDA {v}", _judge(view, v, driver)) for v in cuda.versions)
-        yield Problem((cuda.label, f"driver={driver}"), verdict)
+        verdict = combined((f"CUDA {v}", judge_driver(view, v, driver)) for v in cuda.versions)
+        yield Problem((cuda.label, f"driver={driver}"), _in_image(view, verdict))
     torch = view.known("torch")
     if torch and view.stack.purpose in ("run", "compile") and not torch.from_base:
         verdict = combined(
-            (w.label, _judge(view, w.cuda, driver))
+            (w.label, judge_driver(view, w.cuda, driver))
             for w in view.torch_wheels()
             if w.cuda and not w.uncertain and series(w.cuda) in view.facts.cuda.toolkits
         )
         # A wheel of CUDA 11 or later runs on its family's oldest driver; what it cannot do there matters to few.
         if verdict and verdict.severity == "error":
-            yield Problem((torch.label, f"driver={driver}"), verdict)
+            yield Problem((torch.label, f"driver={driver}"), _in_image(view, verdict))
 
 
-def _judge(view: View, release: str, driver: str) -> Iterator[Verdict]:
+def _in_image(view: View, verdict: Verdict | None) -> Verdict | None:
+    """NVIDIA's images bring the newer driver's libraries, which data-centre GPUs may use."""
+    gpus = view.stack.gpus
+    if verdict is None or verdict.severity != "error" or not view.base or view.base.kind != "nvidia_cuda" or not gpus:
+        return verdict
+    if any(gpu.line != "datacenter" for gpu in gpus):
+        return verdict
+    reason = f"{verdict.reason}; the image's cuda-compat libraries run it on data-centre GPUs, from many older drivers"
+    return warning(reason, (*verdict.sources, "nv_forward"))
+
+
+def judge_driver(view: View, release: str, driver: str) -> Iterator[Verdict]:
     """A CUDA release (or minor) on a driver."""
     minor = series(release)
     toolkit = view.facts.cuda.toolkits[minor]
@@ -162,7 +173,7 @@ def geforce(view: View) -> Iterator[Problem]:
     driver, cuda, base = view.driver, view.known("cuda"), view.base
     if driver is None or cuda is None or base is None or base.kind != "nvidia_cuda":
         return
-    verdicts = [next(_judge(view, v, driver), None) for v in cuda.versions]
+    verdicts = [next(judge_driver(view, v, driver), None) for v in cuda.versions]
     for gpu in view.stack.gpus:
         if gpu.line in ("geforce", "titan") and all(v is not None and v.severity == "warning" for v in verdicts):
             reason = (

@@ -31,10 +31,10 @@ def wheel_tag(python: str) -> str:
     return "cp" + series(python).replace(".", "")
 
 
-def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str]) -> Verdict:
+def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str], later: bool = False) -> Verdict:
     """The error that none of the wheels with these tags, such as cp38, fits; free-threaded tags are not named."""
     has = ", ".join(f"{t[2]}.{t[3:]}" for t in tags if t.startswith("cp") and not t.endswith("t"))
-    return error(f"{what} has wheels for Python {has}, not {series(python)}", sources)
+    return error(f"{what} has wheels for Python {has}{' and later' if later else ''}, not {series(python)}", sources)
 
 
 def _both_from_base(view: View, one: str, other: str) -> bool:
@@ -104,13 +104,11 @@ def transformers_python(view: View, version: str, python: str) -> Iterator[Verdi
     """The Pythons of a release, and of the tokenizers that it accepts, a compiled package."""
     for row in rows_for(view.facts.transformers.python, version):
         yield from needs(f"transformers {version}", "Python", row.python_min, python, row.source)
-    tokenizers = view.facts.wheels["tokenizers"]
     for accepted in rows_for(view.facts.transformers.accepts, version):
-        spec = SpecifierSet(accepted.spec)
-        if not any(_fits(r, python) for v, r in tokenizers.releases.items() if spec.contains(v, prereleases=True)):
+        if not _has_wheel(view, "tokenizers", accepted.spec, python):
             needed = f"transformers {version} needs tokenizers {accepted.spec}"
             reason = f"{needed}, which has no wheel for Python {series(python)}: pip would compile it with Rust"
-            yield error(reason, (*accepted.source, *tokenizers.source))
+            yield error(reason, (*accepted.source, *view.facts.wheels["tokenizers"].source))
 
 
 @combination_rule("transformers-torch", of="transformers torch")
@@ -132,9 +130,13 @@ def _wheels_python(name: str) -> CompatRule:
 
     @combination_rule(f"{name}-python", of=f"{name} python")
     def check(view: View, version: str, python: str) -> Iterator[Verdict]:
-        release = view.facts.wheels[name].releases[version]
+        release, sources = view.facts.wheels[name].releases[version], view.facts.wheels[name].source
         if not _fits(release, python):
-            yield no_wheel(f"{name} {version}", release.python, python, view.facts.wheels[name].source)
+            yield no_wheel(f"{name} {version}", release.python, python, sources, release.abi3)
+        for other, spec in release.requires.items():
+            if other in view.facts.wheels and not _has_wheel(view, other, spec, python):
+                reason = f"{name} {version} needs {other} {spec}, which has no wheel for Python {series(python)}"
+                yield error(reason, sources)
 
     return check
 
@@ -154,13 +156,52 @@ def _wheels_torch(name: str) -> CompatRule:
 
 
 tokenizers_python, torchaudio_python, xformers_python = map(_wheels_python, ("tokenizers", "torchaudio", "xformers"))
+tensorflow_python, jax_python, jaxlib_python, triton_python = map(
+    _wheels_python, ("tensorflow", "jax", "jaxlib", "triton")
+)
 torchaudio_torch, xformers_torch = map(_wheels_torch, ("torchaudio", "xformers"))
 
 
+def _required(name: str, other: str) -> CompatRule:
+    """A package with a pin whose releases it bounds."""
+
+    @combination_rule(f"{name}-{other}", of=f"{name} {other}")
+    def check(view: View, version: str, release: str) -> Iterator[Verdict]:
+        spec = view.facts.wheels[name].releases[version].requires.get(other, "")
+        # The facts know minors of NumPy, each with its patches.
+        meant = (release, f"{release}.99") if other == "numpy" and release == series(release) else (release,)
+        if not any(SpecifierSet(spec).contains(v, prereleases=True) for v in meant):
+            yield error(f"{name} {version} requires {other} {spec}, not {release}", view.facts.wheels[name].source)
+
+    return check
+
+
+jax_jaxlib, jax_numpy, tensorflow_numpy = (
+    _required("jax", "jaxlib"), _required("jax", "numpy"), _required("tensorflow", "numpy"),
+)  # fmt: skip
+
+
+@combination_rule("torch-triton", of="torch triton")
+def torch_triton(view: View, version: str, release: str) -> Iterator[Verdict]:
+    """The triton that torch's wheel for CUDA requires, one release."""
+    torch = view.pin("torch")
+    for row in rows_for(view.facts.torch_build.triton, version):
+        if key(row.triton) != key(release) and torch and not torch.local.startswith("cpu"):
+            yield error(f"torch {version} requires triton {row.triton}, not {release}", row.source)
+
+
+def _has_wheel(view: View, name: str, spec: str, python: str) -> bool:
+    """Whether one of the releases within `spec` has a wheel for a Python."""
+    releases, within = view.facts.wheels[name].releases, SpecifierSet(spec)
+    return any(_fits(r, python) for v, r in releases.items() if within.contains(v, prereleases=True))
+
+
 def _fits(release: WheelRelease, python: str) -> bool:
-    """Whether a release has a wheel for a Python."""
-    tag, oldest = wheel_tag(python), release.python[0]
-    return tag in release.python or (release.abi3 and int(tag[3:]) > int(oldest[3:]))
+    """Whether a release has a wheel for a Python; where no fact says so, it may."""
+    tag = wheel_tag(python)
+    if not release.python or tag in release.python:
+        return True
+    return release.abi3 and int(tag[3:]) > int(release.python[0][3:])
 
 
 @rule("numpy-projects", changes="numpy tvm torch")

@@ -1,0 +1,56 @@
+"""TensorFlow and JAX with the CUDA and cuDNN that they load, the GPU and the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.specifiers import SpecifierSet
+
+from reprokit.compat.model import CODE, KnownGpu
+from reprokit.compat.rule import CompatRule, Verdict, combination_rule, error
+from reprokit.compat.rules.cuda import judge_driver
+from reprokit.compat.schema import rows_for
+from reprokit.compat.view import View
+
+_SHOWN = {"tensorflow": "TensorFlow", "jax": "JAX"}
+
+
+def _library(name: str, library: str, shown: str) -> CompatRule:
+    """A framework with a library beside it; with one that does not fit it finds no GPU, or stops at the first use."""
+
+    @combination_rule(f"{name}-{library}", of=f"{name} {library}", purposes=CODE)
+    def check(view: View, version: str, release: str) -> Iterator[Verdict]:
+        for row in rows_for(view.facts.frameworks[name], version):
+            spec = row.cuda if library == "cuda" else row.cudnn
+            if not SpecifierSet(spec).contains(release):
+                yield error(f"{_SHOWN[name]} {version} loads {shown} {spec}, not {release}", row.source)
+
+    return check
+
+
+def _gpu(name: str) -> CompatRule:
+    @combination_rule(f"{name}-gpu", of=f"{name} gpu", changes=name, purposes=CODE)
+    def check(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+        for row in rows_for(view.facts.frameworks[name], version):
+            toolkit = view.facts.cuda.toolkits[row.built]
+            if gpu.capability[0] > max(toolkit.sm) // 10:
+                built = f"{_SHOWN[name]} {version} is built with CUDA {row.built}"
+                yield error(f"{built}, whose libraries have nothing for sm_{gpu.sm}", (*row.source, *toolkit.source_sm))
+
+    return check
+
+
+def _driver(name: str) -> CompatRule:
+    @combination_rule(f"{name}-driver", of=f"{name} driver", changes=f"{name} driver", purposes=CODE)
+    def check(view: View, version: str, driver: str) -> Iterator[Verdict]:
+        if view.pin("cuda") is None:  # else `cuda-driver` judges that
+            for row in rows_for(view.facts.frameworks[name], version):
+                yield from (v for v in judge_driver(view, row.built, driver) if v.severity == "error")
+
+    return check
+
+
+tensorflow_cuda, jax_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
+tensorflow_cudnn, jax_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
+tensorflow_gpu, jax_gpu = map(_gpu, _SHOWN)
+tensorflow_driver, jax_driver = map(_driver, _SHOWN)
