@@ -39,7 +39,7 @@ class CudnnPackage(Fact):
     last: str
 
 
-class CudnnGpu(Span):
+class CapabilityMin(Span):
     cc_min: str
 
 
@@ -48,7 +48,7 @@ class CudnnFacts(Fact):
 
     published: Texts
     source_published: Texts
-    gpu: tuple[CudnnGpu, ...]
+    gpu: tuple[CapabilityMin, ...]
     in_nvidia_images: CudnnImages
     pypi: tuple[CudnnPackage, ...]
     debian: tuple[CudnnPair, ...]
@@ -168,6 +168,7 @@ class TorchRelease(Fact):
     python: Texts
     default: str
     builds: Texts
+    unlisted_builds: Texts = ()
     conda_builds: Texts = ()
     sm: dict[str, Numbers] = Field({})
     ptx: dict[str, Numbers] = Field({})
@@ -214,6 +215,7 @@ class TorchBuildFacts(Fact):
     cpp_extension: CppExtension
     nvrtc: tuple[Needs, ...]
     triton: tuple[TorchTriton, ...]
+    triton_gpu: CapabilityMin
 
 
 class TorchvisionRelease(Fact):

@@ -66,10 +66,17 @@ CASES = [
     ("torch=2.1.0,triton=3.0.0", "", "import", None, {"torch-triton": "error"}),
     ("torch=2.1.2,triton=2.1.0", "", "import", None, {}),
     ("torch=2.1.0+cpu,triton=3.0.0", "", "import", None, {}),
+    ("triton=3.1.0", "P100", "run", None, {"triton-gpu": "error"}),
+    ("triton=3.1.0", "V100", "run", None, {}),
+    ("triton=3.1.0", "P100", "import", None, {}),
+    ("torch=1.4.0+cu100,torchvision=0.5.0+cu100", "", "import", None, {}),  # no page lists that build
+    ("torch=1.5.0+cu100", "", "import", None, {"torch-build": "unknown"}),
     ("tensorflow=2.4.1,python=3.9", "", "import", None, {"tensorflow-python": "error"}),
     ("tensorflow=2.15.0,numpy=2.0.1", "", "import", None, {"tensorflow-numpy": "error"}),
     ("tensorflow=2.18.0,numpy=2.0.1", "", "import", None, {}),
-    ("tensorflow=2.13.0,numpy=1.24.4", "", "import", None, {"tensorflow-numpy": "error"}),
+    ("tensorflow=2.5.0,numpy=1.23.4", "", "import", None, {}),
+    ("tensorflow=2.4.1,numpy=1.20.3", "", "import", None, {"tensorflow-numpy": "error"}),
+    ("tensorflow=2.6.0,numpy=1.24", "", "import", None, {"tensorflow-numpy": "error"}),
     ("tensorflow=2.4.1,numpy=1.19", "", "import", None, {}),  # some patch of it
     ("tensorflow=2.4,python=3.8", "", "import", None, {}),
     # Wheels that are made for one torch

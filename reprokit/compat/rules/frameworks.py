@@ -1,4 +1,4 @@
-"""TensorFlow and JAX with the CUDA and cuDNN that they load, the GPU and the driver."""
+"""TensorFlow and JAX with the CUDA and cuDNN that they load, the GPU and the driver; triton with the GPU."""
 
 from __future__ import annotations
 
@@ -54,3 +54,11 @@ tensorflow_cuda, jax_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
 tensorflow_cudnn, jax_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
 tensorflow_gpu, jax_gpu = map(_gpu, _SHOWN)
 tensorflow_driver, jax_driver = map(_driver, _SHOWN)
+
+
+@combination_rule("triton-gpu", of="triton gpu", changes="", purposes=CODE)
+def triton_gpu(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+    least = view.facts.torch_build.triton_gpu
+    if gpu.sm < int(least.cc_min.replace(".", "")):
+        reason = f"triton {version} compiles for capability {least.cc_min} or later, not for sm_{gpu.sm}"
+        yield error(reason, least.source)

@@ -95,7 +95,7 @@ def exists(view: View, version: str) -> Iterator[Verdict]:
     cuda = cuda_of_build(torch.local)
     if not cuda:
         yield unknown(f"no fact covers the build {torch.local!r} of torch {version}")
-    if cuda in release.builds:
+    if cuda in release.builds or cuda in release.unlisted_builds:
         return
     has = ", ".join(map(build_of_cuda, release.builds))
     if cuda in release.conda_builds:
