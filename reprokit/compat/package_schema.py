@@ -206,6 +206,7 @@ class CppExtension(Fact):
 
 class TorchTriton(Span):
     triton: str
+    runs: Texts = ()
 
 
 class TorchBuildFacts(Fact):
@@ -216,6 +217,7 @@ class TorchBuildFacts(Fact):
     nvrtc: tuple[Needs, ...]
     triton: tuple[TorchTriton, ...]
     triton_gpu: CapabilityMin
+    cudnn_same: Span
 
 
 class TorchvisionRelease(Fact):

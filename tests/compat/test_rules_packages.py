@@ -246,7 +246,7 @@ CASES = [
     ("torchvision=0.9.0.post1,torch=1.7.0", "", "import", None, {"torchvision-torch": "error"}),
     ("tvm=0.14.0.post1,python=3.6", "", "import", None, {"tvm-python": "warning", "tvm-pypi": "warning"}),
     ("torch=3.0.0", "H100", "run", None, {"no-fact": "unknown"}),
-    ("torch=0.4.1", "H100", "run", None, {"no-fact": "unknown"}),
+    ("torch=0.3.1", "H100", "run", None, {"no-fact": "unknown"}),
     ("flash_attn=2.8.2,distro=ubuntu:20.04", "", "run", None, {"flash-attn-glibc": "error"}),
     ("flash_attn=2.8.2,distro=ubuntu:20.04", "", "compile", None, {"flash-attn-glibc": "warning"}),
     ("flash_attn=2.8.2,distro=ubuntu:22.04", "", "run", None, {}),

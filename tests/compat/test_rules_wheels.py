@@ -66,6 +66,11 @@ CASES = [
     ("torch=2.1.0,triton=3.0.0", "", "import", None, {"torch-triton": "error"}),
     ("torch=2.1.2,triton=2.1.0", "", "import", None, {}),
     ("torch=2.1.0+cpu,triton=3.0.0", "", "import", None, {}),
+    ("torch=2.0.1,triton=2.1.0", "", "run", None, {"torch-triton": "warning"}),
+    ("torch=2.0.1,triton=2.2.0", "", "run", None, {"torch-triton": "error"}),
+    ("torch=0.4.1,cudnn=7.6.5", "", "run", None, {"torch-cudnn": "error"}),  # a newer minor, too
+    ("torch=0.4.1,cudnn=7.1", "", "run", None, {}),
+    ("torch=1.0.0+cu90,cudnn=7.6.5", "", "run", None, {}),
     ("triton=3.1.0", "P100", "run", None, {"triton-gpu": "error"}),
     ("triton=3.1.0", "V100", "run", None, {}),
     ("triton=3.1.0", "P100", "import", None, {}),

@@ -34,7 +34,12 @@ def torch_cudnn(view: View, wheel: TorchWheel, version: str) -> Iterator[Verdict
     built = release.cudnn.get(wheel.build) or release.cudnn.get("all")
     if pin is None or pin.from_base or not built or not wheel.cuda:
         return
-    oldest = built if isinstance(built, str) else min(built, key=key)
+    oldest, same = built if isinstance(built, str) else min(built, key=key), view.facts.torch_build.cudnn_same
+    if same.covers(wheel.version):
+        if not any(series(v) == series(oldest) for v in pin.versions):
+            reason = f"torch {wheel.version} was built with cuDNN {oldest} and refuses another minor"
+            yield error(f"{reason}: pin {series(oldest)}", (*release.source, *same.source))
+        return
     if series(version, 1) != series(oldest, 1) or any(at_most(oldest, v) for v in pin.versions):
         return
     reason = (

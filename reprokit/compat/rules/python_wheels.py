@@ -186,8 +186,12 @@ def torch_triton(view: View, version: str, release: str) -> Iterator[Verdict]:
     """The triton that torch's wheel for CUDA requires, one release."""
     torch = view.pin("torch")
     for row in rows_for(view.facts.torch_build.triton, version):
-        if key(row.triton) != key(release) and torch and not torch.local.startswith("cpu"):
-            yield error(f"torch {version} requires triton {row.triton}, not {release}", row.source)
+        if key(row.triton) == key(release) or torch is None or torch.local.startswith("cpu"):
+            continue
+        reason = f"torch {version} requires triton {row.triton}, not {release}"
+        if release in row.runs:
+            yield warning(f"{reason}: it runs, but pip installs it only by a command of its own", row.source)
+        yield error(reason, row.source)
 
 
 def _has_wheel(view: View, name: str, spec: str, python: str) -> bool:
