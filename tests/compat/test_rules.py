@@ -75,6 +75,9 @@ CASES = [
     ("base=nvidia/cuda:11.8.0-devel-ubuntu22.04", "RTX 3090", "compile", "470.57.02",
      {"cuda-driver": "warning", "cuda-compat-geforce": "error"}),
     ("base=nvidia/cuda:11.8.0-devel-ubuntu22.04", "A100", "compile", "470.57.02", {"cuda-driver": "warning"}),
+    ("base=nvidia/cuda:11.7.1-devel-ubuntu22.04", "K80", "compile", "470.182.03",
+     {"cuda-driver": "warning", "cuda-compat-gpu": "error"}),
+    ("base=nvidia/cuda:11.4.3-devel-ubuntu20.04", "K80", "compile", "470.182.03", {}),
     # CUDA with the host compiler
     ("cuda=11.8,gcc=12", "", "compile", None, {"cuda-gcc": "error"}),
     ("cuda=11.8,gcc=11", "", "compile", None, {}),

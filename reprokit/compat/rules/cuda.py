@@ -100,14 +100,19 @@ def _in_image(view: View, verdict: Verdict | None) -> Verdict | None:
     return warning(reason, (*verdict.sources, "nv_forward"))
 
 
+def _shipped(view: View, release: str) -> str | None:
+    toolkit = view.facts.cuda.toolkits[series(release)]
+    drivers = toolkit.driver_by_release
+    return drivers.get(release) or (min(drivers.values(), key=key) if drivers else toolkit.driver_min)
+
+
 def judge_driver(view: View, release: str, driver: str) -> Iterator[Verdict]:
     """A CUDA release (or minor) on a driver."""
     minor = series(release)
     toolkit = view.facts.cuda.toolkits[minor]
     family, by_release, stated = toolkit.family_driver_min, toolkit.driver_by_release, toolkit.driver_min
     sources = toolkit.source
-    named = release if release in by_release else minor
-    shipped = by_release.get(release) or (min(by_release.values(), key=key) if by_release else stated)
+    named, shipped = release if release in by_release else minor, _shipped(view, release)
     if shipped is None:
         if older(driver, family):
             yield error(f"CUDA {minor} needs driver {family} or later", ("nv_compat", *sources))
@@ -182,6 +187,21 @@ def geforce(view: View) -> Iterator[Problem]:
             )
             sources = ("gump_1", "mistral_144", "textgen_4407")
             yield Problem((f"base={base.text}", gpu.label, f"driver={driver}"), error(reason, sources))
+
+
+@rule("cuda-compat-gpu", changes="base", purposes=GPU)
+def compat_gpu(view: View) -> Iterator[Problem]:
+    """cuda-compat inside an image, from a branch of drivers that supports the GPU no more."""
+    driver, cuda, base, facts = view.driver, view.known("cuda"), view.base, view.facts.gpus
+    if driver is None or cuda is None or base is None or base.kind != "nvidia_cuda":
+        return
+    shipped = min((s for v in cuda.versions if (s := _shipped(view, v))), key=key, default="")
+    for gpu in view.stack.gpus:
+        last = facts.last_driver.get(_dot(gpu.sm), "")
+        if last and shipped and older(driver, shipped) and int(series(shipped, 1)) > int(last):
+            reason = f"the image's cuda-compat is of driver {shipped}, and {last} is the last for sm_{gpu.sm}"
+            sources = (*facts.source_last_driver, "nvidia_docker_1704")
+            yield Problem((f"base={base.text}", gpu.label), error(f"{reason}: CUDA finds no GPU", sources))
 
 
 @combination_rule("cuda-gpu", of="cuda gpu", changes="cuda", purposes=GPU)
