@@ -41,6 +41,18 @@ _RESULT = re.compile(
     rb"|^(?:epoch|iter\w*|step)\b.{0,20}\d|\d *\|? *(?:\xc2\xb1|\+/-) *\|? *[\d.]+"
 )
 
+# A line at the level of information that holds nothing but an exception.
+_INFO_EXCEPTION = re.compile(
+    rb"^(?:I\d{4} [^\]]{1,100}\] |(?:[\d:,.T-]+ ){0,3}[\[(]?INFO[\])]?[: -]+(?:[\w.]+ *[:-] *)?)"
+    rb"(?=[A-Z]\w*(?:Error|Exception): \S)"
+)
+
+
+def exception_at(line: bytes) -> int | None:
+    """Where the exception begins that a line at the level of information holds."""
+    match = _INFO_EXCEPTION.match(line[:1000])
+    return match.end() if match else None
+
 
 def reads_like_error(line: bytes) -> bool:
     """Whether a line has words of an error, in a place where they mean one."""

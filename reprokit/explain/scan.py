@@ -206,14 +206,21 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
         start += len(part) + 1
         if ending.is_result(place.text):
             scanned.results.append(place.line)
-        if ending.reads_like_error(place.text):
+        if (hidden := ending.exception_at(place.text)) is not None:
+            place = Place(block, place.end - len(place.text) + hidden, place.end, place.line)
+            found.append(place)
+        elif ending.reads_like_error(place.text):
             owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
             if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
                 found.append(place)
         elif ending.went_on(place.text):
             scanned.went_on = place.line
             found.clear()
-    return [_hit(place, {}) for place in found if place.line > scanned.signs.get("success", 0)]
+    found = [place for place in found if place.line > scanned.signs.get("success", 0)]
+    for place in found:
+        if exception(place.text) and place.line not in (error.line for error in scanned.errors):
+            _record(scanned, matcher, matcher.set.search(place.text), place)
+    return [_hit(place, {}) for place in found]
 
 
 def captured(pattern: str, line: bytes) -> dict[str, str]:

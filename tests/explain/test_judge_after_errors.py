@@ -101,3 +101,12 @@ def test_what_a_benchmark_skipped_is_no_failure():
 def test_the_time_that_a_command_took_is_no_sign_of_success():
     text = "ImportError: libcudnn_ops.so.9: cannot open shared object file\nAborted (core dumped)\n\nreal\t0m6.853s\n"
     assert explain(logs.stream(text)).causes[0].rule == "libcudnn-missing"
+
+
+def test_an_exception_at_the_level_of_information_counts_where_the_log_ends():
+    level = "I0101 10:00:00.000000 12 run.py:11] "
+    text = f"step 1\n{level}TypeError: flux() got an unexpected keyword argument 'odd'\n"
+    assert explain(logs.stream(text)).causes[0].line == 2
+    assert explain(logs.stream(text + "saved the model\n")).success
+    assert explain(logs.stream(f"step 1\n{level}errors are logged to TypeError: odd\n")).success
+    assert not explain(logs.stream("step 1\n2024-01-01 10:00:00,123 - INFO - TypeError: flux is odd\n")).success

@@ -90,3 +90,31 @@ def test_a_full_disk_of_the_engine_is_named_with_what_frees_it(line: str):
     assert cause.rule == "engine-disk-full"
     assert "docker system df" in cause.remedy
     assert "reprokit clean" in cause.remedy
+
+
+def test_the_reason_that_nccl_gives_stands_above_its_general_error():
+    error = "RuntimeError: NCCL error in: a.cpp:12, unhandled system error (run with NCCL_DEBUG=INFO for details)\n"
+    kind = "ncclSystemError: System call or external library call failed or device error.\n"
+    reason = "socketStartConnect: Connect to 1.1.1.1<3> failed : Software caused connection abort"
+    before = explain(logs.stream(f"n:1:2 [0] misc/socket.cc:483 NCCL WARN {reason}\n{error}{kind}"))
+    assert (before.causes[0].line, reason in before.causes[0].cause) == (1, True)
+    below = explain(logs.stream(f"{error}{kind}Last error:\n{reason}\n"))
+    assert (below.causes[0].line, reason in below.causes[0].cause) == (3, True)
+
+
+def test_the_assembler_of_cuda_ends_with_a_consequence():
+    text = "ptxas application ptx input, line 9; error   : Arguments mismatch for instruction 'mov'\n"
+    causes = explain(logs.stream(text + "ptxas fatal   : Ptx assembly aborted due to errors\n")).causes
+    assert [cause.rule for cause in causes] == ["ptxas-error", "ptxas-aborted"]
+
+
+def test_the_linker_of_macos_names_the_symbol_that_nothing_defines():
+    text = 'Undefined symbols for architecture arm64:\n  "_flux", referenced from:\n      _main in a.o\n'
+    cause = explain(logs.stream(text + "ld: symbol(s) not found for architecture arm64\n")).causes[0]
+    assert cause.cause.startswith("no library on the linker's command defines _flux for arm64")
+
+
+def test_another_programs_error_is_no_container_tools():
+    assert explain(logs.stream("[ERROR] flux is odd\n")).causes[0].rule == "unexplained"
+    enroot = "[INFO] Querying registry for permission grant\n[ERROR] flux is odd\n"
+    assert explain(logs.stream(enroot)).causes[0].rule == "container-tool-says"
