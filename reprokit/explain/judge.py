@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import IO
 
 from reprokit.explain.ending import LAST_WORDS
-from reprokit.explain.load import Matcher, matcher
+from reprokit.explain.load import Matcher, matcher, status
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.place import shortened
 from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
@@ -77,7 +77,16 @@ def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = 
     causes = _causes(found, rules)
     if not causes and (last := [*found.complaints, found.tail][0]) is not None:
         causes = [_unexplained(last, rules)]
-    return Explanation(False, causes)
+    return Explanation(False, [_with_status(cause, rules) for cause in causes])
+
+
+def _with_status(cause: Cause, rules: Matcher) -> Cause:
+    """The cause; where it only quotes a status code, with what the code means."""
+    rule = rules.rules.get(cause.rule)
+    if rule is not None and rule.kind in ("exact", "symptom"):
+        return cause
+    known = status(cause.text) or status(cause.cause)
+    return cause._replace(cause=f"{cause.cause}; {known[0]} means: {known[1]}") if known else cause
 
 
 def _succeeded(found: Scan, rules: Matcher) -> bool:
@@ -230,10 +239,12 @@ def _exception(values: dict[str, str], rules: Matcher) -> str:
 
 def _unexplained(hit: Hit, rules: Matcher) -> Cause:
     """An error that no rule knows: what its usual words mean, where it has any."""
-    if found := _usual_words(_LEVEL.sub("", hit.text) or hit.text, rules):
+    said = _LEVEL.sub("", hit.text) or hit.text
+    why = _reason(hit)
+    if found := _usual_words(f"{said} {why}" if why else said, rules):
         rule, values = found
         return _cause(rule, replace(hit, values=values), _ORDER.index(rule.kind))
-    cause = f"{_UNEXPLAINED}: {hit.text}"
+    cause = f"{_UNEXPLAINED}: {hit.text}" + (f" {why}" if why else "")
     return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)
 
 

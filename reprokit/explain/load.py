@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from reprokit.untrusted.patterns import PatternSet, compiled_bytes
 
 FOLDER = Path(__file__).parent / "rules"
 _SIGNS = "signs.yaml"
+_STATUSES = "statuses.yaml"
 _LARGEST = 1 << 20
 
 
@@ -43,9 +45,28 @@ def bundled() -> tuple[list[LogRule], Signs]:
     """The rules and signs that come with reprokit."""
     rules: list[LogRule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
-        if path.name != _SIGNS:
+        if path.name not in (_SIGNS, _STATUSES):
             rules += [LogRule.model_validate(entry) for entry in yaml.load(path.read_bytes(), FastLoader)]
     return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader))
+
+
+@lru_cache(maxsize=1)
+def statuses() -> dict[str, str]:
+    """What each form of a status code means."""
+    entries = yaml.load((FOLDER / _STATUSES).read_bytes(), FastLoader)
+    return {name: entry["means"] for entry in entries for name in entry["names"]}
+
+
+@lru_cache(maxsize=1)
+def _any_status() -> re.Pattern[str]:
+    names = sorted(statuses(), key=len, reverse=True)
+    return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
+
+
+def status(text: str) -> tuple[str, str] | None:
+    """The first status code in a text, and what it means; None where there is none that is known."""
+    found = _any_status().search(text)
+    return (found[0], statuses()[found[0]]) if found else None
 
 
 def user_rules(folder: Path) -> list[LogRule]:

@@ -26,6 +26,8 @@ NEAR = 60
 _ENDS_NOTHING = re.compile(rb"Exception ignored in|--- Logging error ---|Error in atexit")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
+# A warning, or a line of source code in a traceback.
+_ASIDE = re.compile(r"\w+Warning: |^raise \w|^warnings?\.warn")
 _BREAK = re.compile(rb"\s*\n\s*")
 
 
@@ -166,8 +168,12 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     near = _compiled(rule.near).search(around) if rule.near else None
     if rule.near and near is None:
         return False
-    # The words of unknown programs count where the log ends, not where something was survived.
-    fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
+    # The words of unknown programs count where the log ends, not where something was survived. An error stands above
+    # a warning of the same, and above the source line that raises it.
+    fresh = hit is not None and (
+        (rule.kind == "wording" and place.line - hit.last > NEAR)
+        or (bool(_ASIDE.search(hit.text)) and not _ASIDE.search(readable(place.text)))
+    )
     if hit is not None and not fresh:
         hit.last = place.line
         return True

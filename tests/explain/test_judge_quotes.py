@@ -1,0 +1,66 @@
+"""What a cause says beside the quoted line: what a status code means, and the lines on which a message goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.explain.judge import explain
+from reprokit.explain.load import status, statuses
+from tests.support import logs
+
+_ENDED = "terminate called after throwing an instance of 'odd::Flux'\n"
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_a_status_code_is_given_with_its_meaning(form: str):
+    line = "flux.cc:93: Check failed: e == cudaErrorCudartUnloading: CUDA: cudaErrorInvalidDevice\n"
+    cause = explain(logs.stream(logs.FORMS[form](line))).causes[0]
+    assert "cudaErrorInvalidDevice means: no GPU of that number is visible" in cause.cause
+
+
+def test_a_status_code_in_an_unknown_error_is_given_with_its_meaning():
+    cause = explain(logs.stream("fluxtool: error: CURAND_STATUS_PREEXISTING_FAILURE in step 3\n")).causes[0]
+    assert cause.cause.endswith("CURAND_STATUS_PREEXISTING_FAILURE means: an earlier kernel crashed")
+
+
+def test_the_longest_status_is_meant_and_parts_of_words_are_none():
+    assert status("CUBLAS_STATUS_NOT_SUPPORTED_FLUX") is None
+    assert status("CUBLAS_STATUS_NOT_SUPPORTED: flux")[0] == "CUBLAS_STATUS_NOT_SUPPORTED"
+    assert len(statuses()) > 50
+
+
+def test_an_exact_rule_needs_no_meaning_of_its_code():
+    assert "means:" not in explain(logs.stream("RuntimeError: CUDA error: invalid device ordinal\n")).causes[0].cause
+
+
+def test_an_error_stands_above_a_warning_of_the_same():
+    warning = (
+        "setup.py:78: UserWarning: flux was requested, but nvcc was not found.  "
+        "Are you sure your environment has nvcc available?\n"
+    )
+    error = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.\n"
+    cause = explain(logs.stream(warning + "  warnings.warn(\n" + error)).causes[0]
+    assert (cause.rule, cause.line) == ("cuda-home-unset", 3)
+
+
+def test_an_exception_stands_above_the_source_line_that_raises_it():
+    said = "Ninja is required to load C++ extensions"
+    text = f'Traceback (most recent call last):\n  File "a.py", line 1\n    raise RuntimeError("{said}")\n'
+    assert explain(logs.stream(text + f"RuntimeError: {said}\n")).causes[0].line == 4
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_the_cause_of_an_exception_of_cpp_is_at_its_reason(form: str):
+    text = f"{_ENDED}  what():  flux at graph.cc:3\nAborted (core dumped)\n"
+    cause = explain(logs.stream(logs.FORMS[form](text))).causes[0]
+    assert (cause.line, cause.cause) == (2, "a C++ program ended by an exception odd::Flux: flux at graph.cc:3")
+
+
+def test_the_reason_of_a_cpp_exception_goes_on_below():
+    text = f"{_ENDED}  what():  Bug at graph.cc:3\n the flux is odd\nAborted\n"
+    assert explain(logs.stream(text)).causes[0].cause.endswith("odd::Flux: Bug at graph.cc:3 the flux is odd")
+
+
+def test_an_unknown_error_is_judged_with_the_reason_that_it_announces():
+    cause = explain(logs.stream("Error at graph.cc:3 in flux:\nthe file does not exist\n")).causes[0]
+    assert cause.cause.startswith("the program says that something is missing: at graph.cc:3 in flux:")
