@@ -23,7 +23,7 @@ _MOST_A_RULE = 500
 _MOST_ERRORS = 50
 # Errors further apart than this have nothing to do with one another.
 NEAR = 60
-_ENDS_NOTHING = re.compile(rb"Exception ignored in|--- Logging error ---|Error in atexit")
+_ENDS_NOTHING = re.compile(rb"(?:Exception ignored in|--- Logging error ---|Error in atexit)[^\n]*\n[^\n]*$")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
 # A warning, or a line of source code in a traceback.
@@ -60,6 +60,7 @@ class Scan:
     tail: Hit | None = None  # the last line that is not empty
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
     results: list[int] = field(default_factory=list)  # near the end, lines that report results
+    ignored: int = 0  # the last line of an exception that ends nothing
     went_on: int = 0  # near the end, the last line that says that something was achieved
 
 
@@ -103,11 +104,19 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
         owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
     if "harmless" in owners:
         return
+    if place.line <= found.ignored:
+        return
+    ignored = _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start)
     if "traceback" in owners:
-        if _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start):
+        if ignored:
+            end = raised(place.block.text, place.start)
+            length = place.block.text.count(b"\n", place.start, end.start) if end else 0
+            found.ignored = place.line + length
             return
         found.signs["failure"] = place.line
         _raise(found, place)
+    elif ignored and exception(place.text):  # without a traceback
+        return
     known = False
     for owner, own in owners.items():
         if owner in matcher.rules:

@@ -64,3 +64,21 @@ def test_the_reason_of_a_cpp_exception_goes_on_below():
 def test_an_unknown_error_is_judged_with_the_reason_that_it_announces():
     cause = explain(logs.stream("Error at graph.cc:3 in flux:\nthe file does not exist\n")).causes[0]
     assert cause.cause.startswith("the program says that something is missing: at graph.cc:3 in flux:")
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    go()\nAssertionError: only a child may\n',
+        "TypeError: 'NoneType' object is not callable\n",
+    ],
+)
+def test_an_exception_that_python_ignores_accuses_nobody(ignored: str):
+    assert explain(logs.stream(f"test acc 0.81\nException ignored in: <function A.__del__ at 0x7f>\n{ignored}")).success
+    assert not explain(logs.stream(f"test acc 0.81\n{ignored}")).success
+
+
+def test_a_crash_of_python_names_the_function_it_was_in():
+    text = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f75 (most recent call first):\n"
+    cause = explain(logs.stream(text + '  File "/x/oddlib/max.py", line 13 in flux\nSegmentation fault\n')).causes[0]
+    assert cause.cause.startswith("Python crashed (Segmentation fault) in flux (/x/oddlib/max.py, line 13)")
