@@ -177,18 +177,17 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     near = _compiled(rule.near).search(around) if rule.near else None
     if rule.near and near is None:
         return False
-    # The words of unknown programs count where the log ends, not where something was survived. An error stands above
-    # a warning of the same, and above the source line that raises it.
-    fresh = hit is not None and (
-        (rule.kind == "wording" and place.line - hit.last > NEAR)
-        or (bool(_ASIDE.search(hit.text)) and not _ASIDE.search(readable(place.text)))
-    )
-    if hit is not None and not fresh:
+    # The words of unknown programs count where the log ends, not where something was survived.
+    fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
+    # An error stands above a warning of the same, and above the source line that raises it.
+    aside = hit if hit and _ASIDE.search(hit.text) and not _ASIDE.search(readable(place.text)) else None
+    if hit is not None and not fresh and aside is None:
         hit.last = place.line
         return True
     pattern = _compiled(matcher.patterns[number])
     match = pattern.search(place.text) or pattern.search(place.block.text[place.start : place.end])
-    values = {**(_values(near) if near else {}), **(_values(match) if match else {})}
+    told = aside.values if aside else {}
+    values = {**told, **(_values(near) if near else {}), **(_values(match) if match else {})}
     found.rules[rule.id] = hit = _hit(place, values)
     hit.length = len(match[0]) if match else 0
     return True

@@ -82,3 +82,15 @@ def test_a_crash_of_python_names_the_function_it_was_in():
     text = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x7f75 (most recent call first):\n"
     cause = explain(logs.stream(text + '  File "/x/oddlib/max.py", line 13 in flux\nSegmentation fault\n')).causes[0]
     assert cause.cause.startswith("Python crashed (Segmentation fault) in flux (/x/oddlib/max.py, line 13)")
+
+
+def test_what_a_warning_told_is_kept_for_the_error_of_the_same():
+    warning = "UserWarning: X with CUDA capability sm_86 is not compatible with the current PyTorch installation.\n"
+    error = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    cause = explain(logs.stream(warning + "step\n" * 70 + error)).causes[0]
+    assert (cause.line, cause.recipe_change[0]["value"]) == (72, "11.1")
+
+
+def test_a_call_of_cuda_with_a_wrong_argument_is_not_called_a_want_of_memory():
+    cause = explain(logs.stream("RuntimeError: CUDA error: invalid argument\n")).causes[0].cause
+    assert "memory is full" not in cause and "means: an argument of the call is wrong" in cause
