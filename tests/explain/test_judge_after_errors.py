@@ -101,3 +101,27 @@ def test_what_a_benchmark_skipped_is_no_failure():
 def test_the_time_that_a_command_took_is_no_sign_of_success():
     text = "ImportError: libcudnn_ops.so.9: cannot open shared object file\nAborted (core dumped)\n\nreal\t0m6.853s\n"
     assert explain(logs.stream(text)).causes[0].rule == "libcudnn-missing"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "INFO[0000] Selecting /dev/nvidia0 as /dev/nvidia0",
+        "77ad1fe2b1c2",
+        "be9c31226f2a7833c863151c9e20c68e26f39158cb13b59f6fc6ea6242762884",
+    ],
+)
+def test_what_engines_print_while_they_go_on_shows_a_success(last: str):
+    error = "ERRO[0000] failed to discover channels: not found\n"
+    assert explain(logs.stream(f"{error}{last}\n")).success
+    assert not explain(logs.stream(error)).success
+
+
+@pytest.mark.parametrize("last", ["INFO[0011] Deleting cluster 'gpu'", "INFO[0002] Rolled back", "77ad1fe2b1c2 gone"])
+def test_what_engines_print_while_they_give_up_shows_none(last: str):
+    assert not explain(logs.stream(f"ERRO[0000] failed to discover channels: not found\n{last}\n")).success
+
+
+def test_a_solver_that_ends_with_a_conflict_failed():
+    text = "odd/linux-64  [====] (00m:01s) Done\nEncountered problems while solving:\n  - odd-1 conflicting with flux-2\n"
+    assert not explain(logs.stream(text)).success

@@ -90,3 +90,19 @@ def test_a_full_disk_of_the_engine_is_named_with_what_frees_it(line: str):
     assert cause.rule == "engine-disk-full"
     assert "docker system df" in cause.remedy
     assert "reprokit clean" in cause.remedy
+
+
+def test_the_hint_of_a_tool_is_part_of_the_cause():
+    text = "Error: cannot open the flux store\n\nhint: it was written by version 9; this is version 7\nexit\n"
+    (cause, *_) = explain(logs.stream(text)).causes
+    assert cause.cause.endswith("; its hint: it was written by version 9; this is version 7")
+
+
+def test_what_is_known_exactly_needs_no_hint():
+    text = "error: externally-managed-environment\nhint: See PEP 668 for the detailed specification.\n"
+    assert "PEP 668" not in explain(logs.stream(text)).causes[0].cause
+
+
+def test_a_time_in_brackets_hides_no_error():
+    text = "[2023-06-11T08:49:21.050Z] ResolvePackageNotFound:\n[2023-06-11T08:49:21.050Z]   - conda==23.3.1\n"
+    assert "conda==23.3.1" in explain(logs.stream(text)).causes[0].cause
