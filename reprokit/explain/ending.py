@@ -13,7 +13,8 @@ _WORDS = re.compile(
     rb"|unable to|no such|not enough|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory"
     rb"|does(?:n't| not) exist|not installed|command not found|segmentation fault|core dumped|\w+error|\w+exception"
     rb"|invalid|not allowed|not supported|unsupported|mismatch|does(?:n't| not) match|abort|unterminated"
-    rb"|unrecogni[sz]ed|not implemented|problems? while|conflict(?:s|ing)? with|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
+    rb"|unrecogni[sz]ed|not implemented|problems? while|conflict(?:s|ing)? with"
+    rb"|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
 )
 _LEVEL = re.compile(rb"(?<![\w/.@\"<-])(?:ERROR|FATAL|Error|Fatal)\b(?![/.-])")
 _ASIDE = re.compile(rb"(?<=\s)\([^()]*\)")
@@ -31,7 +32,7 @@ _HARMLESS = re.compile(
 _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
     rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
-    rb"|(?<![\w.-])\d[\d.,]* ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+    rb"|(?<![\w.-])\d(?:[\d.,]*\d)? ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
     rb"|^INFO\[\d+\] (?!.*(?:delet|shut|stopp|clean|roll))|^(?:[0-9a-f]{12}|[0-9a-f]{64})$"
 )
 # Results: more of them than one after an error show that it ended nothing.

@@ -30,7 +30,7 @@ _PREFIX = re.compile(
     rb"|x (?=(?:Failed|No) )|[|`]-> )+"
 )
 # Includes the line numbers that spack prints before the lines of a log.
-_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )")
+_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
 
 
 @dataclass(frozen=True)

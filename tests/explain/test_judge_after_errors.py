@@ -123,5 +123,10 @@ def test_what_engines_print_while_they_give_up_shows_none(last: str):
 
 
 def test_a_solver_that_ends_with_a_conflict_failed():
-    text = "odd/linux-64  [====] (00m:01s) Done\nEncountered problems while solving:\n  - odd-1 conflicting with flux-2\n"
+    text = "linux-64  [====] (00m:01s) Done\nEncountered problems while solving:\n  - odd-1 conflicting with odd-2\n"
     assert not explain(logs.stream(text)).success
+
+
+def test_a_list_of_choices_is_no_measurement():
+    text = "Please select the geographic area in which you live.\n  1. Africa  12. US\nGeographic area:\n"
+    assert explain(logs.stream(text)).causes[0].rule == "apt-asks"
