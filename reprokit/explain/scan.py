@@ -27,11 +27,14 @@ _ENDS_NOTHING = re.compile(rb"Exception ignored in|--- Logging error ---|Error i
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
 _BREAK = re.compile(rb"\s*\n\s*")
+_WARNS = re.compile(r"^\W*(?:WARNING|[Ww]arning)\b")
 
 
 @dataclass
 class Hit:
     """The first match of a rule or of an unknown error, and the line of its last match.
+
+    A rule that is not exact takes the first that is no warning, where there is one.
 
     `excused` is the line of the last match that a sign of `survived` follows.
     """
@@ -168,6 +171,9 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
         return False
     # The words of unknown programs count where the log ends, not where something was survived.
     fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
+    # What a tool warned of and then failed with is the failure; what an exact rule knows is one already as a warning.
+    if hit is not None and rule.kind != "exact" and _WARNS.search(hit.text):
+        fresh |= not _WARNS.search(readable(place.text))
     if hit is not None and not fresh:
         hit.last = place.line
         return True

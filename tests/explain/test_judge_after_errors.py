@@ -130,3 +130,13 @@ def test_a_solver_that_ends_with_a_conflict_failed():
 def test_a_list_of_choices_is_no_measurement():
     text = "Please select the geographic area in which you live.\n  1. Africa  12. US\nGeographic area:\n"
     assert explain(logs.stream(text)).causes[0].rule == "apt-asks"
+
+
+def test_what_a_tool_warned_of_and_then_failed_with_is_a_cause():
+    refused = "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]')"
+    retry = f"WARNING: Retrying (Retry(total=0)) after connection broken by '{refused}'\n"
+    gave_up = f"Could not fetch URL https://x/y: (Caused by {refused}) - skipping\n"
+    end = "ERROR: No matching distribution found for torch==1.10+cu111\n"
+    found = explain(logs.stream(retry + gave_up + end)).causes
+    assert (found[0].rule, found[0].line) == ("tls-verify", 2)
+    assert explain(logs.stream(retry + end)).causes[0].rule == "pip-no-distribution"
