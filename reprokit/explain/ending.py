@@ -13,7 +13,8 @@ _WORDS = re.compile(
     rb"|unable to|no such|not enough|insufficient|denied|killed|aborted|aborting|panic|crash(?:ed)?|out of memory"
     rb"|does(?:n't| not) exist|not installed|command not found|segmentation fault|core dumped|\w+error|\w+exception"
     rb"|invalid|not allowed|not supported|unsupported|mismatch|does(?:n't| not) match|abort|unterminated"
-    rb"|unrecogni[sz]ed|not implemented|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
+    rb"|unrecogni[sz]ed|not implemented|problems? while|conflict(?:s|ing)? with"
+    rb"|no (?:such )?(?:file|device|module)|refused)(?![\w/(-]|\.\w| =)"
 )
 _LEVEL = re.compile(rb"(?<![\w/.@\"<-])(?:ERROR|FATAL|Error|Fatal)\b(?![/.-])")
 _ASIDE = re.compile(rb"(?<=\s)\([^()]*\)")
@@ -26,11 +27,13 @@ _HARMLESS = re.compile(
     rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|skip(?:ped|ping)|if|can be)\b|\[ *ok *\]|#"
     rb"|^ok \d|^W: |^[IWD]\d{4} [\d:.]+ |^-|\bnote: |^\S+:\d+:|^\[?(?:\S+ )?[0-9a-f]{7,12}\]? "
 )
-# The program went on after what it complained about.
+# The program went on after what it complained about. Command-line tools in Go print INFO[0000] only while they go on,
+# and engines end with the ID of what they made.
 _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
     rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
-    rb"|(?<![\w.-])\d[\d.,]* ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+    rb"|(?<![\w.-])\d(?:[\d.,]*\d)? ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+    rb"|^INFO\[\d+\] (?!.*(?:delet|shut|stopp|clean|roll))|^(?:[0-9a-f]{12}|[0-9a-f]{64})$"
 )
 # Results: more of them than one after an error show that it ended nothing.
 _RESULT = re.compile(

@@ -23,6 +23,8 @@ _MISSING = "\0"
 _LEFT_OPEN = re.compile(r" \(\0(?: \0)*\)|(?::| of| by)? \0(?=$|[ ,;:)])|(?<=\()\0 ")
 # Where a tool gives the reason on the lines below.
 _BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
+# Where a tool says on a line below what to do, or what it found instead.
+_HINT = re.compile(r"^[Hh](?:int|elp): (?P<why>.+)")
 # So many results after an error show that it ended nothing.
 _RESULTS = 2
 # So many errors that no rule knows are shown.
@@ -197,7 +199,10 @@ def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     if "{" not in rule.cause or missing:
         cause = f'{cause} ("{shortened(hit.text, _QUOTED)}")'
     why = _reason(hit)
-    return f"{cause}; the next line: {why}" if why and why not in cause else cause
+    if why and why not in cause:
+        return f"{cause}; the next line: {why}"
+    hint = _hint(hit)
+    return f"{cause}; its hint: {hint}" if hint and hint not in cause and rule.kind != "exact" else cause
 
 
 def _reason(hit: Hit) -> str:
@@ -209,6 +214,12 @@ def _reason(hit: Hit) -> str:
         return shortened(chain[-1], _QUOTED)
     announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
     return shortened(following.lstrip("-*• "), _QUOTED) if announced else ""
+
+
+def _hint(hit: Hit) -> str:
+    """What a tool advises, or found instead, a line or two below its error."""
+    found = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(text))]
+    return shortened(found[0], 2 * _QUOTED) if found else ""
 
 
 def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:

@@ -18,7 +18,7 @@ _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
 _PREFIX = re.compile(
     rb"(?:\s+|E {3}(?=\S)|#\d+ (?:\d+\.\d+ )?"
     rb"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
-    rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|"
+    rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d{4}-\d\d-\d\dT[\d:.]+Z?\] |"
     rb"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+(?:,\d+)?\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
     rb"|[A-Z]+ \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]{1,60}\] |[EF]\d{4} [\d:.]+ +\d+ [^\]]{1,80}\] |[\w.-]{1,60}-\d+ +\| ?"
     rb"|(?:ERRO|FATA|PANI)\[[^\]]{1,40}\] ?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} [\w.@-]{1,60}(?:\[\d+\])?: "
@@ -30,7 +30,7 @@ _PREFIX = re.compile(
     rb"|x (?=(?:Failed|No) )|[|`]-> )+"
 )
 # Includes the line numbers that spack prints before the lines of a log.
-_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z )")
+_STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,14 @@ _EXCUSED = 12
 # A warning, or a line of source code in a traceback.
 _ASIDE = re.compile(r"\w+Warning: |^raise \w|^warnings?\.warn")
 _BREAK = re.compile(rb"\s*\n\s*")
+_WARNS = re.compile(r"^\W*(?:WARNING|[Ww]arning)\b")
 
 
 @dataclass
 class Hit:
     """The first match of a rule or of an unknown error, and the line of its last match.
+
+    A rule that is not exact takes the first that is no warning, where there is one.
 
     `excused` is the line of the last match that a sign of `survived` follows.
     """
@@ -180,7 +183,7 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     # The words of unknown programs count where the log ends, not where something was survived.
     fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
     # An error stands above a warning of the same, and above the source line that raises it.
-    aside = hit if hit and _ASIDE.search(hit.text) and not _ASIDE.search(readable(place.text)) else None
+    aside = hit if hit and _aside(rule, hit.text) and not _aside(rule, readable(place.text)) else None
     if hit is not None and not fresh and aside is None:
         hit.last = place.line
         return True
@@ -191,6 +194,11 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     found.rules[rule.id] = hit = _hit(place, values)
     hit.length = len(match[0]) if match else 0
     return True
+
+
+def _aside(rule: LogRule, text: str) -> bool:
+    """Whether a line only warns or is source code. What an exact rule knows has failed where a tool logs a warning."""
+    return bool(_ASIDE.search(text) or (rule.kind != "exact" and _WARNS.search(text)))
 
 
 def _hit(place: Place, values: dict[str, str]) -> Hit:

@@ -110,3 +110,42 @@ def test_an_exception_at_the_level_of_information_counts_where_the_log_ends():
     assert explain(logs.stream(text + "saved the model\n")).success
     assert explain(logs.stream(f"step 1\n{level}errors are logged to TypeError: odd\n")).success
     assert not explain(logs.stream("step 1\n2024-01-01 10:00:00,123 - INFO - TypeError: flux is odd\n")).success
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "INFO[0000] Selecting /dev/nvidia0 as /dev/nvidia0",
+        "77ad1fe2b1c2",
+        "be9c31226f2a7833c863151c9e20c68e26f39158cb13b59f6fc6ea6242762884",
+    ],
+)
+def test_what_engines_print_while_they_go_on_shows_a_success(last: str):
+    error = "ERRO[0000] failed to discover channels: not found\n"
+    assert explain(logs.stream(f"{error}{last}\n")).success
+    assert not explain(logs.stream(error)).success
+
+
+@pytest.mark.parametrize("last", ["INFO[0011] Deleting cluster 'gpu'", "INFO[0002] Rolled back", "77ad1fe2b1c2 gone"])
+def test_what_engines_print_while_they_give_up_shows_none(last: str):
+    assert not explain(logs.stream(f"ERRO[0000] failed to discover channels: not found\n{last}\n")).success
+
+
+def test_a_solver_that_ends_with_a_conflict_failed():
+    text = "linux-64  [====] (00m:01s) Done\nEncountered problems while solving:\n  - odd-1 conflicting with odd-2\n"
+    assert not explain(logs.stream(text)).success
+
+
+def test_a_list_of_choices_is_no_measurement():
+    text = "Please select the geographic area in which you live.\n  1. Africa  12. US\nGeographic area:\n"
+    assert explain(logs.stream(text)).causes[0].rule == "apt-asks"
+
+
+def test_what_a_tool_warned_of_and_then_failed_with_is_a_cause():
+    refused = "SSLError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]')"
+    retry = f"WARNING: Retrying (Retry(total=0)) after connection broken by '{refused}'\n"
+    gave_up = f"Could not fetch URL https://x/y: (Caused by {refused}) - skipping\n"
+    end = "ERROR: No matching distribution found for torch==1.10+cu111\n"
+    found = explain(logs.stream(retry + gave_up + end)).causes
+    assert (found[0].rule, found[0].line) == ("tls-verify", 2)
+    assert explain(logs.stream(retry + end)).causes[0].rule == "pip-no-distribution"
