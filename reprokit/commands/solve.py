@@ -50,9 +50,13 @@ def solve(
     stack = asked.stack_of(target) if target else asked.stack_of_pins(pins or "")
     solution = solved(facts, stack, _fixed(stack, keep, change))
     if write and target and solution.changes:
+        from reprokit.host.disk import unwritable
         from reprokit.recipe.variants import add_variant
 
-        add_variant(target, write, "Pins that `reprokit solve` found", {c.pin: c.new for c in solution.changes})
+        try:
+            add_variant(target, write, "Pins that `reprokit solve` found", {c.pin: c.new for c in solution.changes})
+        except OSError as error:
+            raise unwritable(error, "the recipe", target.path) from None
     if json:
         dump(as_json(solution))
     else:

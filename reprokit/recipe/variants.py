@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 
 from reprokit.errors import UsageError
-from reprokit.host.disk import unwritable
 from reprokit.recipe import yaml
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text, recipe_text
@@ -17,7 +16,7 @@ from reprokit.untrusted import files
 def add_variant(target: Target, name: str, description: str, pins: Mapping[str, str]) -> None:
     """Write a variant that extends the target's with these pins; `base` is the image.
 
-    Raises UsageError, and as `unwritable`.
+    Raises UsageError, and OSError where the file cannot be written.
     """
     where = str(target.path)
     if name in target.recipe.variants:
@@ -26,11 +25,8 @@ def add_variant(target: Target, name: str, description: str, pins: Mapping[str, 
     found = load_text(changed, where, target.path.stem).variants.get(name)
     if found is None or any(({**found.pins, "base": found.base}).get(pin) != pins[pin] for pin in pins):
         raise UsageError("cannot add a variant to a recipe of this layout", where, "write it by hand")
-    try:
-        with files.Folder(target.path.parent) as folder, folder.replacing(target.path.name) as file:
-            file.write(changed.encode("utf-8"))
-    except OSError as error:
-        raise unwritable(error, "the recipe", target.path) from None
+    with files.Folder(target.path.parent) as folder, folder.replacing(target.path.name) as file:
+        file.write(changed.encode("utf-8"))
 
 
 def _with_variant(text: str, target: Target, name: str, description: str, pins: Mapping[str, str]) -> str:
