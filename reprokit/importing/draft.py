@@ -160,8 +160,7 @@ class Writer:
             version = self.torch if name == "torch" else pins[name]
             if name.startswith("nvidia-") and self.torch_index and name not in required:
                 continue  # for PyPI's build of torch
-            if name == "torchvision" and "+" not in version:
-                version += self.build.local  # it loads only with the build of torch that it was made for
+            version += self.build.local_of(name, version)
             wheels.append(f"{name}=={version}")
             choice = self.decision.requirements.get(name)
             if choice:

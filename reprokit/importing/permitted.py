@@ -24,7 +24,8 @@ _VERSION: TypeAdapter[str] = TypeAdapter(Version)
 _MOST_JOBS = 256
 _LONGEST = 100
 # Pins that a wheel gives. Others name what blocks install, which a repair does not add.
-_WHEELS = ("torch", "torchvision", "numpy", "dgl", "cmake", "flash_attn", "transformers")
+_WHEELS = ("torch", "torchvision", "torchaudio", "numpy", "dgl", "cmake", "flash_attn", "transformers", "tokenizers",
+           "xformers")  # fmt: skip
 
 
 @dataclass(frozen=True)

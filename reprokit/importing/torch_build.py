@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.version import key, key_or_zero
 from reprokit.importing.decision import Choice, Decision, Overruled, Versions
 from reprokit.importing.merge import WEIGHTS
 from reprokit.importing.model import Statement
@@ -27,10 +28,11 @@ class TorchBuild:
     def version(self) -> str:
         return self.choice.value
 
-    @property
-    def local(self) -> str:
-        """The suffix of packages that are built for this torch alone, such as torchvision."""
-        return f"+{self.version.partition('+')[2]}" if self.index else ""
+    def local_of(self, name: str, version: str) -> str:
+        """The suffix of a package that loads only with the build of torch that it was made for."""
+        # torchaudio has builds by CUDA from 0.10 on, and compares its CUDA with torch's when it is imported.
+        built = name == "torchvision" or (name == "torchaudio" and key_or_zero(version) >= key("0.10"))
+        return f"+{self.version.partition('+')[2]}" if self.index and built and "+" not in version else ""
 
 
 def stated_cuda(statements: Sequence[Statement]) -> tuple[Choice, ...]:

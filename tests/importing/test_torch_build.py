@@ -89,6 +89,16 @@ def test_the_recipe_has_the_build_its_index_and_what_lost():
     assert "# not CUDA ==10.2.* (environment.yml:2): torch 1.9.0 has builds for 10.2, 11.1" in text
 
 
+@pytest.mark.parametrize(
+    ("torch", "torchaudio", "pinned"),
+    [("1.9.0", "0.9.0", "torchaudio==0.9.0"), ("1.10.0", "0.10.0", "torchaudio==0.10.0+cu111")],
+)
+def test_torchaudio_comes_from_the_build_of_torch_once_it_has_builds(torch, torchaudio, pinned):
+    decision = replace(DECISION, requirements={"torchaudio": Choice("torchaudio")}, cuda=stated("==11.1.*"))
+    text = draft(decision, Versions({"torch": torch, "torchaudio": torchaudio}), "", "", bundled())
+    assert load_text(text, "tool.yaml", "tool").variants["cpu"].wheels == [pinned]
+
+
 def test_a_cuda_that_nothing_takes_is_listed():
     text = draft(replace(DECISION, cuda=stated("==11.1.*")), Versions({"numpy": "1.22.2"}), "", "", bundled())
     why = "no code is compiled for CUDA here, and torch is not installed"
