@@ -38,24 +38,34 @@ class WheelChanges:
         if not (self.mirrors.pip.indexes or self.mirrors.pip.find_links):
             return f"{requirement}: no package index is configured"
         platform = Platform(variant.pins["python"], self.facts.distros.distros[variant.pins["distro"]].glibc)
-        required = [str(requirement), *(other for other in have if other != name)]
-        preferred = {other: version for other, version in have.items() if other != name}
-        failure: SourceError | None = None
+        others = {other: version for other, version in have.items() if other != name}
+        failures: list[SourceError] = []
         # If the project has no release by that day, take its first one, else any.
         times = [self._first(name, platform), ANY_TIME] if self.time else []
         for later in (self.later, *({**self.later, name: time} for time in times if time)):
-            request = WheelRequest(
-                required, platform, variant.sdists, variant.wheel_indexes, AsOf(self.time, later)
-            )  # fmt: skip
-            try:
-                found = resolve_versions(request, self.mirrors, self.notify, preferred)
-            except uv.Unsatisfied as error:
-                failure = failure or error
-                continue
-            except SourceError as error:
-                return f"{requirement}: {error.message}"
-            return _changes(variant, have, {canonicalize_name(p.name): p.version for p in found}, self.facts)
-        return f"{requirement}: {failure.message}" if failure else f"{requirement}: no version fits"
+            # The others stay, also those that are younger than the day; where they cannot, they follow.
+            stay = (
+                [f"{other}=={version}" for other, version in others.items()],
+                {**dict.fromkeys(others, "false"), **later},
+            )
+            for required, allowed in (stay, ([*others], later)):
+                request = WheelRequest(
+                    [str(requirement), *required],
+                    platform,
+                    variant.sdists,
+                    variant.wheel_indexes,
+                    AsOf(self.time, allowed),
+                )
+                try:
+                    found = resolve_versions(request, self.mirrors, self.notify, others)
+                except uv.Unsatisfied as error:
+                    failures.append(error)
+                    continue
+                except SourceError as error:
+                    return f"{requirement}: {error.message}"
+                return _changes(variant, have, {canonicalize_name(p.name): p.version for p in found}, self.facts)
+        # The second one let the others follow, as of the day.
+        return f"{requirement}: {failures[1].message}"
 
     def _first(self, name: str, platform: Platform) -> str:
         """Just after the first wheel younger than the day; empty without one."""

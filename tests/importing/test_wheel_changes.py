@@ -34,14 +34,16 @@ def changes(store, tmp_path: Path, upstream: Upstream):
         index.wheel("plain", version, day, requires=("inner",))
         index.wheel("inner", version, day)
     index.wheel("user", "1.0", "2020-01-01", requires=("numpy<2",))
+    for version in ("1.0", "1.1"):
+        index.wheel("needy", version, "2020-01-01", requires=(f"inner=={version}",))
     index.wheel("young", "1.0", "2022-01-01")
     index.wheel("young", "2.0", "2025-01-01")
     settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
     mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
     found = WheelChanges("2021-06-01T23:59:59Z", {}, mirrors, bundled(), lambda line: None)
 
-    def run(text: str):
-        result = found.of(VARIANT, Requirement(text))
+    def run(text: str, variant: Variant = VARIANT):
+        result = found.of(variant, Requirement(text))
         return (
             result
             if isinstance(result, str)
@@ -61,6 +63,17 @@ def test_another_version_replaces_its_entry_and_its_pin(changes):
 
 def test_of_a_project_that_is_younger_than_the_day_the_first_release_is_taken(changes):
     assert changes("young") == [("add", "wheels/-", "young==1.0")]
+
+
+def test_a_younger_wheel_of_an_earlier_round_stays(changes):
+    variant = VARIANT.model_copy(update={"wheels": [*VARIANT.wheels, "young==1.0"]})
+    assert changes("inner", variant) == [("add", "wheels/-", "inner==1.1")]
+
+
+def test_others_follow_where_they_must(changes):
+    variant = VARIANT.model_copy(update={"wheels": ["needy==1.0", "inner==1.0"]})
+    found = sorted(changes("inner==1.1", variant))
+    assert found == [("replace", "wheels/0", "needy==1.1"), ("replace", "wheels/1", "inner==1.1")]
 
 
 def test_what_does_not_fit_or_does_not_exist_is_said(changes):
