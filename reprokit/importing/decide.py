@@ -50,7 +50,7 @@ def decide(
     project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
     if project:  # whose metadata says what it needs; these are for its examples
         ours = [s for s in ours if not s.origin.file.startswith(BINDER)]
-    own = own_modules(paths, folder, {s.value for s in ours if s.subject == "module"})
+    own = own_modules(paths, folder, ours)
     tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 

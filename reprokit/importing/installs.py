@@ -125,7 +125,7 @@ def _command(file: SourceFile, line: int, words: list[str], program: str, rest: 
     elif program == "git" and rest[:1] == ["clone"]:
         for address in (word for word in rest[1:] if word.startswith("https://")):
             yield file.states("source", address, line)
-    elif program in ("export", "ENV") or (len(words) == 1 and _is_assignment(words[0])):
+    elif program in ("export", "ENV"):
         for word in words if program != "export" else rest:
             if _is_assignment(word) and "$" not in word:
                 yield file.states("env", word, line)

@@ -18,6 +18,7 @@ from reprokit.importing.model import Origin, Statement
 WEIGHTS = ("python", "notebook", "readme", "makefile", "script", "workflow", "tox", "devcontainer", "dockerfile",
            "environment", "requirements", "pipfile", "setup.py", "setup.cfg", "pyproject")  # fmt: skip
 _MOST_STATED = 100  # of one project
+_CI = ("workflow", "tox")  # they try several versions, also the oldest
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,21 @@ def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:
 def merged(stated: Sequence[Stated]) -> Choice:
     """One requirement for one project. What contradicts a weightier one loses, and is listed."""
     ranked = sorted(stated, key=lambda one: -one.weight)
+    declared = ranked[0].requirement.specifier and ranked[0].statement.format not in _CI
     joined = _Joined()
     lost: list[Overruled] = []
     origins: list[Origin] = []
     extras: set[str] = set()
     for one in ranked[:_MOST_STATED]:
         known = len(joined.parts)
+        if (
+            declared
+            and one.statement.format in _CI
+            and any(part.operator == "==" for part in one.requirement.specifier)
+        ):
+            why = f"CI tries several versions, and {origins[0]} counts more"
+            lost.append(Overruled(str(one.requirement), one.statement.origin, why))
+            continue
         if not joined.add(one.requirement.specifier):
             winner = origins[0] if origins else one.statement.origin
             lost.append(

@@ -42,11 +42,14 @@ _NOT_INSTALLED = frozenset(
 _PACKAGE_FOLDERS = ("src/", "lib/", "python/")
 
 
-def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) -> OwnModules:
-    """`stated` are the modules that the project says it installs; without them its folders are looked at."""
+def own_modules(paths: Collection[str], folder: str, statements: Sequence[Statement]) -> OwnModules:
+    """The modules that the project says it installs, otherwise those of its folders, otherwise those it compiles."""
     prefix = f"{folder}/" if folder else ""
+    named = [s for s in statements if s.subject == "module" and s.value.isidentifier()]
+    stated = {s.value for s in named if s.scope not in ("build", "other")}
+    compiled = {s.value for s in named if s.scope == "build"}
     top: set[str] = set()
-    every: set[str] = set()
+    every = {s.value for s in named}
     for path in paths:
         if not path.endswith((".py", ".pyx", ".pyi")):
             continue
@@ -56,7 +59,7 @@ def own_modules(paths: Collection[str], folder: str, stated: Collection[str]) ->
         inner = next((inner.removeprefix(f) for f in _PACKAGE_FOLDERS if inner.startswith(f)), inner)
         if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
             top.add(inner.partition("/")[0])
-    return OwnModules({name for name in stated if name.isidentifier()} or top - _NOT_INSTALLED, every)
+    return OwnModules(stated or top - _NOT_INSTALLED or compiled, every)
 
 
 class ImportedDistributions:

@@ -20,6 +20,8 @@ _EXTENSIONS = {"CUDAExtension": "torch-cuda", "CppExtension": "torch", "Extensio
                "Pybind11Extension": "pybind11", "CMakeExtension": "cmake", "RustExtension": "rust",
                "cffi_modules": "cffi"}  # fmt: skip
 _CHOSEN = ("CUDAExtension", "CppExtension")
+# Calls whose first argument is no module.
+_UNNAMED = ("cythonize", "cffi_modules")
 
 
 def reads(path: str, size: int) -> bool:
@@ -53,9 +55,20 @@ def read(file: SourceFile) -> Statements:
         # `kind = CUDAExtension if with_cuda else CppExtension` calls neither by its name.
         for found in module.uses(name) if name in _CHOSEN else module.calls(name):
             yield file.states("extension", extension, found.lineno)
-            for keyword in found.keywords if isinstance(found, ast.Call) else ():
-                for text, line in module.texts(keyword.value) if keyword.arg == "libraries" else ():
-                    yield file.states("library", text, line)
+        for call in module.calls(name):
+            yield from _extension(file, module, call, name)
+
+
+def _extension(file: SourceFile, module: Module, call: ast.Call, kind: str) -> Statements:
+    """The module that an extension becomes, and the libraries that it is linked with."""
+    for keyword in call.keywords:
+        for text, line in module.texts(keyword.value) if keyword.arg == "libraries" else ():
+            yield file.states("library", text, line)
+    named = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
+    for value in named if kind not in _UNNAMED else ():
+        if isinstance(own := module.value(value), str):
+            # What is compiled for CUDA is not made everywhere.
+            yield file.states("module", own.partition(".")[0], call.lineno, "other" if "CUDA" in kind else "build")
 
 
 def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Statements:

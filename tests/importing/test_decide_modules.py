@@ -1,0 +1,33 @@
+"""The modules of the repository's own: what must import, and what is nobody else's."""
+
+from __future__ import annotations
+
+import pytest
+
+EXTENSION = "from setuptools import Extension, setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+
+
+def built(calls: str) -> str:
+    return f"{EXTENSION}setup(name='tool', ext_modules=[{calls}])\n"
+
+
+@pytest.mark.parametrize(
+    ("calls", "more", "modules"),
+    [
+        ("Extension(name='core', sources=['a.cpp'])", [], ("core",)),
+        ("Extension('tool._core', ['a.c']), Extension('alone', ['b.c'])", ["tool/__init__.py"], ("tool",)),
+        ("CUDAExtension('kernels', ['a.cu']), Extension('core', ['a.c'])", [], ("core",)),
+        ("cythonize('a.pyx')", [], ()),
+    ],
+)
+def test_a_project_without_packages_installs_the_modules_that_it_compiles(decided, calls, more, modules):
+    assert decided({"setup.py": built(calls), **dict.fromkeys(more, "")}).modules == modules
+
+
+def test_a_compiled_module_is_not_asked_about(decided):
+    files = {
+        "setup.py": built("Extension('libcore', ['a.c']), CUDAExtension('kernels', ['a.cu'])"),
+        "tool/__init__.py": "import libcore, kernels, never_heard_of\n",
+    }
+    asked = [q.text for q in decided(files).questions if "is imported" in q.text]
+    assert asked == ["the module never_heard_of is imported: which distribution has it?"]

@@ -1,0 +1,27 @@
+"""Requirements of several files for one project."""
+
+from __future__ import annotations
+
+import pytest
+
+WORKFLOW = """\
+on: push
+jobs:
+  oldest:
+    runs-on: ubuntu-latest
+    steps:
+      - run: pip install numpy==1.17
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "found", "lost"),
+    [
+        ("numpy>=1.17\n", "numpy>=1.17", ["CI tries several versions, and requirements.txt:1 counts more"]),
+        ("numpy\n", "numpy==1.17", []),
+    ],
+)
+def test_a_version_that_ci_tries_narrows_no_range(decided, declared, found, lost):
+    files = {"requirements.txt": declared, ".github/workflows/ci.yml": WORKFLOW, "tool.py": "import numpy\n"}
+    choice = decided(files).requirements["numpy"]
+    assert choice.value == found and [one.why for one in choice.lost] == lost
