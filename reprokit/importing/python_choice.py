@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.package_schema import NumpyRelease, TorchRelease
+from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
 from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
+from reprokit.importing.requirement_facts import exact as exact_version
+from reprokit.importing.requirement_lines import valid_requirement
 
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
+# Files whose exact versions of torch and numpy have wheels for some Pythons only.
+_PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
+_MOST_EXACT = 20
 _WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
 
 
@@ -30,11 +38,13 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     bounds = [s for s in stated if s.format in _BOUNDS]
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
+    pinned = [s for s in statements if s.subject == "package" and s.scope == "run" and s.format in _PINNING]
+    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s.value))))[:_MOST_EXACT]
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]
         allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
         if allowed:
-            found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, facts, day))
+            found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, exact, facts, day))
             explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
             return _that_build(explained, minima(statements), facts)
     first = bounds[0]
@@ -80,8 +90,32 @@ def _meets(python: str, specifier: str) -> bool:
     return any(required.contains(f"{python}.{patch}") for patch in (2, 20))
 
 
+def _exact(text: str) -> tuple[str, str] | None:
+    """The name and the version of `torch==1.7.1+cu110`; None for other projects, and for ranges."""
+    found = valid_requirement(text)
+    version = exact_version(found.specifier) if found and found.name in ("torch", "numpy") else None
+    return (found.name, ".".join(map(str, version.release))) if found and version else None
+
+
+def _steps(python: str, name: str, version: str, facts: Facts) -> int:
+    """How many releases away from a version the nearest one with a wheel for a Python is."""
+    releases: Mapping[str, TorchRelease | NumpyRelease] = (
+        facts.torch.releases if name == "torch" else facts.numpy.releases
+    )
+    known = sorted(releases, key=key)
+    wanted = max(bisect(known, key_or_zero(version), key=key) - 1, 0)
+    tag = f"cp{python.replace('.', '')}"
+    fitting = [place for place, one in enumerate(known) if tag in releases[one].python]
+    return min((abs(place - wanted) for place in fitting), default=len(known))
+
+
 def _rank(
-    base: PythonBase, wishes: Sequence[Statement], tested: Sequence[Statement], facts: Facts, day: date
+    base: PythonBase,
+    wishes: Sequence[Statement],
+    tested: Sequence[Statement],
+    exact: Sequence[tuple[str, str]],
+    facts: Facts,
+    day: date,
 ) -> tuple[object, ...]:
     minor = int(base.python.split(".")[1])
     minors = [int(s.value.split(".")[1]) for s in tested]
@@ -92,6 +126,7 @@ def _rank(
     return (
         [not _meets(base.python, s.value) for s in wishes],
         away,
+        sum(_steps(base.python, *one, facts) for one in exact),
         late,
         abs((day - released).days),
     )

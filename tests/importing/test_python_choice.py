@@ -1,0 +1,24 @@
+"""Which Python has wheels of what files pin."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("requires", "base"),
+    [
+        ("torch>=1.7\n", "debian:12 3.11"),
+        ("torch==1.7.1+cu110\n", "debian:11 3.9"),
+        ("torch==1.3.1\n", "debian:11 3.9"),
+        ("torch==2.0.1\n", "debian:12 3.11"),
+        ("numpy==1.19.*\n", "debian:11 3.9"),
+        ("numpy==1.24.1\ntorch==2.0.1\n", "debian:12 3.11"),
+        ("torch==99.1\n", "debian:12 3.11"),
+        ("torch==1!2.0\n", "debian:12 3.11"),
+    ],
+)
+def test_the_python_has_wheels_of_exact_versions(decided, requires, base):
+    """On a day on which debian:12 was stable."""
+    found = decided({"requirements.txt": requires, "train.py": "import torch, numpy\n"}, "2024-03-01")
+    assert f"{found.base.distro} {found.base.python}" == base
