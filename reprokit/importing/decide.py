@@ -17,7 +17,7 @@ from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase,
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
 from reprokit.importing.repository_imports import imports_of, own_modules
-from reprokit.importing.requirement_facts import with_extras
+from reprokit.importing.requirement_facts import names_prerelease, with_extras
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.scopes import BINDER
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
@@ -190,8 +190,13 @@ def _declares(one: Stated, scopes: Collection[str]) -> bool:
 
 
 def _to_run(key: str, stated: list[Stated]) -> list[Stated]:
-    """Without the exact numpy that only wheels for others are built with: here the code runs with what builds it."""
-    loose = [o for o in stated if not (o.statement.scope == "build" and "==" in str(o.requirement.specifier))]
+    """Without the numpy that only wheels for others are built with: here the code runs with what builds it."""
+
+    def for_others(one: Stated) -> bool:
+        specifier = one.requirement.specifier
+        return one.statement.scope == "build" and ("==" in str(specifier) or names_prerelease(specifier))
+
+    loose = [one for one in stated if not for_others(one)]
     return loose if key == "numpy" and loose else stated
 
 

@@ -21,3 +21,8 @@ def test_each_project_that_conda_stands_for_has_a_canonical_name():
     projects = [each for each in table.conda.values() if each and not each.startswith("apt:")]
     assert [each for each in projects if each != canonicalize_name(each)] == ["ruamel.yaml"]
     assert not table.conda_system & set(table.conda)
+
+
+def test_modules_are_known_by_their_distributions():
+    names = {"patoolib": "patool", "colors": "ansicolors", "torchdiffeq": "torchdiffeq", "apex": "", "moose": None}
+    assert {name: bundled_distributions().of_module(name) for name in names} == names

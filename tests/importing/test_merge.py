@@ -25,3 +25,9 @@ def test_a_version_that_ci_tries_narrows_no_range(decided, declared, found, lost
     files = {"requirements.txt": declared, ".github/workflows/ci.yml": WORKFLOW, "tool.py": "import numpy\n"}
     choice = decided(files).requirements["numpy"]
     assert choice.value == found and [one.why for one in choice.lost] == lost
+
+
+@pytest.mark.parametrize("build", ["numpy==1.19.3", "numpy>=2.0.0rc1,<2.3"])
+def test_the_numpy_that_wheels_for_others_are_built_with_does_not_count(decided, build):
+    pyproject = f"[build-system]\nrequires = ['{build}']\n[project]\nname = 'tool'\ndependencies = ['numpy>=1.22.4']\n"
+    assert decided({"pyproject.toml": pyproject}).requirements["numpy"].value == "numpy>=1.22.4"
