@@ -212,6 +212,8 @@ class Writer:
             settings = self._build_env()
             if settings:
                 package["env"] = CommentedSeq(settings)
+            if "cmake" in self.versions.pins or any(choice.value == "cmake" for choice in decision.compiled):
+                package["packages"] = CommentedSeq(["make"])  # CMake's own generator, which setup.py may start itself
             blocks.append(CommentedMap(extension_package=package))
         if self.installed and decision.modules:
             # Private modules may be for some platforms or options only.

@@ -34,6 +34,18 @@ def test_torch_is_installed_by_its_block(cuda, version, block, pin):
     assert "torch" not in blocks or [*blocks].index("torch") < [*blocks].index("wheels")
 
 
+@pytest.mark.parametrize(("compiled", "pins"), [("c", {"cmake": "3.22.1"}), ("cmake", {})])
+def test_a_project_that_cmake_builds_has_make(compiled, pins):
+    project = replace(DECISION, project="tool", compiled=(Choice(compiled),), pins={"gcc": Choice("12")})
+    text = draft(project, Versions(pins), "https://forge.test/a/tool", "0" * 40, bundled())
+    (package,) = (
+        used.options
+        for used in load_text(text, "tool.yaml", "tool").variants["cpu"].blocks
+        if used.name == "extension_package"
+    )
+    assert package["packages"] == ["make"]
+
+
 def test_a_compiled_project_is_also_whole_where_its_tests_run():
     project = replace(
         DECISION, project="", modules=("_private", "tool"), compiled=(Choice("cython"),), pins={"gcc": Choice("12")}

@@ -19,6 +19,12 @@ def test_each_round_changes_what_its_failure_names_with_the_cause_as_a_comment()
     assert "# repaired: the header curl/curl.h is not on the include path" in world.written[-1]
 
 
+def test_a_build_program_that_cmake_misses_is_added():
+    log = 'CMake Error: CMake was unable to find a build program corresponding to "Unix Makefiles".'
+    (only,) = World([failure(log)], []).run()
+    assert only.changes == ("apt: make", "apt: ninja-build")
+
+
 def test_a_success_changes_nothing():
     assert World([]).run() == []
 
