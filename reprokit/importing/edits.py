@@ -46,7 +46,7 @@ def _apply(data: Any, parts: list[str], op: str, value: Any, why: str) -> None:
     place = data
     for part, following in pairwise(parts):
         if isinstance(place, dict) and part not in place and op == "add":
-            place[part] = CommentedSeq() if following == "-" or following.isdigit() else CommentedMap()
+            _put(place, part, CommentedSeq() if following == "-" or following.isdigit() else CommentedMap())
         try:
             place = place[int(part)] if isinstance(place, list) else place[part]
         except (LookupError, ValueError, TypeError):
@@ -61,9 +61,17 @@ def _apply(data: Any, parts: list[str], op: str, value: Any, why: str) -> None:
     elif op == "remove":
         place.pop(last, None)
     else:
-        place[last] = value
+        _put(place, last, value)
         if why:
             place.yaml_add_eol_comment(why, last)
+
+
+def _put(place: Any, key: str, value: Any) -> None:
+    """Set a value. A new key goes before the last one, below which the comments of what follows are."""
+    if key in place or not place:
+        place[key] = value
+    else:
+        place.insert(len(place) - 1, key, value)
 
 
 def _apply_to_list(place: Any, last: str, op: str, value: Any, why: str) -> None:

@@ -40,3 +40,10 @@ def test_changes_of_an_explanation_keep_the_comments():
 def test_a_change_of_what_the_recipe_lacks_is_refused():
     with pytest.raises(UsageError, match="variants/gpu/pins/cuda"):
         changed(RECIPE, "gpu", [{"op": "replace", "path": "/variants/*/pins/cuda", "value": "11.8"}])
+
+
+def test_a_new_key_leaves_the_comment_of_the_next_one_in_its_place():
+    text = "variants:\n  v:\n    base: debian:12\n    requires:\n      gpu: none\n# The files run: make\nsmoke: []\n"
+    found = changed(text, "v", [{"op": "add", "path": "/variants/*/apt/-", "value": "libfoo"}], "why")
+    assert found.endswith("    requires:\n      gpu: none\n# The files run: make\nsmoke: []\n")
+    assert "    apt:\n      - libfoo  # why\n" in found
