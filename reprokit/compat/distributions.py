@@ -60,7 +60,9 @@ class Distributions(BaseModel):
         if part in self.libraries:
             return next(iter(self.libraries[part]), "")
         name = part.removeprefix("lib").removesuffix(".so") if part.endswith(".so") else ""
-        return self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name, "")
+        found = self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name)
+        # A library that is linked by its name mostly has a header of that name.
+        return found or self.parts.get(f"{name or part}.h", "")
 
     def of_conda(self, name: str) -> str | None:
         """The distribution of PyPI, `apt:NAME`, "" for a part of conda's own system; None if unknown.

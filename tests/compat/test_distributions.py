@@ -26,3 +26,8 @@ def test_each_project_that_conda_stands_for_has_a_canonical_name():
 def test_modules_are_known_by_their_distributions():
     names = {"patoolib": "patool", "colors": "ansicolors", "torchdiffeq": "torchdiffeq", "apex": "", "moose": None}
     assert {name: bundled_distributions().of_module(name) for name in names} == names
+
+
+def test_a_library_is_known_by_its_header():
+    names = {"mpfr": "libmpfr-dev", "mpc": "libmpc-dev", "libmpfr.so": "libmpfr-dev", "mpfr.h": "libmpfr-dev", "m": ""}
+    assert {name: bundled_distributions().of_part(name) for name in names} == names
