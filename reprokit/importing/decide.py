@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from reprokit.compat.distributions import Distributions
@@ -17,7 +19,7 @@ from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase,
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
 from reprokit.importing.repository_imports import imports_of, own_modules
-from reprokit.importing.requirement_facts import names_prerelease, with_extras
+from reprokit.importing.requirement_facts import exact, names_prerelease, with_extras
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.scopes import BINDER
 from reprokit.importing.system_choice import apt_of, env_of, pins_of
@@ -97,6 +99,8 @@ def decide(
     if project:
         for needed in ("setuptools", "wheel"):
             requirements.setdefault(needed, Choice(needed, (project.origin,), "builds the project"))
+    if "setuptools" in requirements:
+        requirements["setuptools"] = _that_starts(requirements["setuptools"], base)
     questions += imported.questions
     questions += _reported(ours, folder)
     questions += build_minima.questions(base, build_minima.minima(ours), facts)
@@ -187,6 +191,15 @@ def _known(statements: Sequence[Statement], distributions: Distributions) -> tup
 
 def _declares(one: Stated, scopes: Collection[str]) -> bool:
     return one.statement.format in _DECLARING and one.statement.scope in scopes
+
+
+def _that_starts(setuptools: Choice, base: PythonBase) -> Choice:
+    """setuptools that this Python can import: 3.9 and 3.12 removed parts of the standard library that it used."""
+    minor = int(base.python.partition(".")[2])
+    oldest = "66.1" if minor >= 12 else "41.1" if minor >= 9 else "0"
+    requirement = Requirement(setuptools.value)
+    requirement.specifier &= SpecifierSet(f">={oldest}")
+    return replace(setuptools, value=str(requirement)) if exact(requirement.specifier) is None else setuptools
 
 
 def _to_run(key: str, stated: list[Stated]) -> list[Stated]:

@@ -31,3 +31,16 @@ def test_a_version_that_ci_tries_narrows_no_range(decided, declared, found, lost
 def test_the_numpy_that_wheels_for_others_are_built_with_does_not_count(decided, build):
     pyproject = f"[build-system]\nrequires = ['{build}']\n[project]\nname = 'tool'\ndependencies = ['numpy>=1.22.4']\n"
     assert decided({"pyproject.toml": pyproject}).requirements["numpy"].value == "numpy>=1.22.4"
+
+
+@pytest.mark.parametrize(
+    ("requires", "day", "found"),
+    [
+        ("setuptools", "2018-12-10", "setuptools>=41.1"),
+        ("setuptools>=30", "2025-12-10", "setuptools>=30,>=66.1"),
+        ("setuptools==40.6.2", "2018-12-10", "setuptools==40.6.2"),
+    ],
+)
+def test_setuptools_can_be_imported_by_the_python(decided, requires, day, found):
+    pyproject = f"[build-system]\nrequires = ['{requires}']\n[project]\nname = 'tool'\n"
+    assert decided({"pyproject.toml": pyproject}, day).requirements["setuptools"].value == found
