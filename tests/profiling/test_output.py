@@ -1,7 +1,7 @@
 """What profilers print, as summaries.
 
-The tables of nsys and ncu follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
-`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`) and "Nsight Compute CLI" (the raw page with `--csv`).
+The tables of nsys follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
+`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Those of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from reprokit.errors import SourceError
 from reprokit.profiling import output
 from reprokit.profiling.position import positions
 from reprokit.profiling.table import rows
+from tests.support.paths import ROOT
 
 NSYS = """Processing [report.sqlite] with [cuda_gpu_kern_gb_sum.py]...
 
@@ -51,6 +52,17 @@ def test_nsight_systems_kernels_with_their_launches():
     (only,) = output.nsys(NSYS_WITHOUT_GRID).rows
     assert (only.seconds, only.grid) == (0.001, ())
     assert output.nsys("ERROR: Report 'cuda_gpu_kern_gb_sum' could not be found.").rows == ()
+
+
+def test_what_ncu_printed_on_an_h200():
+    """Of two kernels of the extension and one of cuBLAS; all 530 columns."""
+    simt, hopper, gemm = output.ncu((ROOT / "tests/profiling/h200/ncu.csv").read_text()).rows
+    assert (
+        "attend_simt_kernel<float, 64>" in simt.name and "hopper_kernel<fused_attention::BFloat16, 64>" in hopper.name
+    )
+    assert (hopper.count, hopper.seconds, hopper.registers) == (2, pytest.approx(24.8e-6), 168)
+    assert (hopper.grid, hopper.block) == ((96, 1, 1), (384, 1, 1))
+    assert (gemm.occupancy, gemm.compute, gemm.memory) == pytest.approx((14.21, 21.45, 24.4))
 
 
 def test_nsight_compute_occupancy_and_position():

@@ -11,6 +11,8 @@ import pytest
 from reprokit.profiling.output import reduced
 from tests.support.paths import ROOT
 
+_TRACED = ("trace", "operators")
+
 
 @pytest.fixture
 def summary(tmp_path, monkeypatch, capsys):
@@ -48,6 +50,21 @@ def test_kernels_by_launch_configuration(summary):
     assert found.device == "NVIDIA A100-SXM4-40GB" and found.totals["gpu"] == pytest.approx(45e-6)
     assert (host.kind, host.on_gpu, host.work_seconds) == ("cpu", True, pytest.approx(45e-6))
     assert second.grid == (2, 1, 1)
+
+
+def test_what_torch_traced_on_an_h200(summary):
+    """torch 2.11: two launches each of two kernels of the extension and one of cuBLAS, and five operators."""
+    trace, operators = (json.loads((ROOT / f"tests/profiling/h200/{name}.json").read_text()) for name in _TRACED)
+    found = summary(trace, operators)
+    simt, hopper, gemm = (row for row in found.rows if row.kind == "gpu")
+    assert (
+        "attend_simt_kernel<float, 64>" in simt.name and "hopper_kernel<fused_attention::BFloat16, 64>" in hopper.name
+    )
+    assert (simt.grid, simt.block, simt.registers, simt.occupancy) == ((192, 1, 1), (128, 1, 1), 127, 9)
+    assert (hopper.grid, hopper.count, hopper.registers, hopper.occupancy) == ((96, 1, 1), 2, 168, None)
+    assert gemm.name.startswith("nvjet_sm90") and found.device == "NVIDIA H200"
+    product = next(row for row in found.rows if row.name == "aten::mm")
+    assert (product.flop, product.on_gpu) == (5 * 2 * 1024 * 768 * 768, True)
 
 
 def test_no_more_rows_than_are_read(summary):
