@@ -11,7 +11,7 @@ from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher, status
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.place import shortened
-from reprokit.explain.scan import NEAR, Hit, Scan, captured, scan
+from reprokit.explain.scan import NEAR, WARNING, Hit, Scan, captured, scan, warns
 from reprokit.explain.values import demangled, packages, pins
 
 _MOST = 5
@@ -36,11 +36,8 @@ _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
 _AT_END = 30
 # A cause that is followed by this many lines and by no other sign of failure was survived.
 _LONG_AFTER = 5000
-# A line that calls itself a warning ended nothing where an error follows.
-_WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|^WARN\[|: warning: |\w+Warning: ")
 # The level of a warning as glog and TensorFlow write it; the error that it leads to often follows.
 _LEVEL_W = re.compile(r"^\[?(?:[\d:.,TZ-]+ )*W(?:\d{4})? |: W \w")
-_PYTHON_WARNING = re.compile(r"\w+Warning: ")
 _LEVEL = re.compile(r"^(?:\W*\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal|E)\b(?: \W*|:\W*|\]\W*))+")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
@@ -97,7 +94,7 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
         hit.last
         for rule, hit in hits
         if not rule.survivable
-        and not _WARNING.search(hit.text)
+        and not WARNING.search(hit.text)
         and not _LEVEL_W.search(hit.text)
         and found.lines - hit.last < _LONG_AFTER
         and not _worked_after(found, hit.last)
@@ -161,8 +158,7 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
         rule.survivable or hit.excused == hit.last
     ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed
     after = bool(later) or any(error.line > hit.last for error in found.errors)
-    kinds = _WARNING if rule.kind != "exact" else _PYTHON_WARNING
-    warned = after and kinds.search(hit.text) is not None
+    warned = after and warns(rule, hit.text)
     survived = overtaken or long_ago or warned
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
     return _ORDER.index("symptom") if survived or stepped_over else rank
@@ -217,7 +213,7 @@ def _reason(hit: Hit) -> str:
 
 
 def _hint(hit: Hit) -> str:
-    """What a tool advises, or found instead, a line or two below its error."""
+    """What a tool advises, or found instead, on the lines below its error."""
     found = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(text))]
     return shortened(found[0], 2 * _QUOTED) if found else ""
 

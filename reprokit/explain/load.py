@@ -59,12 +59,11 @@ def statuses() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _any_status() -> re.Pattern[str]:
-    names = sorted(statuses(), key=len, reverse=True)
-    return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names))
+    return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in statuses()))
 
 
 def status(text: str) -> tuple[str, str] | None:
-    """The first status code in a text, and what it means; None where there is none that is known."""
+    """The first known status code in a text, and what it means."""
     found = _any_status().search(text)
     return (found[0], statuses()[found[0]]) if found else None
 

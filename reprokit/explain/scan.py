@@ -26,19 +26,20 @@ NEAR = 60
 _ENDS_NOTHING = re.compile(rb"(?:Exception ignored in|--- Logging error ---|Error in atexit)[^\n]*\n[^\n]*$")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
-# A warning, or a line of source code in a traceback.
-_ASIDE = re.compile(r"\w+Warning: |^raise \w|^warnings?\.warn")
+# A line that calls itself a warning ended nothing where an error follows.
+WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|^WARN\[|: warning: |\w+Warning: ")
+_PYTHON_WARNING = re.compile(r"\w+Warning: ")
+# Source code in a traceback or below a warning.
+_SOURCE = re.compile(r"^raise \w|^warnings?\.warn")
 _BREAK = re.compile(rb"\s*\n\s*")
-_WARNS = re.compile(r"^\W*(?:WARNING|[Ww]arning)\b")
 
 
 @dataclass
 class Hit:
     """The first match of a rule or of an unknown error, and the line of its last match.
 
-    A rule that is not exact takes the first that is no warning, where there is one.
-
-    `excused` is the line of the last match that a sign of `survived` follows.
+    An error replaces a match that only warns or is source code. `excused` is the line of the last match that a sign
+    of `survived` follows.
     """
 
     line: int
@@ -105,9 +106,7 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
     for number in numbers:
         owner = matcher.owners[number]
         owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
-    if "harmless" in owners:
-        return
-    if place.line <= found.ignored:
+    if "harmless" in owners or place.line <= found.ignored:
         return
     ignored = _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start)
     if "traceback" in owners:
@@ -182,23 +181,26 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
         return False
     # The words of unknown programs count where the log ends, not where something was survived.
     fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
-    # An error stands above a warning of the same, and above the source line that raises it.
-    aside = hit if hit and _aside(rule, hit.text) and not _aside(rule, readable(place.text)) else None
-    if hit is not None and not fresh and aside is None:
+    replaced = hit if hit and _aside(rule, hit.text) and not _aside(rule, readable(place.text)) else None
+    if hit is not None and not fresh and replaced is None:
         hit.last = place.line
         return True
     pattern = _compiled(matcher.patterns[number])
     match = pattern.search(place.text) or pattern.search(place.block.text[place.start : place.end])
-    told = aside.values if aside else {}
-    values = {**told, **(_values(near) if near else {}), **(_values(match) if match else {})}
+    before = replaced.values if replaced else {}
+    values = {**before, **(_values(near) if near else {}), **(_values(match) if match else {})}
     found.rules[rule.id] = hit = _hit(place, values)
     hit.length = len(match[0]) if match else 0
     return True
 
 
+def warns(rule: LogRule, text: str) -> bool:
+    """Whether a line only warns. Tools log failures that an exact rule knows as warnings, too."""
+    return bool((_PYTHON_WARNING if rule.kind == "exact" else WARNING).search(text))
+
+
 def _aside(rule: LogRule, text: str) -> bool:
-    """Whether a line only warns or is source code. What an exact rule knows has failed where a tool logs a warning."""
-    return bool(_ASIDE.search(text) or (rule.kind != "exact" and _WARNS.search(text)))
+    return warns(rule, text) or bool(_SOURCE.search(text))
 
 
 def _hit(place: Place, values: dict[str, str]) -> Hit:
@@ -239,7 +241,7 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
             scanned.went_on = place.line
             found.clear()
     found = [place for place in found if place.line > scanned.signs.get("success", 0)]
-    for place in found:
+    for place in found:  # exceptions that no sign knows, with the rules for their text
         if exception(place.text) and place.line not in (error.line for error in scanned.errors):
             _record(scanned, matcher, matcher.set.search(place.text), place)
     return [_hit(place, {}) for place in found]

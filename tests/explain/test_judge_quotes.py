@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from reprokit.explain.judge import explain
-from reprokit.explain.load import status, statuses
+from reprokit.explain.load import FOLDER, status, statuses
 from tests.support import logs
 
 _ENDED = "terminate called after throwing an instance of 'odd::Flux'\n"
@@ -23,10 +24,22 @@ def test_a_status_code_in_an_unknown_error_is_given_with_its_meaning():
     assert cause.cause.endswith("CURAND_STATUS_PREEXISTING_FAILURE means: an earlier kernel crashed")
 
 
-def test_the_longest_status_is_meant_and_parts_of_words_are_none():
+def test_a_status_is_a_whole_word():
     assert status("CUBLAS_STATUS_NOT_SUPPORTED_FLUX") is None
     assert status("CUBLAS_STATUS_NOT_SUPPORTED: flux")[0] == "CUBLAS_STATUS_NOT_SUPPORTED"
-    assert len(statuses()) > 50
+
+
+def test_each_status_and_each_meaning_is_listed_once():
+    entries = yaml.safe_load((FOLDER / "statuses.yaml").read_text())
+    names = [name for entry in entries for name in entry["names"]]
+    assert sorted(names) == sorted(statuses())
+    assert len({entry["means"] for entry in entries}) == len(entries)
+
+
+def test_a_cause_says_once_what_its_status_means():
+    line = "RuntimeError: CUDA runtime error: CUBLAS_STATUS_INVALID_VALUE flux.h:3\n"
+    (cause, *_) = explain(logs.stream(line)).causes
+    assert cause.cause.count("does not fit") == cause.cause.count("another cuBLAS") == 1
 
 
 def test_an_exact_rule_needs_no_meaning_of_its_code():

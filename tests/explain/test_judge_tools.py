@@ -134,3 +134,14 @@ def test_what_is_known_exactly_needs_no_hint():
 def test_a_time_in_brackets_hides_no_error():
     text = "[2023-06-11T08:49:21.050Z] ResolvePackageNotFound:\n[2023-06-11T08:49:21.050Z]   - conda==23.3.1\n"
     assert "conda==23.3.1" in explain(logs.stream(text)).causes[0].cause
+
+
+def test_a_name_that_ends_like_an_error_code_is_none():
+    assert explain(logs.stream("error: cannot read TOKENFILE of the run\n")).causes[0].rule != "open-files-system"
+    assert explain(logs.stream("error: open flux: ENFILE\n")).causes[0].rule == "open-files-system"
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "410 Gone", "430 Odd", "503 Service Unavailable"])
+def test_a_refusal_that_wget_prints_is_a_failure(status: str):
+    (cause, *_) = explain(logs.stream(f"HTTP request sent, awaiting response... {status}\n")).causes
+    assert cause.cause.endswith(status)
