@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from reprokit.formatting import counted
 from reprokit.tables import paragraph
 from reprokit.untrusted.text import echo_labelled
 
@@ -33,7 +34,7 @@ def show(facts: Facts, findings: Sequence[Finding], sources: bool = False) -> No
     for finding in findings:
         echo_labelled(f"{finding.severity:8}", times.join(finding.subjects))
         cited = finding.sources if finding.severity != "info" else ()
-        folded = f" [{len(cited)} source{'s' if len(cited) > 1 else ''}]" if cited and not sources else ""
+        folded = f" [{counted(len(cited), 'source')}]" if cited and not sources else ""
         _indented(finding.reason + folded)
         if finding.nearest:
             _indented(f"nearest: {', or '.join(finding.nearest)}")

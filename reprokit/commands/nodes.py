@@ -9,6 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
+from reprokit.formatting import counted
 from reprokit.untrusted.text import dump
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def nodes(
             "no nodes are configured",
             hint="name one, `reprokit nodes user@host`, or write them under `nodes:` (`reprokit config --init`)",
         )
-    with status(f"asking {len(chosen)} node{'s' if len(chosen) > 1 else ''}"):
+    with status(f"asking {counted(len(chosen), 'node')}"):
         answers = list(survey.survey(chosen, timeout))
     if as_json:
         dump([survey.as_json(answer) for answer in answers])

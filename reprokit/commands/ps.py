@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from reprokit.commands import _options as options
+from reprokit.formatting import counted
 from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
@@ -110,6 +111,5 @@ def _age(created: str) -> str:
     seconds = time.time() - datetime.fromisoformat(created).timestamp()
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
-            count = int(seconds // length)
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+            return f"{counted(int(seconds // length), unit)} ago"
     return "just now"

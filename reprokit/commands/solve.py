@@ -11,6 +11,7 @@ from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
 from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
+from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def solve(
         if solution.pins is not None:
             found = evaluate(facts, replace(stack, pins=solution.pins))
             count = len(solution.changes)
-            changed = f"{count} pin{'' if count == 1 else 's'} changed" if count else "nothing to change"
+            changed = f"{counted(count, 'pin')} changed" if count else "nothing to change"
             echo(f"{changed}; `reprokit check` of them: {summary(found)}")
         if write and target and solution.changes:
             echo(f"wrote the variant {write} to {target.path}; next: reprokit check {target.recipe.name}:{write}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reprokit.display import ByteProgress
+from reprokit.formatting import counted
 
 _THERE = ("Layer already exists", "Already exists")
 # A containerd store has no event after the download.
@@ -42,5 +43,4 @@ class TransferProgress:
 
     def described(self, verb: str) -> str:
         """`2 layers pushed, 5 already there`."""
-        moved = len(self.moved)
-        return f"{moved} layer{'' if moved == 1 else 's'} {verb}, {len(self.present)} already present"
+        return f"{counted(len(self.moved), 'layer')} {verb}, {len(self.present)} already present"

@@ -12,6 +12,7 @@ from reprokit.doctor.examined import Examined
 from reprokit.doctor.findings import error, info, warning
 from reprokit.doctor.gpus import SMI_S, GpuState, SmiRow
 from reprokit.errors import UsageError
+from reprokit.formatting import counted
 
 _RESET = (
     "`sudo dmesg | grep -i xid` says why; reboot, or with one card lost `sudo nvidia-smi --gpu-reset -i N`; if it "
@@ -88,4 +89,4 @@ def _lost(state: GpuState) -> Iterator[Finding]:
 
 
 def _gpus(count: int) -> str:
-    return f"{count} NVIDIA GPU{'' if count == 1 else 's'}"
+    return counted(count, "NVIDIA GPU")
