@@ -26,7 +26,7 @@ variants:
 
 
 def results() -> None:
-    append(Path.cwd(), "results/x.jsonl", [RECORD])
+    append(Path.cwd(), "results/x.jsonl", [RECORD] * 20)  # more than the rest of a page
 
 
 def lock() -> None:
@@ -38,6 +38,7 @@ def where(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Path:
     (disk.folder / "recipes").mkdir()
     (disk.folder / "recipes/x.yaml").write_text(RECIPE)
     monkeypatch.chdir(disk.folder)
+    results()
     return disk.folder
 
 
@@ -50,25 +51,25 @@ def reason(request: pytest.FixtureRequest, disk: Disk, where: Path) -> str:
     return "Read-only file system"
 
 
-def written(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.stat().st_size}
+def files(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("write", [results, lock])
 def test_a_function_blames_the_disk_and_leaves_what_was_there(where: Path, reason: str, write: Callable[[], None]):
-    before = written(where)
+    before = files(where)
     with pytest.raises(EngineError, match=f"cannot be written: {reason}"):
         write()
-    assert written(where) == before
+    assert files(where) == before
 
 
 @pytest.mark.parametrize("words", [("config", "--init"), ("new", "mine"), ("solve", "x:a", "--write", "b")])
 def test_a_verb_blames_the_disk_and_leaves_no_part(where: Path, reason: str, words: tuple[str, ...]):
-    before = written(where)
+    before = files(where)
     done = run_verb(*words, env={"REPROKIT_CONFIG": str(where / "config.yaml")})
     assert done.returncode == 3 and f"cannot be written: {reason} (" in done.stderr
     assert ("hint: free space there" if "space" in reason else "hint: write it elsewhere") in done.stderr
-    assert written(where) == before
+    assert files(where) == before
 
 
 @pytest.mark.parametrize(
