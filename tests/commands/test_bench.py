@@ -246,7 +246,7 @@ def test_what_failed_counts_more_than_what_could_not_run(errors, code, tmp_path)
 
 def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, capsys):
     def full(*_: object) -> None:
-        raise EngineError("the records could not be written: No space left on device")
+        raise EngineError("the results cannot be written: No space left on device")
 
     monkeypatch.setattr(lines, "append", full)
     record = SimpleNamespace(warnings=())
@@ -256,7 +256,7 @@ def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, ca
     outcome = BenchOutcome(Rounds(), tmp_path / "r.jsonl")
     outcome.run(found, "b", SimpleNamespace(gpu=False, command="true"), "")
     assert outcome.records == [record] and not outcome.recorded
-    with pytest.raises(EngineError, match="could not be written"):
+    with pytest.raises(EngineError, match="cannot be written"):
         outcome.raise_failure()
 
 
