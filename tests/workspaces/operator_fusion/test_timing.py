@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from fused_attention.bench import timing as attention_timing
 from operator_fusion import timing
 
 
@@ -34,6 +35,18 @@ def test_one_function_under_two_names_is_sampled_under_both_and_warmed_up_once(m
     samples = timing.interleaved({1: function, 2: function}, "cpu", rounds=3)
     assert [len(values) for values in samples.values()] == [3, 3]
     assert len(calls) == 2 + 6
+
+
+def test_on_a_gpu_graphs_of_as_many_calls_as_fill_a_sample_are_timed(monkeypatch: pytest.MonkeyPatch):
+    captured: list[int] = []
+
+    def sampler(function: object, calls: int):
+        captured.append(calls)
+        return lambda: 0.5
+
+    monkeypatch.setattr(attention_timing, "cuda_sampler", sampler)
+    assert timing.interleaved({"a": lambda: None}, "cuda", rounds=3) == {"a": [0.5] * 3}
+    assert captured == [1, int(timing.SAMPLE_MS / 0.5)]
 
 
 def test_a_spent_budget_still_leaves_three_rounds():

@@ -28,8 +28,8 @@ class Ratio(NamedTuple):
 def clock_of(device: str) -> str:
     """The clock of `interleaved`.
 
-    "events": CUDA's, around a graph of the calls: an H200 takes less time for a layer than Python for its kernels'
-    launches. "thread": CPU time of the calling thread, which other programs do not add to; on one thread. Else "wall".
+    "events": CUDA's, around a graph of the calls, as an H200 runs the kernels of a layer faster than Python launches
+    them. "thread": CPU time of the calling thread, which other programs do not add to; on one thread. Else "wall".
     """
     if device != "cpu":
         return "events"
@@ -41,8 +41,8 @@ def interleaved(
 ) -> Samples:
     """Milliseconds a call, one sample of each function a round, in alternating order.
 
-    Each function is called twice before. One with several names is sampled for each of them. Stops at no fewer than
-    MIN_ROUNDS once `budget_s` is spent.
+    Each function is called at least twice before. One with several names is sampled for each of them. Stops at no fewer
+    than MIN_ROUNDS once `budget_s` is spent.
     """
     clock = clock_of(device)
     samplers: Dict[Callable[[], Any], Callable[[], float]] = {}

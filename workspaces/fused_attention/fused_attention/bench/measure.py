@@ -152,7 +152,7 @@ class Grid:
 
 
 def refusal(error: Exception, warned: Sequence[str]) -> str:
-    """Why a method cannot do a case: SDPA's error says only that there is no kernel, its warnings why."""
+    """Why a method cannot do a case. SDPA's error only says that there is no kernel; its warnings give the reason."""
     texts = [text.split(" (Triggered internally")[0] for text in warned]
     reasons = [text for text in texts if "not used because" not in text and "runtime disabled" not in text]
     return reasons[0] if reasons else str(error).splitlines()[0]

@@ -13,7 +13,7 @@ SLOW_MS = 100.0
 
 
 class Timed(NamedTuple):
-    """`context` is entered around all that calls the function, and not timed. A graph keeps what it was captured in."""
+    """`context` is entered around calls of the function and around the capture of a graph of them. It is not timed."""
 
     function: Callable[[], Any]
     context: Callable[[], Any]
@@ -101,7 +101,10 @@ def cuda_sampler(function: Callable[[], Any], calls: int) -> Callable[[], float]
 
 
 def _captured(function: Callable[[], Any], calls: int) -> Callable[[], None]:
-    """The calls as one CUDA graph, so that the device is timed and not Python. If that fails, plain calls: it warns."""
+    """The calls as one CUDA graph, so that the device is timed and not Python.
+
+    Warns and returns plain calls where they cannot be captured.
+    """
 
     def plain() -> None:
         for _ in range(calls):

@@ -23,7 +23,7 @@ struct SimtShape {
   static constexpr int kThreadRows = kRows * kColumns / kSimtThreads;
   static constexpr int kThreadKeys = kKeys / kColumns;
   static constexpr int kThreadDims = D / kColumns;
-  // Lines of tiles, padded to keep them apart in the banks and 16-byte reads aligned: transposed ones by four words.
+  // Padding spreads the lines of a tile over the banks, and keeps 16-byte reads aligned.
   static constexpr int kRowLine = kRows + 4, kKeyLine = kKeys + 4, kValueLine = D + 8;
 };
 
@@ -52,12 +52,13 @@ __device__ inline float sum_of_row(float x) {
 }
 
 // A thread's part of a tile of kCount rows by D dimensions. Reading into registers and writing to shared memory are two
-// steps, so that products can run until what was read arrives.
+// steps, so that products run while a read is under way.
 //
 // A warp reads patches of 4 rows by 8 dimensions, which fill sectors. It writes them to 32 different banks, transposed
 // or not: the lines of a tile are padded for that.
 template <int D, int kCount>
 struct Part {
+  static_assert(kSimtThreads == 128 && D % 32 == 0 && kCount % 4 == 0, "four warps take 4 rows by 32 dimensions");
   float x[kCount / 4][D / 32];
 
   __device__ static int row(int i) { return 4 * i + threadIdx.x % 32 / 8; }
