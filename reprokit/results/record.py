@@ -64,9 +64,9 @@ class Record:
     """`samples` are in `unit`, in the order of measurement; `time` is the start, UTC, ISO 8601.
 
     `variables` are those of `params` that the command was given; others were read from its output. `repeats` is the
-    number of samples of each run of the command, `warm_up` the number of runs before them that were not measured,
-    `seconds` the time of all these runs, `job` the job of a sweep. `input_hash` covers all inputs of the image,
-    `lock_hash` the lock that it was built by. `commit` is the commit of the workspace, `dirty` whether its tracked
+    number of samples of each run of the command, 0 of one that did not print the case, `warm_up` the number of runs
+    before them that were not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash`
+    covers all inputs of the image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace, `dirty` whether its tracked
     files differ from it, `changes` git's tree of these files then. `services` are the IDs of the images of services,
     `env_file` marks of the values of `--env-file`. `environment` is what the program reports of itself (versions, build
     key), `files` the SHA-256 of its input files, `threads` the processors that the container may use, `clocks` known
