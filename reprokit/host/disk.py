@@ -55,12 +55,11 @@ def check_writable(path: Path, what: str, hint: str = "") -> None:
 def unwritable(error: OSError, what: str, path: Path, hint: str = "write it elsewhere") -> ReprokitError:
     """The error of a write that failed: UsageError for a path that was named wrongly, else EngineError.
 
-    `hint` is for a folder that is closed.
+    `hint` is for all but a full disk.
     """
+    kind = UsageError if error.errno in _WRONG_PATH else EngineError
     message = f"{what} cannot be written: {error.strerror or error}"
-    if error.errno in _WRONG_PATH:
-        return UsageError(message, str(path))
-    return EngineError(message, str(path), "free space there" if is_full(error) else hint)
+    return kind(message, str(path), "free space there" if is_full(error) else hint)
 
 
 def write_new(path: Path, text: str, what: str) -> None:

@@ -64,8 +64,9 @@ def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
 
 def test_a_place_that_cannot_be_written(paper, tmp_path):
     (tmp_path / "home").write_text("a file")
-    with pytest.raises(UsageError, match="the workspace cannot be written"):
+    with pytest.raises(UsageError, match="the workspace cannot be written") as raised:
         prepare(paper, print)
+    assert "REPROKIT_HOME" in raised.value.hint
 
 
 def test_recipes_of_one_name_in_two_checkouts_share_no_folder(paper, tmp_path, monkeypatch):
