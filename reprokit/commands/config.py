@@ -62,7 +62,7 @@ def _init() -> None:
     path = paths.config_file()
     if path.exists():
         raise UsageError("the configuration is already there", str(path), "edit it")
-    write_new(path, starting_text(), "the configuration")
+    write_new(path, starting_text(), "the configuration", "choose another file with REPROKIT_CONFIG")
     path.chmod(0o600)  # mirrors may need passwords
     echo(f"wrote {path}; next: edit it, then reprokit config --check")
 

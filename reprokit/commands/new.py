@@ -53,7 +53,7 @@ def new(
         raise UsageError(
             f"{option} needs a repository", hint=f"reprokit new {name} --from https://HOST/OWNER/REPOSITORY"
         )
-    write_new(path, text, "the recipe")
+    write_new(path, text, "the recipe", "start in a folder that you can write")
     if repair and found:
         echo(f"wrote {path}")
         repaired(path, source, *found)

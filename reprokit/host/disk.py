@@ -62,7 +62,7 @@ def unwritable(error: OSError, what: str, path: Path, hint: str = "write it else
     return kind(message, str(path), "free space there" if is_full(error) else hint)
 
 
-def write_new(path: Path, text: str, what: str) -> None:
+def write_new(path: Path, text: str, what: str, hint: str) -> None:
     """Write a file that must not exist; a failure leaves no part of it. Raises as `unwritable`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def write_new(path: Path, text: str, what: str) -> None:
                 path.unlink()
                 raise
     except OSError as error:
-        raise unwritable(error, what, path) from None
+        raise unwritable(error, what, path, hint) from None
 
 
 def is_full(error: OSError) -> bool:

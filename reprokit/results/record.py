@@ -66,15 +66,15 @@ class Record:
     `variables` are those of `params` that the command was given; others were read from its output. `repeats` is the
     number of samples of each run of the command, 0 of one that did not print the case, `warm_up` the number of runs
     before them that were not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash`
-    covers all inputs of the image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace, `dirty` whether its tracked
-    files differ from it, `changes` git's tree of these files then. `services` are the IDs of the images of services,
-    `env_file` marks of the values of `--env-file`. `environment` is what the program reports of itself (versions, build
-    key), `files` the SHA-256 of its input files, `threads` the processors that the container may use, `clocks` known
-    clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale` whether it was built
-    from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit verify` on it. `node` is
-    a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or `overhead` where the benchmark
-    counts its work. `warnings` are reasons to doubt the samples. Empty means unknown; older records lack the later
-    fields.
+    covers all inputs of the image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace,
+    `dirty` whether its tracked files differ from it, `changes` git's tree of these files then. `services` are the IDs
+    of the images of services, `env_file` marks of the values of `--env-file`. `environment` is what the program reports
+    of itself (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container
+    may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
+    whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
+    verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
+    `overhead` where the benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means unknown;
+    older records lack the later fields.
     """
 
     metric: str

@@ -63,12 +63,20 @@ def test_a_function_blames_the_disk_and_leaves_what_was_there(where: Path, reaso
     assert files(where) == before
 
 
-@pytest.mark.parametrize("words", [("config", "--init"), ("new", "mine"), ("solve", "x:a", "--write", "b")])
-def test_a_verb_blames_the_disk_and_leaves_no_part(where: Path, reason: str, words: tuple[str, ...]):
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("config", "--init"), "choose another file with REPROKIT_CONFIG"),
+        (("new", "mine"), "start in a folder that you can write"),
+        (("solve", "x:a", "--write", "b"), "write it elsewhere"),
+    ],
+    ids=["config", "new", "solve"],
+)
+def test_a_verb_blames_the_disk_and_leaves_no_part(where: Path, reason: str, words: tuple[str, ...], hint: str):
     before = files(where)
     done = run_verb(*words, env={"REPROKIT_CONFIG": str(where / "config.yaml")})
     assert done.returncode == 3 and f"cannot be written: {reason} (" in done.stderr
-    assert ("hint: free space there" if "space" in reason else "hint: write it elsewhere") in done.stderr
+    assert f"hint: {'free space there' if 'space' in reason else hint}\n" in done.stderr
     assert files(where) == before
 
 
