@@ -27,6 +27,8 @@ _PYTORCH_TAG = re.compile(
     r"(?P<torch>\d+\.\d+(?:\.\d+)?)-cuda(?P<cuda>\d+\.\d+)-cudnn(?P<cudnn>\d+)-(?P<flavour>runtime|devel)"
 )
 _DATE = re.compile(r"-\d{8}(\.\d+)?")
+# The pins that an image can bring.
+IMPLIED = ("cuda", "cudnn", "distro", "python", "torch")
 _MOVING = ("latest", "stable", "testing", "unstable", "oldstable", "oldoldstable", "rolling", "devel", "")
 
 
@@ -49,6 +51,10 @@ class ParsedBase:
 
 def parse_base(facts: Facts, text: str) -> ParsedBase:
     """Read an image reference such as `nvcr.io/nvidia/cuda:11.8.0-cudnn8-devel-ubuntu22.04@sha256:...`."""
+    return facts.derived(f"base {text}", lambda f: _parse(f, text))
+
+
+def _parse(facts: Facts, text: str) -> ParsedBase:
     name, _, digest = text.partition("@")
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:

@@ -29,6 +29,10 @@ def _known(facts: Facts, name: str) -> Iterable[str]:
 
 def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     """The releases that a pin stands for; () if no fact knows it."""
+    return facts.derived(f"{name}={pin}", lambda f: _matching(f, name, pin))
+
+
+def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name == "distro":
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from reprokit.compat.base import ParsedBase, parse_base
+from reprokit.compat.base import IMPLIED, ParsedBase, parse_base
 from reprokit.compat.facts import Facts
 from reprokit.compat.known import matching_releases
 from reprokit.compat.model import Stack
@@ -123,7 +123,8 @@ class View:
         text = self.stack.pins.get(name)
         if text:
             return Pin(name, text, matching_releases(self.facts, name, text))
-        implied = self.base.implied.get(name) if self.base else None
+        # The solver notes what is read: a pin that no image brings does not depend on the base.
+        implied = self.base.implied.get(name) if name in IMPLIED and self.base else None
         if implied:
             return Pin(name, implied, matching_releases(self.facts, name, implied), from_base=True)
         return None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.compat.base import parse_base
+from reprokit.compat.base import IMPLIED, parse_base
 from reprokit.compat.facts import bundled
 
 
@@ -34,6 +34,7 @@ def test_what_an_image_brings(text: str, kind: str, implied: dict[str, str]) -> 
     base = parse_base(bundled(), text)
     assert base.kind == kind
     assert dict(base.implied) == implied
+    assert set(implied) <= set(IMPLIED)
 
 
 def test_parts_of_a_reference() -> None:

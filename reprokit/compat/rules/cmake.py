@@ -13,10 +13,9 @@ from reprokit.compat.view import View
 
 @rule("cmake-4", changes="cmake tvm distro", purposes=COMPILE)
 def cmake4(view: View) -> Iterator[Problem]:
-    pin, distro = view.known("cmake"), view.known("distro")
-    if pin is not None:
+    if (pin := view.pin("cmake")) is not None:
         versions, label = pin.versions, pin.label
-    elif distro is not None and not view.pin("cmake"):
+    elif (distro := view.known("distro")) is not None:
         versions, label = (view.distro(distro.versions[0]).cmake,), distro.label
     else:
         return

@@ -76,8 +76,10 @@ class _Search:
     def best(self, active: tuple[str, ...], without: frozenset[str] = frozenset()) -> dict[str, str] | None:
         """The best values of the active pins. Errors that depend on other pins or on `without` do not count."""
 
+        names = frozenset(active)
+
         def counts(conflict: Conflict) -> bool:
-            return conflict.pins <= set(active) and not without & conflict.context
+            return conflict.pins <= names and not without & conflict.context
 
         program = Program({name: self._choices[name] for name in active})
         program.exclude(conflict.values for conflict in self._learnt if counts(conflict))

@@ -142,6 +142,13 @@ def test_a_doubtful_fact_does_not_make_a_stack_fit(gpu: str) -> None:
     assert not [f.reason for _, f in judge(View(FACTS, replace(made, pins=solution.pins))) if f.doubtful]
 
 
+def test_an_error_depends_on_no_pin_that_its_rule_has_no_use_for() -> None:
+    """Each pin more is one whose values are all tried."""
+    made = stack("cmake=4.0,tvm=0.7,distro=debian:12,base=debian:12")
+    (conflict,) = (c for rule, c in Conflicts(FACTS, made).of(made.pins) if rule.id == "cmake-4")
+    assert conflict.pins == {"cmake", "tvm"}
+
+
 def test_remembered_errors_are_those_of_check() -> None:
     for tried in _failing(40):
         for _, pins in islice(_candidates(tried.made, tried.fixed), 0, None, 97):
