@@ -40,6 +40,8 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name in facts.wheels and public(pin) in known:
         return (public(pin),)  # not its post-releases, which are made for other torch
     found = matching(pin, known)
+    if name == "gcc" and pin == series(pin, 1):
+        found = _carried(facts, found)
     if name in facts.wheels:
         return tuple(v for v in found if v in known)
     # The facts on these are looked up by release: there are none on 1.13.1.post1.
@@ -53,6 +55,13 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name == "dgl" and "post" in text:
         return matching(text.partition("post")[0].rstrip("."), releases(facts, name))
     return _of_series(facts, name, text)
+
+
+def _carried(facts: Facts, gccs: tuple[str, ...]) -> tuple[str, ...]:
+    """Without those older than the oldest that a distribution has: gcc 11 is at least 11.4, since none has 11.1."""
+    has = [d.gcc for d in facts.distros.distros.values() if parts(d.gcc) and d.gcc != series(d.gcc, 1)]
+    oldest = min((series(v) for v in has if series(v) in gccs), key=key, default="0")
+    return tuple(v for v in gccs if key(v) >= key(oldest))
 
 
 def _of_series(facts: Facts, name: str, text: str) -> tuple[str, ...]:

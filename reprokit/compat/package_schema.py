@@ -291,10 +291,12 @@ class TransformersFacts(Table[Fact]):
 class WheelRelease(Fact):
     """A release of wheels. With `abi3` they also fit all Pythons later than the first of `python`.
 
-    `torch` is what they load with, as pip writes it, and `requires` what they require of other pins.
+    `torch` is the torch that they require, as pip writes it, `runs` are others that they were seen to run with, and
+    `requires` is what they require of other pins.
     """
 
     python: Texts = ()
     abi3: bool = False
     torch: str = ""
+    runs: Texts = ()
     requires: dict[str, str] = Field({})

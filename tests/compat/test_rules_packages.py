@@ -10,6 +10,8 @@ from tests.support.stacks import Check
 CASES = [
     # the headers of torch 2.2.2 refuse gcc before 9
     ("torch=2.2.1,gcc=8.4", "", "compile", None, {}),
+    ("torch=1.9.1+cu111,gcc=5.4", "", "compile", None, {}),
+    ("torch=1.12.0+cu113,gcc=5.4", "", "compile", None, {"torch-cxx": "error"}),
     ("torch=2.2.2,gcc=8.4", "", "compile", None, {"torch-cxx": "error"}),
     ("torch=2.4.0+cu121,gcc=8.5", "", "compile", None, {"torch-cxx": "error"}),
     ("torch=2.3.0,gcc=9", "", "compile", None, {}),

@@ -91,6 +91,8 @@ CASES = [
     ("torchaudio=0.12.1+cu113,torch=1.12.1+cu113", "", "import", None, {}),
     ("torchaudio=0.12.1+cu113,torch=1.12.1+cu116", "", "import", None, {"torchaudio-torch": "error"}),
     ("xformers=0.0.23+cu118,torch=2.1.1+cu118", "", "import", None, {}),
+    ("xformers=0.0.23,torch=2.1.0", "", "import", None, {"xformers-torch": "warning"}),
+    ("xformers=0.0.23,torch=2.2.1", "", "import", None, {"xformers-torch": "error"}),
     ("xformers=0.0.22.post4+cu118,torch=2.1.0+cu121", "", "import", None, {"xformers-torch": "error"}),
     ("torchaudio=0.13.1,python=3.11", "", "import", None, {"torchaudio-python": "error"}),
     ("xformers=0.0.22,torch=2.0.1", "", "import", None, {}),

@@ -146,11 +146,13 @@ def _wheels_torch(name: str) -> CompatRule:
 
     @combination_rule(f"{name}-torch", of=f"{name} torch")
     def check(view: View, version: str, torch: str) -> Iterator[Verdict]:
-        needed = view.facts.wheels[name].releases[version].torch
-        if needed and not SpecifierSet(needed).contains(torch):
-            reason = f"the wheel of {name} {version} requires torch {needed.removeprefix('==')}, not {torch}"
-            yield error(reason, view.facts.wheels[name].source)
-        yield from _one_build(view, name, view.facts.wheels[name].source)
+        release, sources = view.facts.wheels[name].releases[version], view.facts.wheels[name].source
+        if release.torch and not SpecifierSet(release.torch).contains(torch):
+            reason = f"the wheel of {name} {version} requires torch {release.torch.removeprefix('==')}, not {torch}"
+            if torch in release.runs:
+                yield warning(f"{reason}: it runs, but pip installs it only with --no-deps", sources)
+            yield error(reason, sources)
+        yield from _one_build(view, name, sources)
 
     return check
 
