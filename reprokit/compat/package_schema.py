@@ -289,11 +289,7 @@ class TransformersFacts(Table[Fact]):
 
 
 class WheelRelease(Fact):
-    """A release of wheels. With `abi3` they also fit all Pythons later than the first of `python`.
-
-    `torch` is the torch that they require, as pip writes it, `runs` are others that they were seen to run with, and
-    `requires` is what they require of other pins.
-    """
+    """Wheels; with `abi3` also for later Pythons. `torch` and `requires` are as pip writes them, `runs` other torch."""
 
     python: Texts = ()
     abi3: bool = False
