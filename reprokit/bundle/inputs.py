@@ -13,6 +13,7 @@ from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
+from reprokit.formatting import counted
 from reprokit.host.disk import require_space
 from reprokit.image.base.resolve import carried_name, locked_base
 from reprokit.oci.compress import Hashed
@@ -39,7 +40,7 @@ def require_inputs(names: Sequence[str], store: Store) -> None:
         missing += [f"{c.name} at {c.commit[:12]}" for c in commits if not folder_of(c, store).exists()]
         if missing:
             some = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
-            message = f"{len(missing)} inputs of {lock.recipe} are not in the store: {some}"
+            message = f"the store lacks {counted(len(missing), 'input')} of {lock.recipe}: {some}"
             raise SourceError(message, hint=f"fetch them: `reprokit fetch {lock.recipe}`")
 
 

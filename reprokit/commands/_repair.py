@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from reprokit.commands._shown import notify
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.formatting import counted
 from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
         error.hint = f"edit {path}, then `reprokit lock {name}` and `reprokit smoke {name}`"
         raise error
     keep(rounds, "It builds, and its smoke commands succeed", works=True)
-    changes = sum(len(each.changes) for each in rounds)
-    echo(f"{name}:{variant} works, with {changes} changes in {len(rounds)} rounds; {page_path(path)} says why")
+    changes = counted(sum(len(each.changes) for each in rounds), "change")
+    echo(f"{name}:{variant} works, with {changes} in {counted(len(rounds), 'round')}; {page_path(path)} says why")
 
 
 def attempt(engine: Engine, name: str) -> list[Failure]:

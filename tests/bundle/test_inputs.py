@@ -55,7 +55,7 @@ def test_a_missing_input_is_named(recipe: Path, store: Store, tmp_path: Path):
     with pytest.raises(SourceError) as error:
         export_inputs(["x"], tmp_path / "x.rkit", store)
     assert (
-        "1 inputs of x are not in the store: f1.bin" in error.value.message and "reprokit fetch x" in error.value.hint
+        "the store lacks 1 input of x: f1.bin" in error.value.message and "reprokit fetch x" in error.value.hint
     )
     assert not list(tmp_path.glob("*x.rkit*"))
 

@@ -18,6 +18,7 @@ from filelock import FileLock
 
 from reprokit.display import Notify
 from reprokit.errors import ReprokitError, SourceError
+from reprokit.formatting import counted
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
 from reprokit.supply.guard import git_environment
@@ -60,7 +61,7 @@ def fetch_git(
     missing = [locked for locked in commits if not folder_of(locked.address, store).is_dir()]
     if missing and offline:
         raise SourceError(
-            f"{len(missing)} git commits are not in the store, such as {missing[0].commit[:12]}",
+            f"the store lacks {counted(len(missing), 'git commit')}, such as {missing[0].commit[:12]}",
             missing[0].url,
             "`reprokit fetch` downloads them; it needs a network",
         )

@@ -185,7 +185,7 @@ def test_locked_commits_are_checked_by_their_tree(repositories: Repositories, st
 def test_offline_names_what_is_missing(repositories: Repositories, store: Store, places: Mirrors):
     head = repositories.make("team/tool", {"a": "1"})
     locked = GitCommit(url=TOOL, commit=head, tree=repositories.git("team/tool", "rev-parse", "HEAD^{tree}"))
-    with pytest.raises(SourceError, match="1 git commits are not in the store") as error:
+    with pytest.raises(SourceError, match="the store lacks 1 git commit, such as") as error:
         fetch_git([locked], places, offline=True)
     assert error.value.where == TOOL
     assert fetch_git([locked], places) == 1
