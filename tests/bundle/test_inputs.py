@@ -54,9 +54,7 @@ def test_a_missing_input_is_named(recipe: Path, store: Store, tmp_path: Path):
     store.path(plain(b"small").sha256).unlink()
     with pytest.raises(SourceError) as error:
         export_inputs(["x"], tmp_path / "x.rkit", store)
-    assert (
-        "the store lacks 1 input of x: f1.bin" in error.value.message and "reprokit fetch x" in error.value.hint
-    )
+    assert "the store lacks 1 input of x: f1.bin" in error.value.message and "reprokit fetch x" in error.value.hint
     assert not list(tmp_path.glob("*x.rkit*"))
 
 
