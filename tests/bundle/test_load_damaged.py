@@ -60,6 +60,7 @@ def test_every_damaged_bundle_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", [METADATA, INDEX, DOCKER_MANIFEST, OCI_LAYOUT])
+@pytest.mark.slow
 def test_no_bit_of_a_small_file_can_change(tmp_path, name):
     files = made().files
     for at in range(len(files[name])):

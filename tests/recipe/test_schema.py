@@ -30,6 +30,7 @@ def test_shipped_recipes_fulfil_it(validator, name):
     assert load_file(file).name == name
 
 
+@pytest.mark.slow
 def test_the_starting_recipe_fulfils_it(validator):
     text = starting_recipe("my-paper")
     validator.validate(yaml.safe_load(text))
@@ -47,6 +48,7 @@ def test_the_starting_recipe_fulfils_it(validator):
         {"wheel": []},
     ],
 )
+@pytest.mark.slow
 def test_it_refuses_what_the_models_refuse(validator, wrong):
     data = {
         "name": "x",

@@ -160,6 +160,7 @@ def test_a_build_reaches_no_service_of_this_machine_through_the_gateway(server, 
         assert (answer.status, body) == (200, DATA)
 
 
+@pytest.mark.slow
 def test_an_index_of_a_recipe_on_loopback_is_not_asked(server, store, monkeypatch):
     """uv and pip ask through this process, and so do the pages that an index redirects to."""
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")

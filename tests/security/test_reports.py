@@ -14,6 +14,8 @@ from reprokit.results.tables import ReportTable
 from tests.support.records import RECORD
 from tests.support.verbs import run_verb
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """\
 name: paper
 paper: {title: T, venue: V, year: 2020, licence: MIT}
