@@ -248,7 +248,7 @@ def missing(repeats: Sequence[int]) -> list[str]:
 
 
 def impossible(measured: Measurement) -> list[str]:
-    """A reason to doubt measured times of which some are 0 or less."""
+    """The reason to doubt a measurement that has times of 0 or less; empty without such times."""
     count = sum(sample <= 0 for sample in measured.samples)
     if not count or unit_factor(measured.unit, "s") is None:
         return []

@@ -183,7 +183,7 @@ class TorchStandard(Needs):
 
 
 class TorchGlibc(Needs):
-    """The glibc that wheels need: those of these `builds`, or all of them if `builds` is empty."""
+    """The glibc that wheels need. Empty `builds` stand for all builds."""
 
     builds: Texts = ()
 

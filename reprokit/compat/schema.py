@@ -171,7 +171,7 @@ class CudaFacts(Fact):
 
 
 class FrameworkBuild(Span):
-    """The CUDA that releases are `built` with, and the `cuda` and `cudnn` that they load, as pip writes versions."""
+    """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip."""
 
     built: str
     cuda: str

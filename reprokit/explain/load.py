@@ -63,7 +63,7 @@ def _any_status() -> re.Pattern[str]:
 
 
 def status(text: str) -> tuple[str, str] | None:
-    """The first known status code in a text, and what it means."""
+    """The first status code in a text that `statuses` knows, and its meaning; None without one."""
     found = _any_status().search(text)
     return (found[0], statuses()[found[0]]) if found else None
 

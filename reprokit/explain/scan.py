@@ -195,7 +195,7 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
 
 
 def warns(rule: LogRule, text: str) -> bool:
-    """Whether a line only warns. Tools log failures that an exact rule knows as warnings, too."""
+    """Whether a line only warns. What an exact rule finds is a failure even at the level WARNING."""
     return bool((_PYTHON_WARNING if rule.kind == "exact" else WARNING).search(text))
 
 
