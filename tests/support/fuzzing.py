@@ -24,7 +24,7 @@ SECONDS = 10.0
 # `make fuzz` says how many and is random, with its seed printed; otherwise each run has the same inputs.
 _MANY = os.environ.get("REPROKIT_FUZZ", "")
 fuzzed = settings(
-    max_examples=int(_MANY or (2000 if os.environ.get("CI") else 200)),
+    max_examples=int(_MANY or (500 if os.environ.get("CI") else 200)),
     derandomize=not _MANY,
     database=None,
     # The suite's profile comes too late where pytest is given this folder: then it imports this module first.
