@@ -171,8 +171,12 @@ class CudaFacts(Fact):
 
 
 class FrameworkBuild(Span):
-    """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip."""
+    """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip.
 
+    A row with `local` is of the builds with that local part, such as cuda11.cudnn86.
+    """
+
+    local: str = ""
     built: str
     cuda: str
     cudnn: str

@@ -21,6 +21,8 @@ from reprokit.errors import UsageError
         ("4080 Super", 89, "geforce"),
         ("RTX 2080 SUPER with Max-Q Design".replace("with ", ""), 75, "geforce"),
         ("GTX 1060 6GB", 61, "geforce"),
+        ("GeForce GT 710", 35, "geforce"),
+        ("Quadro K2000", 30, "workstation"),
         ("1080ti", 61, "geforce"),
         ("5090", 120, "geforce"),
         ("A100", 80, "datacenter"),

@@ -137,6 +137,9 @@ CASES = [
     ("dgl=0.4.1+cu101,cuda=10.1", "", "run", None, {}),
     ("dgl=0.6.1+cu110,cuda=11.1", "", "import", None, {}),  # one name for all of CUDA 11
     ("dgl=1.1.3,cmake=3.16", "", "compile", None, {"dgl-cmake": "warning"}),
+    ("dgl=0.5.3,gcc=4.8", "", "compile", None, {"dgl-gcc": "error"}),
+    ("dgl=0.5.3,gcc=5.4", "", "compile", None, {}),
+    ("dgl=0.5.3,gcc=4.8", "", "run", None, {}),
     # TVM
     ("tvm=0.7,llvm=12", "", "compile", None, {"tvm-llvm": "error"}),
     ("tvm=0.7,llvm=11", "", "compile", None, {}),

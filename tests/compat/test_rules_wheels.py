@@ -54,6 +54,12 @@ CASES = [
     ("tokenizers=0.13.2,python=3.11", "", "import", None, {}),
     ("tokenizers=0.22.0,python=3.14", "", "import", None, {}),  # abi3
     ("tokenizers=0.22.0,python=3.8", "", "import", None, {"tokenizers-python": "error"}),
+    # The CUDA and cuDNN in the version of jaxlib
+    ("jaxlib=0.1.65+cuda112,cudnn=8.0.5", "", "run", None, {"jaxlib-cudnn": "error"}),
+    ("jaxlib=0.1.65+cuda112,cuda=11.2,cudnn=8.1.0", "", "run", None, {}),
+    ("jaxlib=0.4.7+cuda12.cudnn88,cuda=11.8", "", "run", None, {"jaxlib-cuda": "error"}),
+    ("jaxlib=0.4.7+cuda11.cudnn86,cuda=11.8,cudnn=8.6.0", "", "run", None, {}),
+    ("jaxlib=0.4.7,cudnn=8.0.5", "", "run", None, {}),
     # What a package requires of others
     ("jax=0.4.23,jaxlib=0.4.25", "", "import", None, {"jax-jaxlib": "error"}),  # jaxlib is newer
     ("jax=0.4.23,jaxlib=0.4.18", "", "import", None, {"jax-jaxlib": "error"}),

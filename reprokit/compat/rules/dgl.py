@@ -127,3 +127,10 @@ def dgl_cmake(view: View, version: str, release: str) -> Iterator[Verdict]:
     facts = view.facts.dgl
     for row in rows_for(facts.build, version):
         yield from needs(f"building DGL {version}", "CMake", row.cmake_min, release, facts.source_build, doubtful=True)
+
+
+@combination_rule("dgl-gcc", of="dgl gcc", changes="gcc dgl", purposes=COMPILE)
+def dgl_gcc(view: View, version: str, release: str) -> Iterator[Verdict]:
+    facts = view.facts.dgl
+    for row in rows_for(facts.build, version):
+        yield from needs(f"building DGL {version}", "gcc", row.gcc_min, release, facts.source_build)

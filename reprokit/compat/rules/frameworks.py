@@ -1,4 +1,4 @@
-"""TensorFlow and JAX with the CUDA and cuDNN that they load, the GPU and the driver; triton with the GPU."""
+"""TensorFlow, JAX and jaxlib with the CUDA and cuDNN that they load, the GPU and the driver; triton with the GPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from packaging.specifiers import SpecifierSet
 from reprokit.compat.model import CODE, KnownGpu
 from reprokit.compat.rule import CompatRule, Verdict, combination_rule, error
 from reprokit.compat.rules.cuda import judge_driver
-from reprokit.compat.schema import rows_for
+from reprokit.compat.schema import FrameworkBuild, rows_for
 from reprokit.compat.view import View
 
-_SHOWN = {"tensorflow": "TensorFlow", "jax": "JAX"}
+_SHOWN = {"tensorflow": "TensorFlow", "jax": "JAX", "jaxlib": "jaxlib"}
+
+
+def _builds(view: View, name: str, version: str) -> Iterator[FrameworkBuild]:
+    pin = view.pin(name)
+    for row in rows_for(view.facts.frameworks[name], version):
+        if not row.local or (pin and row.local == pin.local):
+            yield row
 
 
 def _library(name: str, library: str, shown: str) -> CompatRule:
@@ -20,7 +27,7 @@ def _library(name: str, library: str, shown: str) -> CompatRule:
 
     @combination_rule(f"{name}-{library}", of=f"{name} {library}", purposes=CODE)
     def check(view: View, version: str, release: str) -> Iterator[Verdict]:
-        for row in rows_for(view.facts.frameworks[name], version):
+        for row in _builds(view, name, version):
             spec = row.cuda if library == "cuda" else row.cudnn
             if not SpecifierSet(spec).contains(release):
                 yield error(f"{_SHOWN[name]} {version} loads {shown} {spec}, not {release}", row.source)
@@ -31,7 +38,7 @@ def _library(name: str, library: str, shown: str) -> CompatRule:
 def _gpu(name: str) -> CompatRule:
     @combination_rule(f"{name}-gpu", of=f"{name} gpu", changes=name, purposes=CODE)
     def check(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
-        for row in rows_for(view.facts.frameworks[name], version):
+        for row in _builds(view, name, version):
             toolkit = view.facts.cuda.toolkits[row.built]
             if gpu.capability[0] > max(toolkit.sm) // 10:
                 built = f"{_SHOWN[name]} {version} is built with CUDA {row.built}"
@@ -44,16 +51,16 @@ def _driver(name: str) -> CompatRule:
     @combination_rule(f"{name}-driver", of=f"{name} driver", changes=f"{name} driver", purposes=CODE)
     def check(view: View, version: str, driver: str) -> Iterator[Verdict]:
         if view.pin("cuda") is None:  # else `cuda-driver` judges that
-            for row in rows_for(view.facts.frameworks[name], version):
+            for row in _builds(view, name, version):
                 yield from (v for v in judge_driver(view, row.built, driver) if v.severity == "error")
 
     return check
 
 
-tensorflow_cuda, jax_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
-tensorflow_cudnn, jax_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
-tensorflow_gpu, jax_gpu = map(_gpu, _SHOWN)
-tensorflow_driver, jax_driver = map(_driver, _SHOWN)
+tensorflow_cuda, jax_cuda, jaxlib_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
+tensorflow_cudnn, jax_cudnn, jaxlib_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
+tensorflow_gpu, jax_gpu, jaxlib_gpu = map(_gpu, _SHOWN)
+tensorflow_driver, jax_driver, jaxlib_driver = map(_driver, _SHOWN)
 
 
 @combination_rule("triton-gpu", of="triton gpu", changes="", purposes=CODE)
