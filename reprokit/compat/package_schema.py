@@ -218,6 +218,7 @@ class TorchBuildFacts(Fact):
     triton: tuple[TorchTriton, ...]
     triton_gpu: CapabilityMin
     cudnn_same: Span
+    cudnn_static: Span
 
 
 class TorchvisionRelease(Fact):

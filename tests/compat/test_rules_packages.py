@@ -263,6 +263,7 @@ CASES = [
     ("torch=2.0.1+cu118,cudnn=8.7.0", "", "run", None, {}),
     ("torch=2.0.1+cu118,cudnn=8", "", "run", None, {}),
     ("torch=2.0.1+cpu,cudnn=8.2.4", "", "run", None, {}),
+    ("torch=1.7.1+cu101,cudnn=7.5.0", "", "run", None, {}),
     ("distro=fedora:40,llvm=14", "", "compile", None, {"no-fact": "unknown"}),
     ("tvm=0.99,llvm=12", "", "compile", None, {"no-fact": "unknown"}),
     ("gcc=40,cuda=11.8", "", "compile", None, {"no-fact": "unknown"}),

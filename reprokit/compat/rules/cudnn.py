@@ -34,13 +34,16 @@ def torch_cudnn(view: View, wheel: TorchWheel, version: str) -> Iterator[Verdict
     built = release.cudnn.get(wheel.build) or release.cudnn.get("all")
     if pin is None or pin.from_base or not built or not wheel.cuda:
         return
-    oldest, same = built if isinstance(built, str) else min(built, key=key), view.facts.torch_build.cudnn_same
+    oldest, build = built if isinstance(built, str) else min(built, key=key), view.facts.torch_build
+    same = build.cudnn_same
     if same.covers(wheel.version):
         if not any(series(v) == series(oldest) for v in pin.versions):
             reason = f"torch {wheel.version} was built with cuDNN {oldest} and refuses another minor"
             yield error(f"{reason}: pin {series(oldest)}", (*release.source, *same.source))
         return
-    if series(version, 1) != series(oldest, 1) or any(at_most(oldest, v) for v in pin.versions):
+    if build.cudnn_static.covers(wheel.version) or series(version, 1) != series(oldest, 1):
+        return
+    if any(at_most(oldest, v) for v in pin.versions):
         return
     reason = (
         f"torch {wheel.version} was built with cuDNN {oldest} and refuses the older {version} where that is loaded "
