@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from reprokit.compat.facts import Facts
@@ -39,6 +40,8 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     known = releases(facts, name)
     if name in facts.wheels and public(pin) in known:
         return (public(pin),)  # not its post-releases, which are made for other torch
+    if name == "gcc" and re.fullmatch(r"([5-9]|\d\d)(\.0)+", pin):
+        pin = series(pin, 1)  # there is no gcc 9.0, the first is 9.1: what is meant is 9
     found = matching(pin, known)
     if name == "gcc" and pin == series(pin, 1):
         found = _carried(facts, found)

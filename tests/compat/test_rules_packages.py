@@ -267,6 +267,9 @@ CASES = [
     ("distro=fedora:40,llvm=14", "", "compile", None, {"no-fact": "unknown"}),
     ("tvm=0.99,llvm=12", "", "compile", None, {"no-fact": "unknown"}),
     ("gcc=40,cuda=11.8", "", "compile", None, {"no-fact": "unknown"}),
+    ("gcc=9.0,cuda=10.2", "", "compile", None, {"cuda-gcc": "error"}),
+    ("gcc=8.0.0,cuda=10.2", "", "compile", None, {}),
+    ("gcc=40.0,cuda=11.8", "", "compile", None, {"no-fact": "unknown"}),
 ]  # fmt: skip
 
 
