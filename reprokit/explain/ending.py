@@ -22,6 +22,7 @@ _ASIDE = re.compile(rb"(?<=\s)\([^()]*\)")
 _HARMLESS = re.compile(
     rb"(?i)\b(?:no|0|without(?: any)?|zero) (?:errors?|failures?|failed)\b"
     rb"|\b(?:errors?|failures?|failed|killed) *[:=]+ *\d|\b(?:errors|failures) \d"
+    rb"|\b(?:errors|failed)\b[\w ]{0,20}[:=]+ *0\b"
     rb"|\berror (?:rate|code: 0|bound|tolerance)|in case of|\bACPI\b"
     rb"|\b(?:mean|max|avg|abs\w*|rel\w*|l[12]|squared|average|maximum) \w*? ?error"
     rb"|\b(?:warn(?:ing)?|info|debug|pass(?:ed)?|ignor(?:ed|ing)|skip(?:ped|ping)|if|can be)\b|\[ *ok *\]|#"

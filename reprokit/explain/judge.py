@@ -62,6 +62,9 @@ _MEANING = {
     "SystemError": "a fault in Python or in a compiled module",
     "KeyboardInterrupt": "somebody or the batch system stopped it",
 }
+# Classes of faults in code rather than in its data; raised inside a package, they mean that versions do not fit.
+_CODE_FAULT = ("TypeError", "AttributeError", "NameError", "ImportError", "SyntaxError", "UnboundLocalError")
+_PACKAGE = re.compile(r"(?:(?:site|dist)-packages/|^(?=[\w/]+\.pyx$))(?P<name>\w+)/")
 # Classes that say less than the usual words of their message.
 _ANY_FAULT = ("RuntimeError", "ValueError", "AssertionError", "Exception", "OSError", "ImportError")
 _LOOK_UP = "read that line and what calls it; compare the installed versions with those that the project names"
@@ -227,8 +230,13 @@ def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:
         said.append(f"({_frame(value)}, called from {_frame(value, 'own_')})" if own else f"({_frame(value)})")
     if chained is not None and chained.text != hit.text:
         said.append("and then " + _exception(chained.values, rules))
-    cause = "Python raised " + " ".join(said)
-    return Cause("python-exception", hit.line, hit.text, cause, _LOOK_UP, [], CONFIDENCE["wording"], hit.context)
+    cause, remedy = "Python raised " + " ".join(said), _LOOK_UP
+    package = _PACKAGE.search(value.get("file", ""))
+    if package and value["class"] in _CODE_FAULT:
+        name = package["name"]
+        cause = f"{cause}, inside of {name}: its version does not fit the code or another package that calls it"
+        remedy = f"pip show {name}; install its release of the time of the code, or the one that the project names"
+    return Cause("python-exception", hit.line, hit.text, cause, remedy, [], CONFIDENCE["wording"], hit.context)
 
 
 def _frame(values: dict[str, str], which: str = "") -> str:
