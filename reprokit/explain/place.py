@@ -14,6 +14,7 @@ _SHOWN = 400
 _CONTEXT = 3
 # How the parts of an event in a JSON stream begin that hold no text of the log.
 _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
+_BRACES = (b"{", b"}", b"}]}")
 # Prefixes that builders, CI services, loggers, pytest and launchers of processes give to each line.
 _PREFIX = re.compile(
     rb"(?:\s+|E {3}(?=\S)|#\d+ (?:\d+\.\d+ )?"
@@ -59,8 +60,7 @@ class Place:
             after = text.find(b"\n", end, end + LONGEST)
             end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
         part: bytes = text[start + 1 if start > 0 else 0 : end]
-        # Events of a JSON stream hold their text between carriage returns.
-        return _STAMP.sub(b"", part.replace(b"\r", b"\n"))
+        return _STAMP.sub(b"", b"\n".join(map(_text, part.split(b"\n"))))
 
     def context(self) -> list[tuple[int, str]]:
         """The lines around this one with their numbers, this one among them."""
@@ -88,6 +88,14 @@ def part_of_line(text: bytes, start: int, end: int) -> tuple[int, int]:
     begin = max(text.rfind(b"\n", lowest, start), text.rfind(b"\r", lowest, start)) + 1
     stops = [stop for stop in (text.find(b"\n", end, highest), text.find(b"\r", end, highest)) if stop >= 0]
     return begin or lowest, min(stops, default=highest)
+
+
+def _text(line: bytes) -> bytes:
+    """The parts of a line below one another; of an event in a JSON stream only its text."""
+    parts = line.split(b"\r")
+    if line.startswith(b"{"):
+        parts = [part for part in parts if part and part not in _BRACES and not part.startswith(_WRAPPING)]
+    return b"\n".join(parts)
 
 
 def _prefix(part: bytes) -> int:
