@@ -91,11 +91,11 @@ def part_of_line(text: bytes, start: int, end: int) -> tuple[int, int]:
 
 
 def _text(line: bytes) -> bytes:
-    """The parts of a line below one another; of an event in a JSON stream only its text."""
-    parts = line.split(b"\r")
+    """A line as a terminal shows it, whose last part overwrites the others; of an event in a JSON stream its texts."""
+    parts = [part for part in line.split(b"\r") if part]
     if line.startswith(b"{"):
-        parts = [part for part in parts if part and part not in _BRACES and not part.startswith(_WRAPPING)]
-    return b"\n".join(parts)
+        return b"\n".join(part for part in parts if part not in _BRACES and not part.startswith(_WRAPPING))
+    return parts[-1] if parts else b""
 
 
 def _prefix(part: bytes) -> int:

@@ -149,3 +149,29 @@ def test_what_a_tool_warned_of_and_then_failed_with_is_a_cause():
     found = explain(logs.stream(retry + gave_up + end)).causes
     assert (found[0].rule, found[0].line) == ("tls-verify", 2)
     assert explain(logs.stream(retry + end)).causes[0].rule == "pip-no-distribution"
+
+
+def test_a_fault_of_code_inside_a_package_is_one_of_versions():
+    text = (
+        'Traceback (most recent call last):\n  File "main.py", line 3, in go\n    quaint.step(4)\n'
+        '  File "/opt/lib/python3.9/site-packages/quaint/core.py", line 90, in step\n    zip(a, b)\n'
+        "TypeError: zip argument #2 must support iteration\n"
+    )
+    (cause,) = explain(logs.stream(text)).causes
+    assert "inside of quaint: its version does not fit" in cause.cause
+    assert cause.remedy.startswith("pip show quaint")
+    outside = explain(logs.stream(text.replace("/opt/lib/python3.9/site-packages/quaint/", "/w/"))).causes[0]
+    assert "inside of" not in outside.cause
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot find the generic interface, using the old one\n",
+        "Failed configs: 0 of 12\n",
+        "collect2: error: ld returned 1 exit status\n[INFO] Process 31337 exits successfully.\n",
+        "  Unsupported      :  310 (12.86%)\n  Expectedly Failed:    2 (0.08%)\n",
+    ],
+)
+def test_what_reads_like_an_error_and_is_none(text: str):
+    assert explain(logs.stream(text)).success

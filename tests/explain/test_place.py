@@ -12,3 +12,13 @@ from tests.support import logs
 def test_a_line_is_known_behind_what_stands_before_it(before: str):
     cause = explain(logs.stream(f"{before}MemoryError\n")).causes[0]
     assert (cause.rule, cause.text) == ("python-memory", "MemoryError")
+
+
+@pytest.mark.parametrize("form", sorted(logs.FORMS))
+def test_the_neighbours_of_a_line_are_read_in_every_form(form: str):
+    text = (
+        "CMake Error at a.cmake:3 (message):\n  No download info given for 'odd' and its source\n  directory:\n\n"
+        "   /w/odd.cpp\n\n  is not an existing non-empty directory.  Please specify one of:\n"
+        "-- Configuring incomplete, errors occurred!\n"
+    )
+    assert explain(logs.stream(logs.FORMS[form](text))).causes[0].rule == "cmake-external-empty"
