@@ -145,3 +145,8 @@ def test_a_name_that_ends_like_an_error_code_is_none():
 def test_a_refusal_that_wget_prints_is_a_failure(status: str):
     (cause, *_) = explain(logs.stream(f"HTTP request sent, awaiting response... {status}\n")).causes
     assert cause.cause.endswith(status)
+
+
+def test_a_gpu_that_fell_off_the_bus_hides_none():
+    text = "No devices were found\nNVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n"
+    assert explain(logs.stream(text)).causes[0].rule == "gpu-fell-off-bus"
