@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.host.disk import unwritable
 from reprokit.untrusted.files import Folder
 
 _MOST_BYTES = 16 << 20
@@ -57,7 +58,10 @@ class EntryList(Generic[E]):
 
     @contextmanager
     def changing(self, engine: Engine) -> Iterator[dict[str, E]]:
-        """The entries, written when the block ends, without those of images that `engine` no longer has."""
+        """The entries, written when the block ends, without those of images that `engine` no longer has.
+
+        Raises EngineError as `read`, and as `unwritable`.
+        """
         from filelock import FileLock
 
         try:
@@ -77,7 +81,8 @@ class EntryList(Generic[E]):
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:
-            raise EngineError(f"cannot write the list of {self._what}: {error.strerror}", str(_folder())) from None
+            hint = "choose another folder with REPROKIT_HOME"
+            raise unwritable(error, f"the list of {self._what}", _folder() / self._file, hint) from None
 
     def _check(self) -> None:
         """Raises EngineError if another user could have changed the list."""
