@@ -264,7 +264,7 @@ def _badges(
         ("Artifacts available: where", code),
         ("Artifacts available: licence", recipe.paper.licence),
         ("Functional: documented", f"the recipe {recipe.name} names pins, blocks, data, benchmarks and claims"),
-        ("Functional: consistent", "; ".join(_unique(each.claim.where for each in judged)[:8]) or "no claims"),
+        ("Functional: consistent", "; ".join(_unique(each.claim.where for each in judged)) or "no claims"),
         ("Functional: complete", f"locked variants: {', '.join(locked) or 'none'}; all inputs by checksum"),
         ("Functional: exercisable", ", ".join(counted(len(parts), name) for parts, name in to_run)),
         ("Reusable", f"variants: {', '.join(recipe.variants)}; `reprokit render {recipe.name}` needs Docker alone"),

@@ -51,9 +51,11 @@ def test_the_page_has_claims_environment_plots_tables_machines_and_commands():
 
 def test_the_badges_name_each_place_of_the_paper_once_and_count_in_words():
     recipe = load_recipe("atoffer")
+    more = [claim.model_copy(update={"where": f"Table {n}"}) for n, claim in enumerate(recipe.claims, 100)]
+    recipe = recipe.model_copy(update={"claims": [*recipe.claims, *more]})
     found = dict(recipe_report(recipe, [RECORD], judge(recipe, [], bundled()), []).badges)
     places = found["Functional: consistent"].split("; ")
-    assert len(places) == len(set(places)) == len({claim.where for claim in recipe.claims}) > 5
+    assert len(places) == len(set(places)) == len({claim.where for claim in recipe.claims}) > 12
     assert found["Functional: exercisable"] == "6 smoke commands, 5 benchmarks, 1 record"
 
 
