@@ -143,3 +143,10 @@ def test_the_checked_in_verdict_is_that_of_the_checked_in_table(capsys):
     folder = ROOT / "docs" / "attention"
     bench.main(["--verdict", str(folder / "cpu.csv")])
     assert capsys.readouterr().out == (folder / "verdict.md").read_text()
+
+
+def test_a_gpu_is_not_judged_by_the_limits_for_cpus(capsys):
+    table = ROOT / "docs" / "attention" / "h200.csv"
+    assert bench.main(["--verdict", str(table)]) == 1
+    text = capsys.readouterr().out
+    assert "NVIDIA H200" in text and "Not judged: it was measured on a GPU" in text and SPEED not in text

@@ -59,7 +59,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         except layer.Wrong as error:
             return fail(str(error))
     if options.output and not options.json:
-        print("\n" + verdict.markdown(verdict.rows(records.read(options.output))))
+        print("\n" + judgement(records.read(options.output)))
     return 0
 
 
@@ -69,7 +69,7 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few cases, in less than two minutes")
     parser.add_argument("--output", metavar="FILE", help="append the records to FILE; what is there is not done again")
     parser.add_argument(
-        "--verdict", metavar="FILE", help="print whether FILE's cells meet the requirements; exit 1 if not"
+        "--verdict", metavar="FILE", help="print whether FILE's cells meet the requirements for CPUs; exit 1 if not"
     )
     parser.add_argument("--summary", metavar="FILE", help="print FILE as a table without samples (CSV)")
     parser.add_argument("--part", nargs="+", choices=PARTS, help="only these; all without --quick, the grid with it")
@@ -95,13 +95,22 @@ def parse(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def judge(path: str) -> int:
-    """Print the verdict on a file of --output or --summary. Returns 0 if everything was measured and holds."""
+    """Print the verdict on a file of --output or --summary. Returns 0 if everything was measured and holds.
+
+    A file of a GPU is not judged.
+    """
     try:
         file = records.read(path)
     except (OSError, ValueError, KeyError) as error:
         return fail("--verdict %s cannot be judged: %s" % (path, error))
-    print(verdict.measured_on(file) + "\n\n" + verdict.markdown(verdict.rows(file)))
-    return 0 if verdict.holds(file) else 1
+    print(verdict.measured_on(file) + "\n\n" + judgement(file))
+    return 0 if not verdict.not_judged(file) and verdict.holds(file) else 1
+
+
+def judgement(file: records.File) -> str:
+    """The table of the requirements, or why there is none."""
+    reason = verdict.not_judged(file)
+    return "Not judged: %s." % reason if reason else verdict.markdown(verdict.rows(file))
 
 
 def summarize(path: str) -> int:

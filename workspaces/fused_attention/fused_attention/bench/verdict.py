@@ -40,6 +40,12 @@ class Row(NamedTuple):
         return bool(self.values) and not self.failing
 
 
+def not_judged(file: File) -> str:
+    """Why a file is not judged, or ""."""
+    on_gpu = any(str(cell.params["device"]).startswith("cuda") for cell in file.cells.values())
+    return "it was measured on a GPU, and the requirements are limits for CPUs" if on_gpu else ""
+
+
 def rows(file: File) -> List[Row]:
     return [Row(one, sorted(one.values(file), key=lambda value: _order(value[0], one.at_least))) for one in ALL]
 
