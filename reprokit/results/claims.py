@@ -256,7 +256,7 @@ def as_lines(judged: Sequence[JudgedClaim]) -> list[tuple[str, list[str]]]:
     """For a terminal: each verdict, and beside it the claim, its numbers, and why or what measures it."""
     found = []
     for each, row in zip(judged, as_table(judged, "").rows, strict=True):
-        claim, paper, measured, ratio, verdict, why, source = row
+        claim, verdict, paper, measured, ratio, why, source = row
         numbers = f", measured {measured}, ratio {ratio}" if measured else ""
         lines = [f"{each.recipe}: {claim}", f"paper {paper} ({source}){numbers}", why]
         found.append((verdict, [line for line in lines if line]))
@@ -272,16 +272,17 @@ def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
         rows.append(
             (
                 claim.metric + (f" ({about})" if about else ""),
+                each.verdict,
                 f"{number(claim.value)} {claim.unit}".strip(),
                 "" if each.measured is None else f"{number(each.measured)} {claim.unit}".strip(),
                 "" if each.ratio is None else f"{each.ratio:.2f}{interval}",
-                each.verdict,
                 each.reason or (each.command if each.verdict == "not measured" else ""),
                 f"{claim.where}; {claim.hardware}",
             )
         )
-    columns = ("claim", "paper", "measured", "ratio", "verdict", "why, or what measures it", "source")
-    return ReportTable(title, "", columns, tuple(rows), words=(0, 4, 5, 6))
+    # A phone shows the first two columns without scrolling.
+    columns = ("claim", "verdict", "paper", "measured", "ratio", "why, or what measures it", "source")
+    return ReportTable(title, "", columns, tuple(rows), words=(0, 1, 5, 6))
 
 
 def _variation(group: Group, other: Group) -> bool:

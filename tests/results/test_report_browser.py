@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.compat.facts import bundled
-from reprokit.recipe.find import load_recipe
+from reprokit.recipe.find import load_recipe, recipe_names
 from reprokit.results.claims import judge
 from reprokit.results.likeness import groups
 from reprokit.results.report import VariantFacts, as_html, recipe_report, report
@@ -78,6 +78,18 @@ def test_it_is_readable_on_a_phone_without_javascript(browser, page_file):
     with_script = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
     with_script.goto(page_file.as_uri())
     assert with_script.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_phone_shows_each_verdict_without_scrolling(browser, tmp_path):
+    recipes = [load_recipe(name) for name in recipe_names()]
+    parts = [recipe_report(each, [], judge(each, [], bundled()), []) for each in recipes if each.claims]
+    file = tmp_path / "index.html"
+    file.write_text(as_html(report(parts)))
+    page = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844}).new_page()
+    page.goto(file.as_uri())
+    cells = page.locator("td.not-measured").all()
+    ends = [box["x"] + box["width"] for cell in cells if (box := cell.bounding_box())]
+    assert len(ends) == len(cells) == sum(len(each.claims.rows) for each in parts) and max(ends) <= 390
 
 
 def test_its_policy_stops_scripts_that_escaping_would_miss(browser, page_file, tmp_path):
