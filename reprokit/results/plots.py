@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,29 +61,29 @@ def plots(groups: Sequence[Group]) -> list[Plot]:
 
 
 def _plots(groups: Sequence[Group]) -> list[Plot]:
-    axis = _axis(groups)
+    axis, along = _axes(groups)
+    same = _constant(groups)
     if axis is None:
         rows = sorted(groups, key=_case)[:_MOST_ROWS]
         some = f"{len(rows)} of " if len(rows) < len(groups) else ""
-        return [_rows(rows, _caption(groups, f"of {some}{counted(len(groups), 'case')}"))]
+        return [_rows(rows, same, _caption(groups, f"of {some}{counted(len(groups), 'case')}"))]
     series: dict[str, dict[str, list[Group]]] = {}
-    same = _constant(groups)
     for group in groups:
         if math.isnan(_at(group, axis)):
             continue
         params = group.identity["params"]
-        rest = {name: value for name, value in params.items() if name not in (axis, "impl") and name not in same}
-        by_panel = series.setdefault(_words(rest), {})
+        by_panel = series.setdefault(_words(params, {axis, "impl", *along, *same}), {})
         by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
+    by = f"by {axis}" + (f" (points also differ in {', '.join(along)})" if along else "")
     if sum(map(len, series.values())) <= MOST_SERIES:
-        lines = {", ".join(filter(None, (i, rest))): g for rest, by in series.items() for i, g in by.items()}
-        return [_lines(lines, axis, _caption(groups, f"by {axis}{_share(lines, groups)}"))]
+        lines = {", ".join(filter(None, (i, rest))): g for rest, by_impl in series.items() for i, g in by_impl.items()}
+        return [_lines(lines, (axis, *along), _caption(groups, by + _share(lines, groups)))]
     panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:MOST_PLOTS]
     drawn = []
-    for panel, by in panels:
-        lines = dict(list(by.items())[:MOST_SERIES])
-        what = "; ".join(filter(None, (f"by {axis}", panel)))
-        drawn.append(_lines(lines, axis, _caption(groups, what + _share(lines, groups))))
+    for panel, by_impl in panels:
+        lines = dict(list(by_impl.items())[:MOST_SERIES])
+        what = "; ".join(filter(None, (by, panel)))
+        drawn.append(_lines(lines, (axis, *along), _caption(groups, what + _share(lines, groups))))
     return drawn
 
 
@@ -127,19 +127,42 @@ def _constant(groups: Sequence[Group]) -> set[str]:
     return {name for name, found in values.items() if len(found) == len(groups) and len(set(found)) == 1}
 
 
-def _axis(groups: Sequence[Group]) -> str | None:
-    """The number among the parameters that has the most values, at least two."""
-    values: dict[str, set[float]] = {}
-    for group in groups:
-        for name, value in group.identity["params"].items():
-            if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
-                values.setdefault(name, set()).add(value)
-    found = max(sorted(values), key=lambda name: len(values[name]), default=None)
-    return found if found and len(values[found]) > 1 else None
+def _axes(groups: Sequence[Group]) -> tuple[str | None, tuple[str, ...]]:
+    """The number on the axis, None without one, and numbers that only change along the lines, such as a tuned size.
+
+    The axis is the number that leaves the fewest lines, then that of the most values. A number changes along the lines
+    if fewer and longer lines are left without it, and no two points at the same place.
+    """
+    every = [group.identity["params"] for group in groups]
+    names = sorted({name for params in every for name in params})
+    texts = [[repr(params[name]) if name in params else "" for name in names] for params in every]
+
+    def combinations(*without: str) -> int:
+        kept = [place for place, name in enumerate(names) if name not in without]
+        return len({tuple(row[place] for place in kept) for row in texts})
+
+    values = {name: {params[name] for params in every if _is_number(params.get(name))} for name in names}
+    numbers = [name for name in names if name != "impl" and len(values[name]) > 1]
+    if not numbers:
+        return None, ()
+    axis = min(numbers, key=lambda name: (combinations(name), -len(values[name])))
+    along: tuple[str, ...] = ()
+    for name in numbers:
+        fewer = combinations(axis, *along, name) < combinations(axis, *along)
+        if name != axis and fewer and combinations(*along, name) == len(groups):
+            along += (name,)
+    return axis, along
 
 
-def _lines(series: dict[str, list[Group]], axis: str, caption: str) -> Plot:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -> Plot:
+    """The first name is that of the axis, the others are shown with each point."""
     from matplotlib.figure import Figure
+
+    axis = names[0]
 
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
@@ -154,7 +177,9 @@ def _lines(series: dict[str, list[Group]], axis: str, caption: str) -> Plot:
         drawn = axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **style(place))
         for artist in (drawn.lines[0], *drawn.lines[1], *drawn.lines[2]):
             artist.set_gid(line_id(place))
-        spots += [_spot(x, group.median, place, name, f"{axis} {x:g}", group) for x, group in points]
+        for x, group in points:
+            params = {each: value for each, value in group.identity["params"].items() if each in names}
+            spots.append(_spot(x, group.median, place, name, _words(params), group))
     _scales(axes, [(spot.x, spot.y) for spot in spots])
     identity = next(iter(series.values()))[0].identity
     axes.set_xlabel(short(axis))
@@ -165,18 +190,20 @@ def _lines(series: dict[str, list[Group]], axis: str, caption: str) -> Plot:
     return _drawn(figure, axes, spots, caption, [short(name) or "others" for name in series])
 
 
-def _rows(groups: Sequence[Group], caption: str) -> Plot:
+def _rows(groups: Sequence[Group], same: set[str], caption: str) -> Plot:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 1.2 + 0.3 * len(groups)), layout="constrained")
     axes = figure.subplots()
+    hidden = same if len(groups) > 1 else ()
+    names = [_words(group.identity["params"], hidden) for group in groups]
     spots = []
-    for place, group in enumerate(groups):
+    for place, (name, group) in enumerate(zip(names, groups, strict=True)):
         low, high = _quartiles(group)
         axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=3)
         axes.plot([group.median], [place], color=COLOURS[0], marker="o")
-        spots.append(_spot(group.median, place, 0, "", _case(group), group))
-    axes.set_yticks(range(len(groups)), [short(_case(group)) or "all" for group in groups])
+        spots.append(_spot(group.median, place, 0, "", name, group))
+    axes.set_yticks(range(len(groups)), [short(name) or "all" for name in names])
     axes.invert_yaxis()
     identity = groups[0].identity
     axes.set_xlabel(short(f"{identity['metric']} [{identity['unit']}]"))
@@ -220,7 +247,7 @@ def _drawn(figure: Figure, axes: Axes, spots: Sequence[PlotPoint], caption: str,
 
 def _at(group: Group, axis: str) -> float:
     value = group.identity["params"].get(axis)
-    return float(value) if isinstance(value, int | float) and abs(value) < _LARGEST else math.nan
+    return float(value) if _is_number(value) else math.nan
 
 
 def _quartiles(group: Group) -> tuple[float, float]:
@@ -244,8 +271,8 @@ def _case(group: Group) -> str:
     return _words(group.identity["params"])
 
 
-def _words(params: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {shown(value)}" for name, value in params.items())
+def _words(params: Mapping[str, Any], without: Collection[str] = ()) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in params.items() if name not in without)
 
 
 def short(text: str) -> str:

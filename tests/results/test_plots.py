@@ -38,6 +38,33 @@ def test_the_caption_counts_what_is_not_in_the_plot(record):
     assert last.caption.endswith("by n; graph d; 2 of 20 cases")
 
 
+def test_a_number_that_follows_from_the_case_is_no_axis_and_splits_no_line(record):
+    plans = {("ours", 128): 40733, ("ours", 512): 40830, ("ours", 1024): 40733}
+    cases = [
+        {"impl": impl, "mask": mask, "plan": plans.get((impl, seq), 0), "seq": seq}
+        for mask in ("fixed", "strided") for seq in (128, 512, 1024) for impl in ("ours", "eager", "a", "b", "c")
+    ]  # fmt: skip
+    first, second = drawn(record, *cases)
+    for plot, mask in ((first, "fixed"), (second, "strided")):
+        assert plot.caption.endswith(f"by seq (points also differ in plan); mask {mask}; 15 of 30 cases")
+        assert plot.lines == ("ours", "eager", "a", "b", "c")
+        assert "ours, plan 40830, seq 512" in plot.svg
+
+
+def test_points_at_the_same_place_are_on_lines_of_their_own(record):
+    (plot,) = drawn(record, *({"n": n, "size": size} for n, size in ((1, 8), (2, 8), (3, 8), (1, 9), (2, 9))))
+    assert plot.caption.endswith("by n") and plot.lines == ("size 8", "size 9")
+    (plot,) = drawn(record, *({"batch": 64 // n, "seq": n} for n in (1, 2, 4)))
+    assert plot.caption.endswith("by batch (points also differ in seq)") and plot.lines == ()
+    (plot,) = drawn(record, *({"graph": graph, "n": n} for n, graph in enumerate("abc")))
+    assert plot.lines == ("graph a", "graph b", "graph c")
+
+
+def test_the_names_of_rows_lack_what_all_have(record):
+    (plot,) = drawn(record, *({"device": "a long name of a device that all rows have", "id": id} for id in "xy"))
+    assert plot.svg.count(">id x<") == plot.svg.count(">id y<") == 2  # beside the axis and at the point
+
+
 def test_a_history_has_an_axis_for_each_unit_and_names_what_it_lacks(record, tmp_path):
     lines = lines_of(groups([record(unit=unit, params={"n": n}) for unit in ("ms", "s") for n in range(6)]))
     assert draw_history(lines, "m", tmp_path / "h.svg") == 0
