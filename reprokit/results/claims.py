@@ -18,7 +18,8 @@ from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
-_IMPLEMENTATION = "impl"
+# Groups that agree in these are of one implementation, measured under other conditions.
+_IMPLEMENTATION = ("metric", "params", "variant")
 _NO_RATIO = "no ratio: a number is 0 or less, or too large"
 # What one verdict is about; and a baseline was measured under the same conditions.
 _SETTING = ("variant", "cpu", "gpu", "driver", "threads", "node")
@@ -184,7 +185,7 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
     cases = [
         other
         for other in groups
-        if other is not group
+        if any(other.identity[name] != group.identity[name] for name in _IMPLEMENTATION)
         and other.identity["metric"] == metric
         and baseline.variant in ("", other.identity["variant"])
         and has_params(other.identity["params"], baseline.params)
@@ -287,13 +288,13 @@ def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
 
 def _variation(group: Group, other: Group) -> bool:
     """Whether the other is a variation of the same implementation, such as `ours-packed` of `ours`."""
-    mine = group.identity["params"].get(_IMPLEMENTATION)
-    return mine is not None and str(other.identity["params"].get(_IMPLEMENTATION, "")).startswith(f"{mine}-")
+    mine = group.identity["params"].get("impl")
+    return mine is not None and str(other.identity["params"].get("impl", "")).startswith(f"{mine}-")
 
 
 def _same_case(claim: Claim, baseline: ClaimBaseline, group: Group, other: Group) -> bool:
     """Whether the baseline agrees in the parameters, except those that make it another implementation."""
     mine, its = group.identity["params"], other.identity["params"]
-    free = {_IMPLEMENTATION, *baseline.params, *(name for name in claim.params if name not in its)}
+    free = {"impl", *baseline.params, *(name for name in claim.params if name not in its)}
     case, its_case = ({n: repr(v) for n, v in params.items() if n not in free} for params in (mine, its))
     return case == its_case

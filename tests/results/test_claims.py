@@ -78,6 +78,15 @@ def test_a_speed_up_is_over_the_fastest_baseline_of_the_same_case_and_machine(ju
     assert alone.verdict == "not comparable" and "its baseline was not measured" in alone.reason
 
 
+@pytest.mark.parametrize("change", [{"unit": "us"}, {"commit": "a" * 40}, {"command": "c 2"}], ids=str)
+def test_an_implementation_is_not_its_own_baseline(judged, change):
+    claim = {"value": 2, "unit": "x", "params": {"impl": "ours"}, "baseline": {"metric": "time"}, "over": "best"}
+    ours = {"params": {"impl": "ours"}}
+    found = judged(claim, ours, {**ours, "samples": THEIRS, "time": "2026-01-01T00:00:00Z", **change})
+    assert (found.verdict, found.measured) == ("not comparable", None)
+    assert found.reason == "its baseline was not measured for the same case"
+
+
 def test_times_are_converted_and_other_units_are_not_comparable(judged):
     seconds = {"unit": "s", "samples": tuple(sample / 1000 for sample in OURS)}
     assert judged({"value": 1}, seconds).ratio == 1.0
