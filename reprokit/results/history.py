@@ -7,24 +7,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reprokit.formatting import counted
-from reprokit.results.likeness import Group, key_of
-from reprokit.results.tables import number, shown
+from reprokit.results.likeness import Group, differing, key_of
+from reprokit.results.tables import number, shown, some_of
 from reprokit.tables import ReportTable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 40
-# A line of the history is one case on one machine: code and image may change along it.
+# A line of the history is one case on one machine: code and image may change along it, and what else does is noted.
 _LINE = ("recipe", "variant", "benchmark", "metric", "unit", "params", "cpu", "threads", "gpu", "node", "files")
+_CODE = ("commit", "dirty", "changes", "input_hash", "image_digest")
 
 
 @dataclass(frozen=True)
 class HistoryLine:
-    """The medians of one case on one machine, oldest first: time, commit or image, median."""
+    """The medians of one case on one machine, oldest first: time, commit or image, median.
+
+    `apart` are conditions other than code and image in which the runs differ.
+    """
 
     title: str
     case: str
     hardware: str
     points: tuple[tuple[str, str, float], ...]
+    apart: tuple[str, ...] = ()
 
 
 def lines_of(groups: Iterable[Group]) -> list[HistoryLine]:
@@ -38,11 +43,16 @@ def table(lines: Sequence[HistoryLine], title: str) -> ReportTable:
     rows = []
     for line in lines:
         medians = [point[2] for point in line.points]
-        change = f"{100 * (medians[-1] / medians[0] - 1):+.1f} %" if medians[0] > 0 else ""
+        change = f"{100 * (medians[-1] / medians[0] - 1):+.1f} %" if len(medians) > 1 and medians[0] > 0 else ""
         ends = (number(medians[0]), number(medians[-1]), change)
         rows.append((line.title, line.case, line.hardware, str(len(medians)), *ends, sparkline(medians)))
     columns = ("benchmark", "case", "machine", "runs", "first", "last", "change", "medians")
-    return ReportTable(title, "", columns, tuple(rows), words=(0, 1, 2, 7), keys=3)
+    notes = (
+        f"{line.title} {line.case}: the runs differ in {some_of(line.apart)}, not only in code"
+        for line in lines
+        if line.apart
+    )
+    return ReportTable(title, "", columns, tuple(rows), tuple(notes), words=(0, 1, 2, 7), keys=3)
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -65,4 +75,5 @@ def _line(alike: Sequence[Group]) -> HistoryLine:
         ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items()),
         first["gpu"] or f"{first['cpu']}, {counted(first['threads'], 'thread')}",
         tuple((time, origin[:12], statistics.median(samples)) for time, origin, samples in points),
+        tuple(field for field in differing(alike) if field not in _CODE),
     )

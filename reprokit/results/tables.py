@@ -157,9 +157,7 @@ def conditions(identity: Mapping[str, Any]) -> list[str]:
 def _notes(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> list[str]:
     notes = []
     if apart:
-        others = "not averaged with other records of this benchmark: they differ in "
-        more = f" and {len(apart) - _MOST_APART} more" if len(apart) > _MOST_APART else ""
-        notes.append(others + ", ".join(apart[:_MOST_APART]) + more)
+        notes.append(f"not averaged with other records of this benchmark: they differ in {some_of(apart)}")
     doubts = list(dict.fromkeys(text for group in table for text in group.doubts))
     # What was measured counts more than how: a stale image is never among the rest.
     doubts.sort(key=lambda text: not text.startswith("the image "))
@@ -181,6 +179,12 @@ def _with_spread(group: Group) -> str:
 
 def _spread(group: Group) -> str:
     return f"{number(min(group.samples))}..{number(max(group.samples))}"
+
+
+def some_of(fields: Sequence[str]) -> str:
+    """The first fields, and how many more there are."""
+    more = f" and {len(fields) - _MOST_APART} more" if len(fields) > _MOST_APART else ""
+    return ", ".join(fields[:_MOST_APART]) + more
 
 
 def shown(value: Any) -> str:

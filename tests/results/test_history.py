@@ -14,6 +14,14 @@ def test_a_line_goes_on_over_commits_and_images_but_not_machines(record):
     assert shown.rows[0][3:] == ("3", "1", "3", "+200.0 %", "▁▅█") or shown.rows[0][3:7] == ("3", "1", "3", "+200.0 %")
 
 
+def test_other_changes_than_those_of_the_code_are_noted_and_one_run_has_no_change(record):
+    changes = [{}, {"command": "python3 -m bench --small", "driver": "570", "commit": "a" * 40}, {"cpu": "Xeon"}]
+    found = table(lines_of(groups(record(**each) for each in changes)), "attention.forward")
+    assert [row[6] for row in found.rows] == ["+0.0 %", ""]
+    (note,) = found.notes
+    assert note.endswith("batch 8, impl ours: the runs differ in command, driver, not only in code")
+
+
 def test_sparklines():
     assert sparkline([1, 2, 3, 4, 5, 6, 7, 8]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5, 5]) == "▁▁"
