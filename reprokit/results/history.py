@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reprokit.formatting import counted
 from reprokit.results.likeness import Group, differing, key_of
-from reprokit.results.tables import number, shown, some_of
+from reprokit.results.tables import commit_of, number, shown, some_of
 from reprokit.tables import ReportTable
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -65,15 +66,15 @@ def sparkline(values: Sequence[float]) -> str:
 
 def _line(alike: Sequence[Group]) -> HistoryLine:
     first = alike[0].identity
-    points = sorted(
-        (run.time, group.identity["commit"] or group.identity["image_digest"].removeprefix("sha256:"), run.samples)
-        for group in alike
-        for run in group.runs
-    )
+    points = sorted((run.time, _origin(group.identity), run.samples) for group in alike for run in group.runs)
     return HistoryLine(
         f"{first['recipe']}:{first['variant']} {first['benchmark']} [{first['unit']}]",
         ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items()),
         first["gpu"] or f"{first['cpu']}, {counted(first['threads'], 'thread')}",
-        tuple((time, origin[:12], statistics.median(samples)) for time, origin, samples in points),
+        tuple((time, origin, statistics.median(samples)) for time, origin, samples in points),
         tuple(field for field in differing(alike) if field not in _CODE),
     )
+
+
+def _origin(identity: Mapping[str, Any]) -> str:
+    return commit_of(identity) if identity["commit"] else identity["image_digest"].removeprefix("sha256:")[:12]

@@ -119,7 +119,7 @@ def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], li
     for group in table:
         params = group.identity["params"]
         impl = repr(params.get("impl"))
-        names.setdefault(impl, shown(params.get("impl", "")))
+        names.setdefault(impl, shown(params.get("impl", "")) or "no impl")
         cases.setdefault(repr([params.get(name) for name in varying]), {})[impl] = group
     impls = list(names)
     rows = []
@@ -138,8 +138,8 @@ def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], li
 
 def conditions(identity: Mapping[str, Any]) -> list[str]:
     """Where and with which image records were measured, in words."""
-    hardware = [identity["gpu"] and f"{identity['gpu']} (driver {identity['driver']})", identity["cpu"]]
-    commit = f"commit {identity['commit'][:12]}{' with changes' if identity['dirty'] else ''}"
+    driver = f" (driver {identity['driver']})" if identity["driver"] else ""
+    hardware = [identity["gpu"] and identity["gpu"] + driver, identity["cpu"]]
     return [
         *(part for part in hardware if part),
         *([] if "threads" in identity["params"] else [counted(identity["threads"], "thread")]),
@@ -150,8 +150,13 @@ def conditions(identity: Mapping[str, Any]) -> list[str]:
             else ["no image"]
         ),
         *([f"inputs {identity['input_hash'][:12]}"] if identity["input_hash"] else []),
-        *([commit] if identity["commit"] else []),
+        *([f"commit {commit_of(identity)}"] if identity["commit"] else []),
     ]
+
+
+def commit_of(identity: Mapping[str, Any]) -> str:
+    """The short commit, and whether the checkout had changes."""
+    return f"{identity['commit'][:12]}{' with changes' if identity['dirty'] else ''}"
 
 
 def _notes(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> list[str]:

@@ -22,6 +22,11 @@ def test_other_changes_than_those_of_the_code_are_noted_and_one_run_has_no_chang
     assert note.endswith("batch 8, impl ours: the runs differ in command, driver, not only in code")
 
 
+def test_a_point_names_the_changes_of_its_checkout(record):
+    (line,) = lines_of(groups([record(commit="a" * 40, dirty=True, changes="b" * 40)]))
+    assert line.points == (("2026-11-21T09:00:00Z", "aaaaaaaaaaaa with changes", 2.0),)
+
+
 def test_sparklines():
     assert sparkline([1, 2, 3, 4, 5, 6, 7, 8]) == "▁▂▃▄▅▆▇█"
     assert sparkline([5, 5]) == "▁▁"

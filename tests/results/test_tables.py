@@ -49,6 +49,14 @@ def test_a_case_whose_parameters_are_missing_or_differ_in_type_keeps_its_row(rec
     assert [row[0] for row in section.rows] == ["", "1", "true"]
 
 
+def test_what_is_unknown_has_no_empty_name(record):
+    (found,) = sections(
+        [case(record, 1, "ours", 1.0, gpu="A100"), record(params={"batch": 2, "heads": 12}, gpu="A100")]
+    )
+    assert found.columns == ("batch", "ours", "no impl", "no impl/ours")
+    assert "A100, EPYC" in found.conditions
+
+
 def test_repeated_runs_are_pooled_and_counted(record):
     (section,) = sections([record(samples=(1.0,)), record(samples=(3.0,)), record(samples=(2.0,))])
     assert section.conditions.endswith("3 runs")
