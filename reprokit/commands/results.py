@@ -15,7 +15,6 @@ from reprokit.errors import UsageError
 from reprokit.untrusted.text import document, dump, echo, paged
 
 if TYPE_CHECKING:
-    from reprokit.results.comparison import Comparison
     from reprokit.results.likeness import Group
     from reprokit.results.record import Record
     from reprokit.results.tables import ReportTable
@@ -123,7 +122,8 @@ def compare(
             show_tables([as_table(cases, f"{b} against {a}")])
         if alone:
             notify(f"{alone} cases are in one set only")
-    _exit_where_different(cases)
+    if any(each.verdict in ("higher", "lower") for each in cases):
+        raise typer.Exit(1)
 
 
 @results.command()
@@ -222,13 +222,22 @@ def results_file(name: str) -> Path:
     return Path(FOLDER) / f"{recipe}.jsonl"
 
 
+_MEASURE = "`reprokit bench NAME` measures some"
+
+
 def files_of(name: str | None) -> list[Path]:
     """The file of a recipe's records, or all. Raises UsageError where there is none."""
+    from reprokit.recipe.spelling import nearest
     from reprokit.results.lines import FOLDER
 
-    if found := [results_file(name)] if name else sorted(Path(FOLDER).glob("*.jsonl")):
-        return found
-    raise UsageError("no results yet", FOLDER, "`reprokit bench NAME` measures some")
+    found = {file.stem: file for file in sorted(Path(FOLDER).glob("*.jsonl"))}
+    recipe = results_file(name).stem if name else ""
+    if not found:
+        raise UsageError("no results yet", FOLDER, _MEASURE)
+    if recipe and recipe not in found:
+        hint = f"there are results of {', '.join(found)}"
+        raise UsageError(f"no results of {recipe}{nearest(recipe, found)}", FOLDER, hint)
+    return [found[recipe]] if recipe else list(found.values())
 
 
 def _groups(name: str | None) -> list[Group]:
@@ -266,8 +275,10 @@ def _of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -
 def some(found: list[_T], *names: str | None) -> list[_T]:
     """What was found. Raises UsageError where that is nothing."""
     if not found:
+        if not any(names):
+            raise UsageError("no results yet", hint=_MEASURE)
         hint = "`reprokit results list` shows what there is"
-        raise UsageError(f"no record of {' '.join(filter(None, names)) or 'any recipe'}", hint=hint)
+        raise UsageError(f"no record of {' '.join(filter(None, names))}", hint=hint)
     return found
 
 
@@ -290,8 +301,3 @@ def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> l
     kept = some(_of(found, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
     return sections(kept, [claim for each in sorted(names) for claim in load_recipe(each).claims])
-
-
-def _exit_where_different(cases: Sequence[Comparison]) -> None:
-    if any(each.verdict in ("higher", "lower") for each in cases):
-        raise typer.Exit(1)

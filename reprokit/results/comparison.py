@@ -155,6 +155,7 @@ def as_table(cases: Sequence[Comparison], title: str) -> ReportTable:
             notes[f"{name} {params}: {case.verdict}"] = None
         notes |= dict.fromkeys(case.notes)
         if case.verdict in ("no difference found", "too few samples") and (measured.needed or 0) > case.fewest:
-            notes[f"{name} {params}: {measured.needed} {case.compared} in each set would find {SLOWDOWN:.0%}"] = None
+            needed = f"{measured.needed} {case.compared} in each set"
+            notes[f"{name} {params}: {needed} would find a slow-down of {SLOWDOWN:.0%}"] = None
     columns = ("metric", "case", "A", "B", "B/A", "95 % interval", "p", "samples", "verdict")
     return ReportTable(title, "", columns, tuple(rows), tuple(notes), words=(0, 1, 8), keys=2)

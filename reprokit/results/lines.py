@@ -26,6 +26,7 @@ from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 FOLDER = "results"
 _MOST_DIGITS = 24
 _TOO_LARGE = 10**_MOST_DIGITS
+_REMOVE = "remove this line"
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
@@ -194,7 +195,7 @@ def _check_numbers(values: Iterable[Any], where: str) -> None:
 
 
 def _not_finite(where: str) -> UsageError:
-    return UsageError("not a record: it holds a number that is not finite", where)
+    return UsageError("not a record: it holds a number that is not finite", where, _REMOVE)
 
 
 def _slowly(line: bytes, where: str) -> Record:
@@ -204,14 +205,14 @@ def _slowly(line: bytes, where: str) -> Record:
     except ValueError as error:
         if not isinstance(error, json.JSONDecodeError | UnicodeDecodeError):  # Python reads no more than 4300 digits
             raise UsageError(f"not a record: {str(error).partition(';')[0]}", where) from None
-        raise UsageError("not a record: no JSON", where, "remove the incomplete line") from None
+        raise UsageError("not a record: no JSON", where, _REMOVE) from None
     if not isinstance(data, dict) or "schema" not in data:
-        raise UsageError("not a record of reprokit", where)
+        raise UsageError("not a record of reprokit", where, _REMOVE)
     if data["schema"] not in READABLE:
         raise UsageError(f"unknown schema {data['schema']!r:.40}", where, "use a newer reprokit")
     try:
         return ADAPTER.validate_json(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
     except ValidationError as error:
-        raise UsageError(f"not a record: {': '.join(first_fault(error))}", where) from None
+        raise UsageError(f"not a record: {': '.join(first_fault(error))}", where, _REMOVE) from None
     except ValueError:
         raise _not_finite(where) from None

@@ -138,6 +138,16 @@ def test_wrong_usage_is_named(call, arguments, message):
     assert isinstance(failure, UsageError) and message in failure.message
 
 
+def test_missing_results_are_named_with_those_there_are(call, recorded, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "x.jsonl").write_text("")
+    failure = call("results", "list").exception
+    assert (failure.message, failure.hint) == ("no results yet", "`reprokit bench NAME` measures some")
+    recorded(SPMM)
+    failure = call("results", "show", "xy").exception
+    assert failure.message == "no results of xy; did you mean x?" and failure.hint == "there are results of x"
+
+
 HUGE = 10**24 - 1  # the most digits that are read
 
 

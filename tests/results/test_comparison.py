@@ -149,7 +149,7 @@ def test_the_table_says_how_many_samples_a_noisy_case_needs(compared):
     cases, _ = compared({"commit": A, "samples": noisy}, {"commit": B, "samples": noisy[::-1]})
     table = as_table(cases, "B against A")
     assert table.rows[0][-1] == "no difference found"
-    assert any("samples in each set would find 5%" in note for note in table.notes)
+    assert any("samples in each set would find a slow-down of 5%" in note for note in table.notes)
 
 
 def test_the_samples_that_are_needed_are_runs_where_runs_are_compared(compared):
@@ -157,7 +157,7 @@ def test_the_samples_that_are_needed_are_runs_where_runs_are_compared(compared):
     samples = tuple(level for level in noisy for _ in range(100))
     cases, _ = compared(*({"commit": commit, "samples": samples, "repeats": (100,) * 6} for commit in (A, B)))
     assert cases[0].verdict == "no difference found" and 6 < cases[0].effect.needed < 600
-    note = f"{cases[0].effect.needed} runs in each set would find 5%"
+    note = f"{cases[0].effect.needed} runs in each set would find a slow-down of 5%"
     assert any(note in text for text in as_table(cases, "").notes)
     data = cases[0].to_json()
     assert (data["compared"], data["a"]["samples"]) == ("runs", 600)

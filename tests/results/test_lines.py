@@ -189,8 +189,9 @@ def test_missing_field_and_missing_file_are_named(record, tmp_path):
     data = json.loads(record().to_json())
     del data["input_hash"]
     file.write_text(json.dumps(data))
-    with pytest.raises(UsageError, match="input_hash: Field required"):
+    with pytest.raises(UsageError, match="input_hash: Field required") as error:
         read(file)
+    assert error.value.hint == "remove this line"
 
 
 def test_a_file_that_cannot_be_written_is_named(record, tmp_path):
