@@ -56,8 +56,7 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
 
     rows = overview(_groups(name))
     if as_json:
-        numbers = set(range(len(rows.columns))) - {*rows.words}
-        cells = [[int(cell) if at in numbers else cell for at, cell in enumerate(row)] for row in rows.rows]
+        cells = [[cell if at in rows.words else int(cell) for at, cell in enumerate(row)] for row in rows.rows]
         dump([dict(zip(rows.columns, row, strict=True)) for row in cells])
     else:
         with paged():
@@ -94,8 +93,7 @@ def compare(
     Exit code 1 where a case of both sets differs, 0 where none does.
     """
     from reprokit.commands._shown import notify
-    from reprokit.results.comparison import as_table
-    from reprokit.results.comparison import compare as compared
+    from reprokit.results import comparison
     from reprokit.results.index import read_groups
     from reprokit.results.selection import selection
     from reprokit.tables import show_tables
@@ -112,14 +110,14 @@ def compare(
         if not found:
             raise UsageError(f"no record is in the set {text!r}", hint="`reprokit results list` shows what there is")
         sides.append(found)
-    cases, alone = compared(sides[0], sides[1], chosen)
+    cases, alone = comparison.compare(sides[0], sides[1], chosen)
     if not cases:
         raise UsageError("the two sets have no case in common: variant, metric, unit or parameters differ in all")
     if as_json:
         dump({"cases": [each.to_json() for each in cases], "alone": alone})
     else:
         with paged():
-            show_tables([as_table(cases, f"{b} against {a}")])
+            show_tables([comparison.as_table(cases, f"{b} against {a}")])
         if alone:
             notify(f"{alone} cases are in one set only")
     if any(each.verdict in ("higher", "lower") for each in cases):
@@ -235,8 +233,7 @@ def files_of(name: str | None) -> list[Path]:
     if not found:
         raise UsageError("no results yet", FOLDER, _MEASURE)
     if recipe and recipe not in found:
-        hint = f"there are results of {', '.join(found)}"
-        raise UsageError(f"no results of {recipe}{nearest(recipe, found)}", FOLDER, hint)
+        raise UsageError(f"no results of {recipe}{nearest(recipe, found)}", FOLDER, f"there are {', '.join(found)}")
     return [found[recipe]] if recipe else list(found.values())
 
 
@@ -275,10 +272,10 @@ def _of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -
 def some(found: list[_T], *names: str | None) -> list[_T]:
     """What was found. Raises UsageError where that is nothing."""
     if not found:
-        if not any(names):
+        about = " ".join(filter(None, names))
+        if not about:
             raise UsageError("no results yet", hint=_MEASURE)
-        hint = "`reprokit results list` shows what there is"
-        raise UsageError(f"no record of {' '.join(filter(None, names))}", hint=hint)
+        raise UsageError(f"no record of {about}", hint="`reprokit results list` shows what there is")
     return found
 
 

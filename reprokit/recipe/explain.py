@@ -70,7 +70,7 @@ def _one(
             where,
             f'versions are strings: write "{written}"',
         )
-    message = error["msg"].removeprefix("Value error, ")
+    message = error["msg"].removeprefix("Value error, ").replace(" after validation", "")
     if kind == "string_pattern_mismatch":
         message = f"{error['input']!r} has a form or characters that are not allowed here"
     return f"{field}: {message}", where, ""

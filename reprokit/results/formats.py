@@ -21,13 +21,14 @@ _FORMULA = re.compile(r"(^|[;\t])((?:[^\S\t]|\x22)*)(?=[=+\-@\uff1d\uff0b\uff0d\
 
 
 def as_csv(tables: Sequence[ReportTable]) -> str:
-    """All tables below each other; the first columns name the table and its conditions."""
+    """All tables below each other; the first columns name the table, its conditions and what its notes say."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     for table in tables:
-        writer.writerow([_cell(text) for text in ("table", "conditions", *table.columns)])
+        writer.writerow([_cell(text) for text in ("table", "conditions", "notes", *table.columns)])
         for row in table.rows:
-            writer.writerow([_cell(text) for text in (table.title, table.conditions, *row)])
+            about = (table.title, table.conditions, "; ".join(table.notes))
+            writer.writerow([_cell(text) for text in (*about, *row)])
     return stream.getvalue()
 
 
@@ -42,11 +43,15 @@ def as_markdown(tables: Sequence[ReportTable]) -> str:
 
 
 def as_latex(tables: Sequence[ReportTable]) -> str:
-    """`table` environments for the package booktabs."""
+    """`table` environments for the package booktabs, with the notes as comments."""
     parts = []
     for table in tables:
         align = "".join("l" if number in table.words else "r" for number in range(len(table.columns)))
-        lines = [r"\begin{table}", rf"\caption{{{latex(table.title)}. {latex(table.conditions)}}}"]
+        lines = [
+            *(f"% {latex(note)}" for note in table.notes),
+            r"\begin{table}",
+            rf"\caption{{{latex(table.title)}. {latex(table.conditions)}}}",
+        ]
         lines += [rf"\begin{{tabular}}{{{align}}}", r"\toprule", _latex_row(table.columns), r"\midrule"]
         lines += [*map(_latex_row, table.rows), r"\bottomrule", r"\end{tabular}", r"\end{table}"]
         parts.append("\n".join(lines))

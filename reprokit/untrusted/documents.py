@@ -55,7 +55,7 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
     if error.error_count() > _MOST_FAULTS:
         return "", f"{error.error_count()} fields are wrong"
     first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ").replace(" after validation", "")
 
 
 @contextlib.contextmanager

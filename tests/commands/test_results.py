@@ -145,7 +145,7 @@ def test_missing_results_are_named_with_those_there_are(call, recorded, tmp_path
     assert (failure.message, failure.hint) == ("no results yet", "`reprokit bench NAME` measures some")
     recorded(SPMM)
     failure = call("results", "show", "xy").exception
-    assert failure.message == "no results of xy; did you mean x?" and failure.hint == "there are results of x"
+    assert failure.message == "no results of xy; did you mean x?" and failure.hint == "there are x"
 
 
 HUGE = 10**24 - 1  # the most digits that are read

@@ -187,6 +187,9 @@ def test_missing_field_and_missing_file_are_named(record, tmp_path):
     with pytest.raises(UsageError, match="no results yet"):
         read(file)
     data = json.loads(record().to_json())
+    file.write_text(json.dumps({**data, "samples": []}))
+    with pytest.raises(UsageError, match="samples: Tuple should have at least 1 item, not 0"):
+        read(file)
     del data["input_hash"]
     file.write_text(json.dumps(data))
     with pytest.raises(UsageError, match="input_hash: Field required") as error:
