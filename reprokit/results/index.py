@@ -43,13 +43,14 @@ def read_groups(file: Path) -> list[Group]:
 def _indexed(file: Path) -> list[Group]:
     folder = paths.private(paths.private(paths.home()) / "results")
     path = folder / f"{hashlib.sha256(os.fsencode(file.absolute())).hexdigest()[:32]}.sqlite"
-    try:
-        return _queried(path, file)
-    except sqlite3.DatabaseError:  # damaged, or of another version
-        path.unlink(missing_ok=True)
-        return _queried(path, file)
-    except OSError as error:
-        raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
+    for _ in range(2):
+        try:
+            return _queried(path, file)
+        except sqlite3.DatabaseError:  # damaged, or of another version
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
+    return groups(lines.read(file))  # a full disk, for example: the index only saves time
 
 
 def _queried(path: Path, file: Path) -> list[Group]:

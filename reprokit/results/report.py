@@ -22,7 +22,7 @@ from reprokit.results.likeness import groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
 from reprokit.results.repeat import commands
-from reprokit.results.tables import TABLE, conditions, sections
+from reprokit.results.tables import TABLE, commit_of, conditions, sections
 from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
 from reprokit.untrusted.text import escaped, markdown
@@ -187,7 +187,7 @@ def _environment(recipe: Recipe, facts: VariantFacts, records: Sequence[Record])
         ("image by block", ", ".join(f"{name} {size(count)}" for name, count in facts.sizes.items())),
         ("findings of check", "; ".join(facts.findings) or "none"),
         ("images measured", ", ".join(_unique(record.image_digest for record in mine))),
-        ("commits measured", ", ".join(_unique(_commit(record) for record in mine))),
+        ("commits measured", ", ".join(_unique(commit_of(vars(record)) for record in mine if record.commit))),
         ("data", ", ".join(_unique(f"{name} {digest}" for record in mine for name, digest in record.files.items()))),
         ("reprokit", ", ".join(_unique(record.reprokit for record in mine))),
     ]
@@ -270,10 +270,6 @@ def _badges(
         ("Reusable", f"variants: {', '.join(recipe.variants)}; `reprokit render {recipe.name}` needs Docker alone"),
         ("Results reproduced", reproduced),
     )
-
-
-def _commit(record: Record) -> str:
-    return f"{record.commit[:12]}{' with changes' if record.dirty else ''}" if record.commit else ""
 
 
 def _unique(values: Iterable[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 
 import pytest
 
@@ -81,6 +82,19 @@ def test_a_damaged_index_is_made_again(record, file, tmp_path):
     check(file)
     (database,) = (tmp_path / "home" / "results").iterdir()
     database.write_bytes(b"no database" * 1000)
+    check(file)
+
+
+def test_a_full_disk_only_costs_time(record, file, tmp_path, monkeypatch):
+    connect = sqlite3.connect
+
+    def full(path, **options):
+        database = connect(path, **options)
+        database.execute("PRAGMA max_page_count = 1")
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    append(tmp_path, "r.jsonl", [record(), record(cpu="Xeon")])
     check(file)
 
 
