@@ -54,7 +54,7 @@ def reproduce(
     recipe, _ = split(name)
     label = f"{recipe}:{target.variant_name}"
     folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
-    for path in (Path(FOLDER) / f"{target.recipe.name}.jsonl", folder):
+    for path in (Path(FOLDER) / f"{target.recipe.name}.jsonl", folder / "index.html"):
         check_writable(path)
     journal = Journal(target, again, lambda: _state(target, repeat))
     earlier = set(journal.steps) - {"claims"}

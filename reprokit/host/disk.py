@@ -46,8 +46,13 @@ def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> Eng
 
 
 def check_writable(path: Path, what: str, hint: str = "") -> None:
-    """Raises EngineError where a file or folder, or the folder that it would be made in, is read-only."""
+    """Raises EngineError where a file or folder, or the folder that it would be made in, is read-only.
+
+    Raises UsageError where that is no folder.
+    """
     nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    if nearest != path.absolute() and not nearest.is_dir():
+        raise unwritable(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), what, nearest, hint)
     if not os.access(nearest, os.W_OK):
         raise EngineError(f"{what} cannot be written: {nearest} is read-only", str(path), hint)
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from reprokit.errors import EngineError
+from reprokit.errors import EngineError, UsageError
 from reprokit.results import lines
 
 PLAIN = """
@@ -50,6 +50,15 @@ def test_a_folder_that_cannot_be_written_is_named_before_any_step(call, recipe, 
     done = call("reproduce", "x:cpu")
     assert isinstance(done.exception, EngineError) and "read-only" in done.exception.message
     assert "1/7" not in done.stderr
+
+
+@pytest.mark.usefixtures("home")
+def test_a_file_in_place_of_the_report_is_named_before_any_step(call, recipe, tmp_path):
+    recipe("x", PLAIN)
+    (tmp_path / "out").write_text("")
+    done = call("reproduce", "x:cpu", "-o", "out")
+    assert isinstance(done.exception, UsageError) and done.exception.message.endswith("Not a directory")
+    assert done.exception.where.endswith("/out") and "1/7" not in done.stderr
 
 
 @pytest.mark.usefixtures("home")
