@@ -51,9 +51,10 @@ def roofline(
     from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
     from reprokit.compat.peaks import known_peaks, peaks_of
+    from reprokit.results.plots import check_suffix
 
-    if plot and plot.suffix not in (".svg", ".png", ".pdf"):
-        raise UsageError("a plot is a .svg, .png or .pdf file", str(plot))
+    if plot:
+        check_suffix(plot)
     counts = _threads(threads)
     measured: list[MeasuredPeaks] = []
     points: list[RooflinePoint] = []

@@ -93,10 +93,15 @@ def _share(lines: Mapping[str, Sequence[Group]], groups: Sequence[Group]) -> str
     return f"; {count} of {len(groups)} cases" if count < len(groups) else ""
 
 
-def save(figure: Figure, file: Path) -> None:
-    """Write a figure in the format of the file's suffix. Raises UsageError, EngineError."""
+def check_suffix(file: Path) -> None:
+    """Raises UsageError where plots have no such format."""
     if file.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError("a plot is a .svg, .png or .pdf file", str(file))
+
+
+def save(figure: Figure, file: Path) -> None:
+    """Write a figure in the format of the file's suffix. Raises UsageError, EngineError."""
+    check_suffix(file)
     try:
         figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     except OSError as error:
