@@ -10,7 +10,7 @@ from typing import IO
 from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher, status
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
-from reprokit.explain.place import shortened
+from reprokit.explain.place import shortened, unstamped
 from reprokit.explain.scan import NEAR, WARNING, Hit, Scan, captured, scan, warns
 from reprokit.explain.values import demangled, packages, pins
 
@@ -22,7 +22,9 @@ _NAMES = re.compile(r"\{([a-z_]+)\}")
 _MISSING = "\0"
 _LEFT_OPEN = re.compile(r" \(\0(?: \0)*\)|(?::| of| by)? \0(?=$|[ ,;:)])|(?<=\()\0 ")
 # Where a tool gives the reason on the lines below.
-_BELOW = re.compile(r"^(?:Caused by:|╰─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
+_BELOW = re.compile(r"^(?:Caused by:|cause:|[╰├]─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
+# Poetry prints the class of an exception alone on a line, and what it says below.
+_CLASS = re.compile(r"[A-Z]\w+(?:Error|Exception)")
 # Where a tool says on a line below what to do, or what it found instead.
 _HINT = re.compile(r"^[Hh](?:int|elp): (?P<why>.+)")
 # So many results after an error show that it ended nothing.
@@ -206,18 +208,20 @@ def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
 
 def _reason(hit: Hit) -> str:
     """What a tool says below about its error; empty where it says no more."""
-    below = [text for line, text in hit.context if line > hit.line and text]
+    below = [unstamped(text) for line, text in hit.context if line > hit.line]
+    below = [text for text in below if text]
     following = below[0] if below else ""
     chain = [found["why"] for found in takewhile(bool, map(_BELOW.match, below)) if found]
     if chain:  # each line gives the reason of the one before
         return shortened(chain[-1], _QUOTED)
     announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
+    announced = announced or bool(_CLASS.fullmatch(hit.text))
     return shortened(following.lstrip("-*• "), _QUOTED) if announced else ""
 
 
 def _hint(hit: Hit) -> str:
     """What a tool advises, or found instead, on the lines below its error."""
-    found = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(text))]
+    found = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(unstamped(text)))]
     return shortened(found[0], 2 * _QUOTED) if found else ""
 
 

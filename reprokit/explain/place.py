@@ -14,10 +14,9 @@ _SHOWN = 400
 _CONTEXT = 3
 # How the parts of an event in a JSON stream begin that hold no text of the log.
 _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
-_BRACES = (b"{", b"}", b"}]}")
 # Prefixes that builders, CI services, loggers, pytest and launchers of processes give to each line.
 _PREFIX = re.compile(
-    rb"(?:\s+|E {3}(?=\S)|#\d+ (?:\d+\.\d+ )?"
+    rb"(?:\s+|E {3,}(?=\S)|#\d+ (?:\d+\.\d+ )?"
     rb"|\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*Z?:? {1,2}|>+ +|\| ?|\d+\.\d+ (?=\S)"
     rb"|\[\d+/\d+\] |\d+(?:: | {3,})|\[rank\d+\]: ?|\[\d{4}-\d\d-\d\dT[\d:.]+Z?\] |"
     rb"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+(?:,\d+)?\]<std\w+>: ?|\([\w.-]+ pid=\d+[^)]{0,80}\) "
@@ -60,7 +59,7 @@ class Place:
             after = text.find(b"\n", end, end + LONGEST)
             end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
         part: bytes = text[start + 1 if start > 0 else 0 : end]
-        return _STAMP.sub(b"", b"\n".join(map(_text, part.split(b"\n"))))
+        return _STAMP.sub(b"", b"\n".join(map(_parts, part.split(b"\n"))))
 
     def context(self) -> list[tuple[int, str]]:
         """The lines around this one with their numbers, this one among them."""
@@ -90,14 +89,6 @@ def part_of_line(text: bytes, start: int, end: int) -> tuple[int, int]:
     return begin or lowest, min(stops, default=highest)
 
 
-def _text(line: bytes) -> bytes:
-    """A line as a terminal shows it, whose last part overwrites the others; of an event in a JSON stream its texts."""
-    parts = [part for part in line.split(b"\r") if part]
-    if line.startswith(b"{"):
-        return b"\n".join(part for part in parts if part not in _BRACES and not part.startswith(_WRAPPING))
-    return parts[-1] if parts else b""
-
-
 def _prefix(part: bytes) -> int:
     match = _PREFIX.match(part)
     return match.end() if match else 0
@@ -108,9 +99,19 @@ def readable(part: bytes, most: int = _SHOWN) -> str:
     return escaped(shortened(longest(part[-LONGEST:]).strip().decode("utf-8", "replace"), most))
 
 
+def unstamped(text: str) -> str:
+    """A line without the step's number and the times that builders put before it."""
+    return _STAMP.sub(b"", text.encode()).decode().strip()
+
+
 def longest(line: bytes) -> bytes:
     """The longest part between carriage returns, without what holds the text of an event in a JSON stream."""
     return max((part for part in line.split(b"\r") if not part.startswith(_WRAPPING)), key=len, default=line)
+
+
+def _parts(line: bytes) -> bytes:
+    """What stands between carriage returns as lines, without what holds the text of an event in a JSON stream."""
+    return b"\n".join(part for part in line.split(b"\r") if part and part != b"{" and not part.startswith(_WRAPPING))
 
 
 def shortened(text: str, most: int) -> str:
