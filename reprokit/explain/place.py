@@ -110,8 +110,11 @@ def longest(line: bytes) -> bytes:
 
 
 def _parts(line: bytes) -> bytes:
-    """What stands between carriage returns as lines, without what holds the text of an event in a JSON stream."""
-    return b"\n".join(part for part in line.split(b"\r") if part and part != b"{" and not part.startswith(_WRAPPING))
+    """The text of an event in a JSON stream, which has its lines between carriage returns; of others what is shown."""
+    parts = [part for part in line.split(b"\r") if part]
+    if parts and parts[0].startswith(b"{"):
+        return b"\n".join(part for part in parts if part != b"{" and not part.startswith(_WRAPPING))
+    return parts[-1] if parts else b""
 
 
 def shortened(text: str, most: int) -> str:

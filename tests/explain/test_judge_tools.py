@@ -150,3 +150,33 @@ def test_a_refusal_that_wget_prints_is_a_failure(status: str):
 def test_a_gpu_that_fell_off_the_bus_hides_none():
     text = "No devices were found\nNVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n"
     assert explain(logs.stream(text)).causes[0].rule == "gpu-fell-off-bus"
+
+
+@pytest.mark.parametrize("mark", ["├─▶ ", "  cause: ", "#9 0.4   ├─▶ "])
+def test_the_reason_below_an_error_is_given_before_its_hint(mark: str):
+    text = f"error: Failed to fetch: `http://127.0.0.1:8080/odd/`\n{mark}the odd flux broke\nhint: `odd` was included\n"
+    assert explain(logs.stream(text)).causes[0].cause.endswith("the next line: the odd flux broke")
+
+
+def test_what_poetry_says_below_an_exceptions_class_belongs_to_it():
+    text = "  FluxError\n\n  the flux cannot be opened\n\n  at odd/flux.py:217 in run\n"
+    assert "FluxError the flux cannot be opened" in explain(logs.stream(text)).causes[0].cause
+
+
+@pytest.mark.parametrize("summary", ["== 2 passed, 1 error in 0.17 seconds ==", "1 failed, 2 passed in 0.2s"])
+def test_tests_that_passed_beside_others_are_no_success(summary: str):
+    assert not explain(logs.stream(f"ERROR collecting test_odd.py\nit is odd\n{summary}\n")).success
+
+
+def test_tests_that_were_skipped_or_warned_are_a_success():
+    text = "E   odd: error: flux\n== 3 passed, 1 skipped, 1 xfailed, 2 warnings in 2.31s ==\n"
+    assert explain(logs.stream(text)).success
+
+
+def test_packages_that_are_set_up_after_a_failed_one_are_no_success():
+    text = (
+        "chown: invalid user: 'odd:odd'\ndpkg: error processing package odd (--configure):\n"
+        " installed odd package post-installation script subprocess returned error exit status 1\n"
+        "Processing triggers for libc-bin (2.31) ...\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+    )
+    assert explain(logs.stream(text)).causes[0].rule == "dpkg-script-command"
