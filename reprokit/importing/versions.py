@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from reprokit.display import Notify
 from reprokit.errors import SourceError
@@ -77,7 +78,7 @@ class _VersionSearch(DayResolution):
                 if unfit := self.unfit(pins):
                     self.excluded += unfit
                 elif not self._follow_companions(pins):
-                    return pins
+                    return self._with_newest(pins)
         raise SourceError("no versions that fit together were found", self.decision.name)
 
     def _follow_companions(self, pins: Mapping[str, str]) -> bool:
@@ -89,6 +90,36 @@ class _VersionSearch(DayResolution):
             text = f"no older wheel of what {project} loads can be had for Python {self.platform.python}"
             self.question(project, f"{project} {version} is taken: {text}")
         return bool(ahead(pins))
+
+    def _with_newest(self, pins: dict[str, str]) -> dict[str, str]:
+        """The versions with the newest releases of the day where these need no more than pure sdists beside wheels.
+
+        uv goes back to an older release instead, of which there may be one from before all its requirements.
+        """
+        for key in [key for key in self.requirements if key in pins and key not in {*self.sdists, *self.preferred}]:
+            early = [v for v, f in self.fitting(key) if not (self.time and f.uploaded > self.time)]
+            newest = max((v for v in early if not v.is_prerelease), default=Version("0"))
+            if newest > Version(pins[key]):
+                pins = self._at_least(key, newest) or pins
+        return pins
+
+    def _at_least(self, key: str, version: Version) -> dict[str, str]:
+        """The versions with this release of a project, or a newer one. Empty where only pure sdists are not enough."""
+        before = dict(self.sdists), dict(self.requirements), dict(self.questions)
+        self.requirements[key] = Requirement(f"{with_extras(self.requirements[key])}>={version}")
+        for _ in range(_SDISTS):
+            try:
+                pins = self.ask(self.requested())
+            except uv.Unsatisfied as error:
+                if not any([self.use_pure(one) for one in named(error) if one != key and not self.fitting(one)]):
+                    break
+            else:
+                # Without another sdist it is a trade: some other requirement would go back.
+                if self.unfit(pins) or self.sdists == before[0]:
+                    break
+                return pins
+        self.sdists, self.requirements, self.questions = before
+        return {}
 
     def _with_optional(self, pins: dict[str, str]) -> list[str]:
         """Add what only an optional part needs to `pins`; what does not fit is returned, and is a question."""

@@ -170,6 +170,24 @@ def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, reso
     assert [s.package for s in resolved(index, "user").sdists] == ["new==1.0"]
 
 
+def test_an_old_release_does_not_replace_one_that_needs_a_pure_sdist(index: Index, resolved):
+    index.wheel("backend", "0.1", "2018-01-01")
+    index.wheel("backend", "1.2", "2021-01-01", requires=("source>=0.2",))
+    index.wheel("source", "0.1", "2018-01-01", "cp27-cp27m-manylinux1_x86_64")
+    index.sdist("source", "0.2", "2021-01-01", "")
+    index.wheel("capped", "1.0", "2021-01-01")
+    index.wheel("capped", "2.0", "2021-01-01")
+    index.wheel("strict", "1.0", "2021-01-01", requires=("capped<2",))
+    index.wheel("kernels", "0.1", "2018-01-01")
+    index.wheel("kernels", "1.2", "2021-01-01", requires=("built",))
+    index.sdist("built", "1.0", "2021-01-01", "", {"k.c": ""})
+    index.wheel("strict", "0.9", "2019-01-01")
+    found = resolved(index, "backend", "strict", "capped", "kernels")
+    assert found.pins["backend"] == "1.2" and found.pins["kernels"] == "0.1"
+    assert (found.pins["strict"], found.pins["capped"]) == ("0.9", "2.0")  # one of the two goes back in any case
+    assert [s.package for s in found.sdists] == ["source==0.2"] and not found.questions
+
+
 def test_a_wheel_that_excludes_a_newer_python_is_not_taken(index: Index, resolved):
     index.wheel("backport", "0.6", "2020-01-01")
     index.wheel("backport", "0.8", "2021-01-01", python=">=3.6, <3.7")
