@@ -206,9 +206,8 @@ class Writer:
             package = CommentedMap(source=decision.name)
             if decision.project:
                 package["package"] = decision.project
-            if decision.compiled:
-                # Tests and scripts run in the source's folder, which hides the installed package.
-                package["in_place"] = True
+            # Tests and scripts run in the source's folder, which hides the installed package.
+            package["in_place"] = True
             settings = self._build_env()
             if settings:
                 package["env"] = CommentedSeq(settings)

@@ -52,7 +52,10 @@ def test_a_compiled_project_is_also_whole_where_its_tests_run():
     )
     for decision, options in (
         (project, {"source": "tool", "in_place": True}),
-        (replace(project, project="a-tool", compiled=()), {"source": "tool", "package": "a-tool"}),
+        (
+            replace(project, project="a-tool", compiled=()),
+            {"source": "tool", "package": "a-tool", "in_place": True},
+        ),
     ):
         text = draft(decision, Versions({}), "https://forge.test/a/tool", "0" * 40, bundled())
         variant = next(iter(load_text(text, "tool.yaml", "tool").variants.values()))

@@ -19,14 +19,16 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
     cd /opt/package; \
+    find . > /before_build; \
     python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \
     packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
     python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" /wheel/*.whl; \
     python3 -m compileall -q -d "$packages" "/product$packages" || true; \
-    find "/product$packages" -name '*.so' -printf '%P\n' | while read -r module; do \
-        for root in /opt/package /opt/package/src; do \
-            folder="$root/$(dirname "$module")"; \
-            [ ! -d "$folder" ] || { mkdir -p "/product$folder"; ln -s "$packages/$module" "/product$folder/"; }; \
+    find "/product$packages" -type f ! -path '*/__pycache__/*' -printf '%P\n' | while read -r file; do \
+        for folder in . ./src; do \
+            at="$folder/$file"; \
+            grep -qxF "${at%/*}" /before_build && ! grep -qxF "$at" /before_build || continue; \
+            mkdir -p "/product$PWD/${at%/*}"; ln -s "$packages/$file" "/product$PWD/$at"; \
         done; \
     done; \
     du -sh /product; \

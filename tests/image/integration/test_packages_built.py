@@ -32,6 +32,7 @@ from setuptools import Extension, setup
 assert os.environ["FORCE_BUILD"] == "TRUE" and int(os.environ["MAX_JOBS"]) >= 1, os.environ
 assert not os.path.isdir(".git") and os.path.exists("csrc/cutlass/include/cutlass/cutlass.h")
 subprocess.run(["git", "submodule", "update", "--init"])
+open("flash_attn/version.py", "w").write("rows = 4\\n")
 setup(name="flash_attn", version="2.5.8", packages=["flash_attn"], install_requires=["torch"],
       ext_modules=[Extension("flash_attn_cuda", ["csrc/api.c"], include_dirs=["csrc/cutlass/include"])])
 """
@@ -157,9 +158,19 @@ def test_a_package_is_compiled_apart_and_installed_without_its_tools(forge: Forg
     look = (
         "cd /; python3 -c 'import flash_attn_cuda; print(flash_attn_cuda.rows())';"
         "command -v gcc c++ git || echo no build tools; ls -d /wheel /opt/flash/build 2>/dev/null || echo no leftovers;"
-        "cd /opt/flash; python3 -c 'import flash_attn_cuda as m; print(m.__file__.rpartition(\"/\")[0], m.rows())'"
+        "cd /opt/flash; python3 -c 'import flash_attn_cuda as m; print(m.__file__.rpartition(\"/\")[0], m.rows())';"
+        "python3 -c 'import flash_attn.version as m; print(m.__file__, m.rows)'; find . -type l | sort"
     )
-    assert inside(image, look).split("\n")[:4] == ["128", "no build tools", "no leftovers", "/opt/flash 128"]
+    shown = inside(image, look).splitlines()
+    assert shown[:5] == [
+        "128",
+        "no build tools",
+        "no leftovers",
+        "/opt/flash 128",
+        "/opt/flash/flash_attn/version.py 4",
+    ]
+    # Only what the build added: the source's own files stay.
+    assert [line.partition(".cpython")[0] for line in shown[5:7]] == ["./flash_attn/version.py", "./flash_attn_cuda"]
 
     # Another version than the pin's stops at its block. All layers before are those of the first build.
     wrong = {**variant, "pins": {**variant["pins"], "flash_attn": "2.6.3"}}
