@@ -127,7 +127,7 @@ def decide(
         preferred=_preferred(ours),
         locked=_locked(ours),
         indexes=tuple(dict.fromkeys(s.value for s in ours if s.subject == "index" and s.scope in scopes - {"test"})),
-        apt=apt_of(ours, requirements, distributions),
+        apt=apt_of([s for s in ours if compiled or s.format != "c"], requirements, distributions, paths),
         env=env_of(ours),
         pins=pins,
         cuda=() if "cuda" in pins else stated_cuda(ours),

@@ -45,7 +45,7 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
     Raises UsageError where no Python fits or nothing is there, SourceError where no set of versions does.
     """
     statements = collect(tree)
-    if not statements:
+    if all(statement.format == "c" for statement in statements):
         what = f"none of its {len(tree.contents.sizes)} files says what the code needs"
         raise UsageError(what, tree.address or "--from", f"reprokit new {name} writes a start to fill in")
     notify(f"read {len(tree.contents.sizes)} files: {len(statements)} statements")

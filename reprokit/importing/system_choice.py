@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -39,8 +39,13 @@ def apt_of(
     statements: Sequence[Statement],
     requirements: Mapping[str, Choice],
     distributions: Distributions,
+    paths: Collection[str],
 ) -> tuple[Choice, ...]:
-    """Packages that an image needs: those that Dockerfiles name, and those that wheels and libraries load."""
+    """Packages that an image needs: those that Dockerfiles name, and those that wheels and libraries load.
+
+    Headers that sources include count if the repository, whose files are `paths`, has none of that name.
+    """
+    names_of_files = {path.rpartition("/")[2] for path in paths}
     found: dict[str, Choice] = {}
     for statement in statements:
         names: tuple[str, ...] = ()
@@ -51,6 +56,8 @@ def apt_of(
             names = (project.removeprefix("apt:"),) if project.startswith("apt:") else ()
         elif statement.subject == "library" and statement.scope == "run":
             library = statement.value.split()[0]
+            if statement.format == "c" and library.rpartition("/")[2] in names_of_files:
+                continue
             names = distributions.libraries.get(library) or (distributions.of_part(library),)
         for name in names:
             if _is_package(name) and not name.startswith(_VERSIONED):

@@ -97,11 +97,13 @@ class _VersionSearch(DayResolution):
         uv goes back to an older release instead, of which there may be one from before all its requirements.
         """
         for key in [key for key in self.requirements if key in pins and key not in {*self.sdists, *self.preferred}]:
-            early = [v for v, f in self.fitting(key) if not (self.time and f.uploaded > self.time)]
-            newest = max((v for v in early if not v.is_prerelease), default=Version("0"))
+            newest = max((v for v in self._early(key) if not v.is_prerelease), default=Version("0"))
             if newest > Version(pins[key]):
                 pins = self._at_least(key, newest) or pins
         return pins
+
+    def _early(self, key: str) -> list[Version]:
+        return [version for version, file in self.fitting(key) if not (self.time and file.uploaded > self.time)]
 
     def _at_least(self, key: str, version: Version) -> dict[str, str]:
         """The versions with this release of a project, or a newer one. Empty where only pure sdists are not enough."""
@@ -111,7 +113,7 @@ class _VersionSearch(DayResolution):
             try:
                 pins = self.ask(self.requested())
             except uv.Unsatisfied as error:
-                if not any([self.use_pure(one) for one in named(error) if one != key and not self.fitting(one)]):
+                if not any([self.use_pure(one) for one in named(error) if one != key and not self._early(one)]):
                     break
             else:
                 # Without another sdist it is a trade: some other requirement would go back.

@@ -175,6 +175,7 @@ def test_an_old_release_does_not_replace_one_that_needs_a_pure_sdist(index: Inde
     index.wheel("backend", "1.2", "2021-01-01", requires=("source>=0.2",))
     index.wheel("source", "0.1", "2018-01-01", "cp27-cp27m-manylinux1_x86_64")
     index.sdist("source", "0.2", "2021-01-01", "")
+    index.wheel("source", "0.3", "2022-01-01")
     index.wheel("capped", "1.0", "2021-01-01")
     index.wheel("capped", "2.0", "2021-01-01")
     index.wheel("strict", "1.0", "2021-01-01", requires=("capped<2",))

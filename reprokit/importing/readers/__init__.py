@@ -6,6 +6,7 @@ from typing import Protocol
 
 from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.readers import (
+    c_code,
     citation,
     cmake,
     devcontainer,
@@ -65,5 +66,6 @@ READERS: dict[str, FormatReader] = {
     "citation": citation,
     "notebook": notebook,
     "python": python_code,
+    "c": c_code,
     "lfs": lfs,
 }
