@@ -107,7 +107,8 @@ class DayResolution:
         specifier = self.specifier(project) or self.mentioned.get(project, SpecifierSet())
         specifier &= within or SpecifierSet()
         files = self.listing.files(project)
-        with_wheels = {file.version for file in files if file.is_wheel}
+        # As a last resort also of a release whose wheels are for other Pythons: an older one without any is no better.
+        with_wheels = {file.version for file in files if file.is_wheel and (within is None or file.fits(self.platform))}
         chosen = [
             (version, file)
             for file in files

@@ -120,6 +120,16 @@ def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, res
     assert found.pins["common"] == "1.0" and [s.package for s in found.sdists] == ["plots==2.3"]
 
 
+def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_wheel(index: Index, resolved):
+    index.wheel("user", "1.0", "2021-01-01", requires=("images<=7.2",))
+    index.sdist("images", "3.0", "2016-01-01", "")
+    for version in ("7.2", "8.0"):
+        index.sdist("images", version, "2021-01-01", "")
+        python = "cp39-cp39" if version == "8.0" else "cp38-cp38"
+        index.wheel("images", version, "2021-01-01", f"{python}-manylinux2014_x86_64")
+    assert [s.package for s in resolved(index, "user").sdists] == ["images==7.2"]
+
+
 def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
     index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
     index.wheel("b", "1.0", "2021-01-01")
