@@ -164,8 +164,11 @@ class _VersionSearch(DayResolution):
                     break
         if repaired:
             return True
-        # Newer wheels conflict with the other packages, so build an older sdist.
-        for one in filter(None, found):
+        # Newer wheels conflict with the other packages, so build an older sdist: first of what others require, whose
+        # version nobody here can choose.
+        unusable = [one for text in error.unusable if (one := valid_requirement(text))]
+        named_ones = [*unusable, *filter(None, found)]
+        for one in sorted(named_ones, key=lambda one: canonicalize_name(one.name) in self.requirements):
             older = (canonicalize_name(one.name), "older")
             if one.specifier and older not in self.tried and self.use_sdist(older[0], one.specifier):
                 self.tried.add(older)

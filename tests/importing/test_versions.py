@@ -128,6 +128,10 @@ def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_w
         python = "cp39-cp39" if version == "8.0" else "cp38-cp38"
         index.wheel("images", version, "2021-01-01", f"{python}-manylinux2014_x86_64")
     assert [s.package for s in resolved(index, "user").sdists] == ["images==7.2"]
+    index.sdist("plots", "3.2", "2021-01-01", "images>=6\n")
+    index.wheel("plots", "3.2", "2021-01-01", "cp38-cp38-manylinux2014_x86_64", requires=("images>=6",))
+    index.wheel("plots", "3.3", "2021-01-01", requires=("images>=6",))
+    assert [s.package for s in resolved(index, "user", "plots").sdists] == ["images==7.2"]
 
 
 def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):

@@ -32,6 +32,7 @@ _PROJECT = re.compile(
     r"(?<![\w.=])([A-Za-z][\w.-]*)(?:\[[^\]]*\])?(?:(==[^\s,]+)|(?=[<>!~]=?| has no | have no | was not found))"
 )
 _MISSING = re.compile(r"no versions? of ([A-Za-z][\w.-]*(?:==[^\s,]+)?)")
+_UNUSABLE = re.compile(r"(\S+) ha(?:s|ve) no (?:usable )?wheels")
 _HARMLESS = ("UV_CACHE_DIR", "UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
@@ -59,9 +60,13 @@ class Package:
 
 
 class Unsatisfied(SourceError):
-    """No choice of versions meets the requirements. `projects` are those that uv names: NAME or NAME==VERSION."""
+    """No choice of versions meets the requirements. `projects` are those that uv names: NAME or NAME==VERSION.
+
+    `unusable` are the requirements of which it says that no release has a usable wheel.
+    """
 
     projects: tuple[str, ...] = ()
+    unusable: tuple[str, ...] = ()
 
 
 class Unreachable(SourceError):
@@ -211,6 +216,7 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
         unsatisfied = _unsatisfied(words, hints, platform)
         named = [*_MISSING.findall(words), *("".join(found) for found in _PROJECT.findall(words))]
         unsatisfied.projects = tuple(dict.fromkeys(named))
+        unsatisfied.unusable = tuple(dict.fromkeys(_UNUSABLE.findall(words)))
         return unsatisfied
     if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
         causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]

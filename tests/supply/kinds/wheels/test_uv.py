@@ -130,3 +130,7 @@ def test_what_uv_names_is_kept_for_repairs():
     words = "because all versions of bokeh have no usable wheels, a-b<=3.7 is available and c[x]==1.0 depends on d>=2"
     error = explain(f"{NONE}there is no version of six==1.99 and you require six==1.99, {words}, {END}", HERE)
     assert isinstance(error, Unsatisfied) and error.projects == ("six==1.99", "bokeh", "a-b", "c==1.0", "d")
+    error = explain(
+        f"{NONE}a>=1 depends on b<=7 and b>=6,<=7 has no usable wheels, {END} And because b==5 has no wheels", HERE
+    )
+    assert isinstance(error, Unsatisfied) and error.unusable == ("b>=6,<=7", "b==5")
