@@ -190,7 +190,7 @@ def _known(statements: Sequence[Statement], distributions: Distributions) -> tup
 
 
 def _declares(one: Stated, scopes: Collection[str]) -> bool:
-    return one.statement.format in _DECLARING and one.statement.scope in scopes
+    return one.statement.format in (*_DECLARING, "pytest") and one.statement.scope in scopes
 
 
 def _that_starts(setuptools: Choice, base: PythonBase) -> Choice:

@@ -7,6 +7,7 @@ from typing import Any
 
 from reprokit.importing.model import Scope, SourceFile, Statements
 from reprokit.importing.poetry import index_statements, placed_statements, poetry_statements
+from reprokit.importing.pytest_settings import plugin_statements
 from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.toml_tables import table, texts
 from reprokit.untrusted import toml
@@ -37,6 +38,8 @@ def read(file: SourceFile) -> Statements:
                         *texts(table(environment).get("extra-dependencies", []))]  # fmt: skip
         for text in dependencies:
             yield file.states("package", text, file.line_of(f"[tool.hatch.envs.{name}", text), scope_of_group(name))
+    settings = table(tool, "pytest", "ini_options")
+    yield from plugin_statements(file, settings.get("required_plugins", ""), settings.get("addopts", ""))
     yield from _flit(file, table(tool, "flit", "metadata"))
     dynamic = table(tool, "setuptools", "dynamic")
     for key, scope in (("dependencies", None), ("optional-dependencies", "other")):

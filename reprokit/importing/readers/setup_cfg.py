@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from configparser import Error, RawConfigParser
 
 from reprokit.importing.model import Scope, SourceFile, Statements
+from reprokit.importing.pytest_settings import plugin_statements
 from reprokit.importing.readers.pyproject import classifier
 from reprokit.importing.scopes import scope_of_group
 
@@ -29,6 +30,7 @@ def read(file: SourceFile) -> Statements:
     scopes: dict[str, Scope | None] = {"install_requires": None, "setup_requires": "build", "tests_require": "test"}
     for key, scope in scopes.items():
         yield from _requirements(file, key, config.get("options", key, fallback=""), scope, "")
+    yield from ini_plugins(file, config, "tool:pytest")
     section = "options.extras_require"
     for group, value in config.items(section) if config.has_section(section) else ():
         yield from _requirements(file, group, value, scope_of_group(group), group)
@@ -42,6 +44,12 @@ def _requirements(file: SourceFile, key: str, value: str, scope: Scope | None, e
     # `%(other)s` is another option of the section, which is read by itself.
     for text in (text for text in lines(value) if not text.startswith("%(")):
         yield file.states("package", text, file.line_of(key, text), scope, extra)
+
+
+def ini_plugins(file: SourceFile, config: RawConfigParser, section: str) -> Statements:
+    """The plugins that pytest's section of an INI file needs."""
+    keys = ("required_plugins", "addopts")
+    yield from plugin_statements(file, *(config.get(section, key, fallback="") or "" for key in keys))
 
 
 def parsed(file: SourceFile) -> RawConfigParser:

@@ -1,20 +1,21 @@
-"""`tox.ini`: the Pythons that are tested, and what the tests need."""
+"""`tox.ini` and `pytest.ini`: the Pythons that are tested, and what the tests need."""
 
 from __future__ import annotations
 
 from reprokit.importing.model import SourceFile, Statements
-from reprokit.importing.readers.setup_cfg import lines, parsed
+from reprokit.importing.readers.setup_cfg import ini_plugins, lines, parsed
 from reprokit.importing.requirement_lines import requirement_statements
 
 MOST = 1 << 20
 
 
 def reads(path: str, size: int) -> bool:
-    return path == "tox.ini"
+    return path in ("tox.ini", "pytest.ini")
 
 
 def read(file: SourceFile) -> Statements:
     config = parsed(file)
+    yield from ini_plugins(file, config, "pytest")
     names = config.get("tox", "envlist", fallback="")
     for mark in "{}-,":
         names = names.replace(mark, " ")
