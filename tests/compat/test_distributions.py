@@ -29,5 +29,13 @@ def test_modules_are_known_by_their_distributions():
 
 
 def test_a_library_is_known_by_its_header():
-    names = {"mpfr": "libmpfr-dev", "mpc": "libmpc-dev", "libmpfr.so": "libmpfr-dev", "mpfr.h": "libmpfr-dev", "m": ""}
+    names = {
+        "mpfr": "libmpfr-dev",
+        "mpc": "libmpc-dev",
+        "libmpfr.so": "libmpfr-dev",
+        "mpfr.h": "libmpfr-dev",
+        "m": "",
+        "google/dense_hash_map": "libsparsehash-dev",
+        "google/protobuf/any.h": "libprotobuf-dev",
+    }
     assert {name: bundled_distributions().of_part(name) for name in names} == names
