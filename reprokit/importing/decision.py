@@ -97,7 +97,7 @@ class Decision:
 class Versions:
     """Exact versions by project, those of `sdists` apart. `questions` say where they are not those of the day.
 
-    `left_out` are projects that only an optional part needs and that do not fit.
+    `left_out` are projects that only an optional part needs and that do not fit. `apt` is what the sdists' builds need.
     """
 
     pins: Mapping[str, str]
@@ -105,3 +105,4 @@ class Versions:
     questions: tuple[Question, ...] = ()
     later: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
+    apt: tuple[Choice, ...] = ()

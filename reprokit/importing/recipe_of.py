@@ -59,7 +59,8 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         except Unsatisfied as error:
             failures.append((choice.value, error))
             continue
-        decision = _with_version(decision, tree)
+        known = {choice.value: choice for choice in (*versions.apt, *decision.apt)}
+        decision = _with_version(replace(decision, apt=tuple(known.values())), tree)
         earlier = tuple(Question(f"{value} was tried first: {error.message}") for value, error in failures)
         versions = replace(versions, questions=(*earlier, *versions.questions))
         text = draft(decision, versions, tree.address, tree.commit, facts)

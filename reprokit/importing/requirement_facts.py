@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from reprokit.importing.decision import Decision
 from reprokit.importing.merge import marker_environment
-from reprokit.importing.model import SourceFile
+from reprokit.importing.model import SourceFile, Statement
 from reprokit.importing.readers import setup_py
 
 # After every upload.
@@ -19,11 +19,19 @@ ANY_TIME = "9999-01-01T00:00:00Z"
 
 def setup_requires(text: str) -> list[str]:
     """What a setup.py asks setuptools to fetch while it runs, which no image can."""
+    return [s.value for s in _stated(text) if s.subject == "package" and s.scope == "build"]
+
+
+def libraries(text: str) -> list[str]:
+    """The headers, programs and libraries that a setup.py looks for before it compiles."""
+    return [s.value for s in _stated(text) if s.subject == "library"]
+
+
+def _stated(text: str) -> list[Statement]:
     try:
-        stated = list(setup_py.read(SourceFile("setup.py", text, "setup.py")))
+        return list(setup_py.read(SourceFile("setup.py", text, "setup.py")))
     except ValueError:  # not Python 3
         return []
-    return [s.value for s in stated if s.subject == "package" and s.scope == "build"]
 
 
 def bare(requirement: Requirement) -> Requirement:

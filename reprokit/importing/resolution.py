@@ -13,7 +13,15 @@ from packaging.version import Version
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
-from reprokit.importing.requirement_facts import bare, exact, holds, is_version, names_prerelease, setup_requires
+from reprokit.importing.requirement_facts import (
+    bare,
+    exact,
+    holds,
+    is_version,
+    libraries,
+    names_prerelease,
+    setup_requires,
+)
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
@@ -39,6 +47,7 @@ class DayResolution:
         self.optional = {key: r for key, r in every.items() if key in decision.optional}
         self.preferred = {name: v for name, v in decision.preferred.items() if is_version(v)}
         self.sdists: dict[str, Sdist] = {}
+        self.libraries: dict[str, list[str]] = {}  # that sdists look for
         self.later: dict[str, str] = {}
         # By project: what replaces a version that was found earlier also replaces the question about it.
         self.questions: dict[str, Question] = {}
@@ -136,7 +145,9 @@ class DayResolution:
             self.question(project, f"{project} {version} is built from an sdist, without its extras {names}")
         needed = tuple(text for text in requires or () if holds(text, self.decision))
         self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
-        for text in (*self.listing.build_requires(file), *setup_requires(self.listing.setup_py(file)), *_BUILD):
+        code = self.listing.setup_py(file)
+        self.libraries[project] = libraries(code)
+        for text in (*self.listing.build_requires(file), *setup_requires(code), *_BUILD):
             if (build := valid_requirement(text)) and not build.url and holds(text, self.decision):
                 self.requirements.setdefault(canonicalize_name(build.name), bare(build))
         return True

@@ -58,7 +58,7 @@ def apt_of(
             library = statement.value.split()[0]
             if statement.format == "c" and library.rpartition("/")[2] in names_of_files:
                 continue
-            names = distributions.libraries.get(library) or (distributions.of_part(library),)
+            names = packages_of(library, distributions)
         for name in names:
             if _is_package(name) and not name.startswith(_VERSIONED):
                 found.setdefault(name, Choice(name, (statement.origin,)))
@@ -66,6 +66,12 @@ def apt_of(
         for name in distributions.system.get(project, ()):
             found.setdefault(name, Choice(name, choice.origins, f"{project} loads it"))
     return tuple(found.values())
+
+
+def packages_of(library: str, distributions: Distributions) -> tuple[str, ...]:
+    """The packages of the distribution with a library, header or program; empty if unknown."""
+    names = distributions.libraries.get(library) or (distributions.of_part(library),)
+    return tuple(name for name in names if name and not name.startswith(_VERSIONED))
 
 
 def _is_package(name: str) -> bool:

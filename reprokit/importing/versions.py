@@ -5,15 +5,16 @@ If no wheel existed that day for the available Python, take the nearest version 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from reprokit.compat.distributions import bundled_distributions
 from reprokit.display import Notify
 from reprokit.errors import SourceError
-from reprokit.importing.decision import Decision, Question, Versions
+from reprokit.importing.decision import Choice, Decision, Question, Versions
 from reprokit.importing.optional_versions import add_optional, ahead, present
 from reprokit.importing.requirement_facts import (
     ANY_TIME,
@@ -24,6 +25,7 @@ from reprokit.importing.requirement_facts import (
 )
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.importing.resolution import DayResolution
+from reprokit.importing.system_choice import packages_of
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.mirrors.places import Mirrors
@@ -56,7 +58,14 @@ class _VersionSearch(DayResolution):
         left_out = frozenset(self._with_optional(pins))
         sdists = tuple(sdist for name, sdist in self.sdists.items() if name in pins)
         wheels = {name: version for name, version in pins.items() if name not in self.sdists}
-        return Versions(wheels, sdists, tuple(self.questions.values()), dict(self.later), left_out)
+        apt = tuple(self._apt(pins))
+        return Versions(wheels, sdists, tuple(self.questions.values()), dict(self.later), left_out, apt)
+
+    def _apt(self, pins: Mapping[str, str]) -> Iterator[Choice]:
+        for project in (project for project in self.sdists if project in pins):
+            for library in self.libraries[project]:
+                for name in packages_of(library, bundled_distributions()):
+                    yield Choice(name, (), f"the sdist of {project} looks for {library}")
 
     def _resolved(self) -> dict[str, str]:
         """The versions of what the repository requires. Raises SourceError where none are found."""

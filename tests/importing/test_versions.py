@@ -134,6 +134,13 @@ def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_w
     assert [s.package for s in resolved(index, "user", "plots").sdists] == ["images==7.2"]
 
 
+def test_an_sdist_names_the_packages_of_what_its_build_looks_for(index: Index, resolved):
+    index.wheel("user", "1.0", "2021-01-01", requires=("images",))
+    index.sdist("images", "1.0", "2021-01-01", "", {"setup.py": "find('jpeglib.h', 'unknown.h')\n"})
+    [choice] = resolved(index, "user").apt
+    assert (choice.value, choice.why) == ("libjpeg-dev", "the sdist of images looks for jpeglib.h")
+
+
 def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
     index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
     index.wheel("b", "1.0", "2021-01-01")
