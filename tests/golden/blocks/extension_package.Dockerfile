@@ -17,7 +17,7 @@ RUN set -eu; \
 # isolation, pip would build against the newest torch.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
+    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++ AR=gcc-ar-12; \
     cd /opt/package; \
     find . > /before_build; \
     python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \

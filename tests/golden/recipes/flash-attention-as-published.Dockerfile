@@ -199,7 +199,7 @@ RUN set -eu; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
-    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
+    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++ AR=gcc-ar-9; \
     cd /opt/flash-attention; \
     python3 -m pip wheel --no-index --no-deps --no-build-isolation --no-cache-dir --disable-pip-version-check --wheel-dir /wheel .; \
     packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \

@@ -199,7 +199,7 @@ RUN set -eu; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
-    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++; \
+    export CC=/usr/local/bin/gcc CXX=/usr/local/bin/g++ AR=gcc-ar-9; \
     jobs="$(awk -v each=6 '/^MemAvailable:/ { print int($2 / 1048576 / each) }' /proc/meminfo)"; \
     [ "$jobs" -ge 1 ] || jobs=1; [ "$jobs" -le "$(nproc)" ] || jobs="$(nproc)"; export MAX_JOBS="$jobs"; \
     export 'TORCH_CUDA_ARCH_LIST=7.5;8.0'; \
