@@ -109,7 +109,6 @@ class FlashAttention(Needs):
 
 class BrokenWheel(Span):
     """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series.
-
     `builds` are the builds of torch that are affected; if it is empty, all are.
     """
 
@@ -216,7 +215,7 @@ class TorchBuildFacts(Fact):
     cpp_extension: CppExtension
     nvrtc: tuple[Needs, ...]
     triton: tuple[TorchTriton, ...]
-    triton_gpu: CapabilityMin
+    lowest_gpu: dict[str, CapabilityMin]
     cudnn_same: Span
     cudnn_static: Span
 
@@ -290,10 +289,12 @@ class TransformersFacts(Table[Fact]):
 
 
 class WheelRelease(Fact):
-    """Wheels; with `abi3` also for later Pythons. `torch` and `requires` are as pip writes them, `runs` other torch."""
+    """Wheels; with `abi3` also for later Pythons. `torch`, `requires`: as pip writes them; `runs`: other torch.
+    `cuda`: the CUDA of the libraries in PyPI's wheel."""
 
     python: Texts = ()
     abi3: bool = False
     torch: str = ""
     runs: Texts = ()
+    cuda: Texts = ()
     requires: dict[str, str] = Field({})

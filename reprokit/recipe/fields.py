@@ -17,8 +17,8 @@ from reprokit.untrusted import patterns
 
 PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
-    "cutlass", "flash_attn", "transformers", "tokenizers", "torchaudio", "xformers", "triton",
-    "tensorflow", "jax", "jaxlib", "distro", "base",
+    "cutlass", "flash_attn", "transformers", "tokenizers", "torchaudio", "torchtext", "xformers", "triton", "vllm",
+    "bitsandbytes", "apex", "tensorflow", "jax", "jaxlib", "distro", "base",
 )  # fmt: skip
 
 _NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"

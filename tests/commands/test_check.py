@@ -194,7 +194,7 @@ def test_all_recipes_are_checked_where_none_is_named(check: Call) -> None:
         (["--pins", "cuda"], "'cuda' is not a pin", "NAME=VERSION"),
         (["--pins", ""], "no pins are given", "--pins cuda"),
         (["--pins", "cuda=11.8,cuda=12.1"], "cuda is pinned twice", ""),
-        (["--pins", "gcc=11+cu111"], "xformers, dgl, jaxlib have builds", "gcc=11"),
+        (["--pins", "gcc=11+cu111"], "xformers, vllm, dgl, jaxlib have builds", "gcc=11"),
         (["--pins", "cuda=11.8", "--gpu", "RTX 3900"], "unknown GPU 'RTX 3900'", "did you mean"),
         (["--pins", "cuda=11.8", "--gpu", "4.4"], "no GPU has compute capability 4.4", "8.6"),
         (["--pins", "cuda=11.8", "--gpu", "none", "--gpu", "A100"], "--gpu none excludes", ""),

@@ -90,6 +90,22 @@ CASES = [
     ("tensorflow=2.6.0,numpy=1.24", "", "import", None, {"tensorflow-numpy": "error"}),
     ("tensorflow=2.4.1,numpy=1.19", "", "import", None, {}),  # some patch of it
     ("tensorflow=2.4,python=3.8", "", "import", None, {}),
+    # Extensions that look for torch's CUDA
+    ("apex=0.1,torch=2.1.0+cu121,cuda=12.3", "", "compile", None, {"apex-same-cuda": "error", "torch-cuda": "warning"}),
+    ("apex=0.1,torch=2.1.0+cu121,cuda=12.1", "", "compile", None, {}),
+    ("apex=0.1,torch=2.1.0+cu121,cuda=12.3", "", "import", None, {}),
+    ("bitsandbytes=0.42.0,torch=2.4.0+cu124", "", "run", None, {"bitsandbytes-torch": "error"}),
+    ("bitsandbytes=0.39.1,cuda=12.2", "A100", "run", None, {"bitsandbytes-cuda": "error"}),
+    ("bitsandbytes=0.39.1,cuda=12.2,torch=2.0.1+cu118", "A100", "run", None, {}),  # torch's counts
+    ("bitsandbytes=0.44.1,cuda=12.8", "", "run", None, {}),
+    ("flash_attn=2.4.2,torch=2.1.0+cu121", "", "import", None, {"flash-attn-wheel": "error"}),
+    ("flash_attn=2.4.2,torch=2.1.1+cu121", "", "import", None, {}),
+    ("flash_attn=2.5.0,torch=2.2.0", "", "import", None, {"flash-attn-wheel": "error"}),
+    ("flash_attn=2.7.4.post1,torch=2.6.0+cu124", "", "import", None, {}),
+    ("bitsandbytes=0.43.1,torch=2.4.0+cu124", "", "run", None, {}),
+    ("bitsandbytes=0.44.1,torch=2.6.0+cu124", "", "run", None, {"bitsandbytes-torch": "error"}),  # triton.ops
+    ("bitsandbytes=0.45.5,torch=2.6.0+cu124", "", "run", None, {}),
+    ("bitsandbytes=0.50.2,torch=2.8.0+cu129", "", "run", None, {}),  # another library of CUDA 12
     # Wheels that are made for one torch
     ("torchaudio=2.0.2,torch=2.0.1+cu118", "", "import", None, {}),
     ("torchaudio=2.0.1,torch=2.0.1", "", "import", None, {"torchaudio-torch": "error"}),
@@ -100,6 +116,22 @@ CASES = [
     ("xformers=0.0.23,torch=2.1.0", "", "import", None, {"xformers-torch": "warning"}),
     ("xformers=0.0.23,torch=2.2.1", "", "import", None, {"xformers-torch": "error"}),
     ("xformers=0.0.22.post4+cu118,torch=2.1.0+cu121", "", "import", None, {"xformers-torch": "error"}),
+    ("xformers=0.0.23.post1,torch=2.1.2+cu118", "", "run", None, {"xformers-torch": "error"}),  # PyPI's is for CUDA 12
+    ("xformers=0.0.23.post1,torch=2.1.2+cu121", "", "run", None, {}),
+    ("xformers=0.0.27.post2,torch=2.4.0+cu124", "", "run", None, {}),  # the same major
+    ("xformers=0.0.26,torch=2.2.2+cpu", "", "import", None, {"xformers-torch": "error"}),
+    ("torchtext=0.18.0,torch=2.6.0", "", "import", None, {"torchtext-torch": "error"}),
+    ("torchtext=0.18.0,torch=2.3.1", "", "import", None, {}),
+    ("torchtext=0.8.0,python=3.9", "", "import", None, {"torchtext-python": "error"}),
+    ("vllm=0.3.2,torch=2.2.1", "", "import", None, {"vllm-torch": "error"}),
+    ("vllm=0.3.2,torch=2.1.2+cu121,python=3.10", "A100", "run", None, {}),
+    ("vllm=0.3.2,torch=2.1.2+cu118", "", "run", None, {"vllm-torch": "error"}),
+    ("vllm=0.3.2+cu118,torch=2.1.2+cu118", "", "run", None, {}),
+    ("vllm=0.8.5,xformers=0.0.30", "", "import", None, {"vllm-xformers": "error"}),
+    ("vllm=0.8.5,transformers=4.50.3", "", "import", None, {"vllm-transformers": "error"}),
+    ("vllm=0.8.5,python=3.13", "", "import", None, {"vllm-python": "error"}),
+    ("vllm=0.6.0", "P100", "run", None, {"vllm-gpu": "error"}),
+    ("vllm=0.6.0", "V100", "run", None, {}),
     ("torchaudio=0.13.1,python=3.11", "", "import", None, {"torchaudio-python": "error"}),
     ("xformers=0.0.22,torch=2.0.1", "", "import", None, {}),
     ("xformers=0.0.22,torch=2.1.0", "", "import", None, {"xformers-torch": "error"}),
@@ -112,6 +144,9 @@ CASES = [
     ("tokenizers=0.13.9,python=3.11", "", "import", None, {"no-fact": "unknown"}),
     ("transformers=4.27.4,python=3.12", "", "import", None, {"transformers-python": "error"}),
     ("transformers=4.50.3,torch=2.0.1", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=4.35.2,torch=1.7.1", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=4.39.1,torch=1.11.0", "", "import", None, {"transformers-torch": "error"}),
+    ("transformers=4.39.1,torch=1.12.1", "", "import", None, {}),
     ("transformers=4.49.0,torch=2.0.1", "", "import", None, {}),
     ("transformers=4.56.2,torch=2.0.1", "", "import", None, {"transformers-torch": "error"}),
     ("transformers=4.56.2,torch=2.1.2", "", "import", None, {}),

@@ -1,4 +1,4 @@
-"""TensorFlow, JAX and jaxlib with the CUDA and cuDNN that they load, the GPU and the driver; triton with the GPU."""
+"""TensorFlow, JAX and jaxlib with what they load, the GPU and the driver; triton and vLLM with the GPU."""
 
 from __future__ import annotations
 
@@ -63,9 +63,15 @@ tensorflow_gpu, jax_gpu, jaxlib_gpu = map(_gpu, _SHOWN)
 tensorflow_driver, jax_driver, jaxlib_driver = map(_driver, _SHOWN)
 
 
-@combination_rule("triton-gpu", of="triton gpu", changes="", purposes=CODE)
-def triton_gpu(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
-    least = view.facts.torch_build.triton_gpu
-    if gpu.sm < int(least.cc_min.replace(".", "")):
-        reason = f"triton {version} compiles for capability {least.cc_min} or later, not for sm_{gpu.sm}"
-        yield error(reason, least.source)
+def _lowest_gpu(name: str) -> CompatRule:
+    @combination_rule(f"{name}-gpu", of=f"{name} gpu", changes="", purposes=CODE)
+    def check(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+        least = view.facts.torch_build.lowest_gpu[name]
+        if gpu.sm < int(least.cc_min.replace(".", "")):
+            reason = f"{name} {version} has kernels for capability {least.cc_min} or later, not for sm_{gpu.sm}"
+            yield error(reason, least.source)
+
+    return check
+
+
+triton_gpu, vllm_gpu = map(_lowest_gpu, ("triton", "vllm"))

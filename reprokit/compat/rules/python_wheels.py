@@ -21,7 +21,7 @@ from reprokit.compat.rule import (
     warning,
 )
 from reprokit.compat.schema import Needs, rows_for
-from reprokit.compat.torch_wheel import torch_wheel
+from reprokit.compat.torch_wheel import cuda_of_build, torch_wheel
 from reprokit.compat.version import at_most, key, older, public, series
 from reprokit.compat.view import View
 
@@ -153,15 +153,29 @@ def _wheels_torch(name: str) -> CompatRule:
                 yield warning(f"{reason}: it runs, but pip installs it only with --no-deps", sources)
             yield error(reason, sources)
         yield from _one_build(view, name, sources)
+        yield from _one_major(view, name, version, sources)
 
     return check
+
+
+def _one_major(view: View, name: str, version: str, sources: Iterable[str]) -> Iterator[Verdict]:
+    """Whether the wheel on PyPI, which is for one CUDA, fits the build of torch."""
+    pin, torch, cudas = view.pin(name), view.pin("torch"), view.facts.wheels[name].releases[version].cuda
+    if not cudas or pin is None or pin.local or torch is None or not torch.local:
+        return
+    cuda = cuda_of_build(torch.local)
+    if not cuda or series(cuda, 1) not in {series(each, 1) for each in cudas}:
+        reason = f"the wheel of {name} {version} on PyPI is for CUDA {' and '.join(cudas)}: its kernels do not load"
+        yield error(f"{reason} with torch's build {torch.local}; pin the build of {name} for it", sources)
 
 
 tokenizers_python, torchaudio_python, xformers_python = map(_wheels_python, ("tokenizers", "torchaudio", "xformers"))
 tensorflow_python, jax_python, jaxlib_python, triton_python = map(
     _wheels_python, ("tensorflow", "jax", "jaxlib", "triton")
 )
+torchtext_python, vllm_python = map(_wheels_python, ("torchtext", "vllm"))
 torchaudio_torch, xformers_torch = map(_wheels_torch, ("torchaudio", "xformers"))
+torchtext_torch, vllm_torch = map(_wheels_torch, ("torchtext", "vllm"))
 
 
 def _required(name: str, other: str) -> CompatRule:
@@ -178,8 +192,9 @@ def _required(name: str, other: str) -> CompatRule:
     return check
 
 
-jax_jaxlib, jax_numpy, tensorflow_numpy = (
+jax_jaxlib, jax_numpy, tensorflow_numpy, vllm_transformers, vllm_xformers = (
     _required("jax", "jaxlib"), _required("jax", "numpy"), _required("tensorflow", "numpy"),
+    _required("vllm", "transformers"), _required("vllm", "xformers"),
 )  # fmt: skip
 
 
