@@ -173,13 +173,14 @@ class CudaFacts(Fact):
 class FrameworkBuild(Span):
     """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip.
 
-    A row with `local` is of the builds with that local part, such as cuda11.cudnn86.
+    A row with `local` is of the builds with that local part, such as cuda11.cudnn86; their PTX needs `driver_min`.
     """
 
     local: str = ""
     built: str
     cuda: str
     cudnn: str
+    driver_min: str = ""
 
 
 class CudaPackage(Fact):

@@ -59,6 +59,10 @@ CASES = [
     ("jaxlib=0.1.65+cuda112,cuda=11.2,cudnn=8.1.0", "", "run", None, {}),
     ("jaxlib=0.4.7+cuda12.cudnn88,cuda=11.8", "", "run", None, {"jaxlib-cuda": "error"}),
     ("jaxlib=0.4.7+cuda11.cudnn86,cuda=11.8,cudnn=8.6.0", "", "run", None, {}),
+    ("jaxlib=0.1.74+cuda11.cudnn82,cuda=11.3", "", "run", "465.19.01", {"jaxlib-driver": "error"}),
+    ("jaxlib=0.1.74+cuda11.cudnn82,cuda=11.3", "", "run", "470.82.01", {}),
+    ("jax=0.3.25,cuda=11.3", "RTX 4090", "run", None, {"jax-ptxas": "error"}),
+    ("jax=0.3.25,cuda=11.8", "RTX 4090", "run", None, {}),
     ("jaxlib=0.4.7,cudnn=8.0.5", "", "run", None, {}),
     # What a package requires of others
     ("jax=0.4.23,jaxlib=0.4.25", "", "import", None, {"jax-jaxlib": "error"}),  # jaxlib is newer

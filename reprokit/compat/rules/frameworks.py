@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from packaging.specifiers import SpecifierSet
 
 from reprokit.compat.model import CODE, KnownGpu
-from reprokit.compat.rule import CompatRule, Verdict, combination_rule, error
+from reprokit.compat.rule import CompatRule, Verdict, combination_rule, error, needs
 from reprokit.compat.rules.cuda import judge_driver
 from reprokit.compat.schema import FrameworkBuild, rows_for
 from reprokit.compat.view import View
@@ -50,9 +50,24 @@ def _gpu(name: str) -> CompatRule:
 def _driver(name: str) -> CompatRule:
     @combination_rule(f"{name}-driver", of=f"{name} driver", changes=f"{name} driver", purposes=CODE)
     def check(view: View, version: str, driver: str) -> Iterator[Verdict]:
+        for row in _builds(view, name, version):
+            what = f"{_SHOWN[name]} {version}+{row.local}"
+            yield from needs(what, "driver", row.driver_min, driver, row.source)
         if view.pin("cuda") is None:  # else `cuda-driver` judges that
             for row in _builds(view, name, version):
                 yield from (v for v in judge_driver(view, row.built, driver) if v.severity == "error")
+
+    return check
+
+
+def _ptxas(name: str) -> CompatRule:
+    @combination_rule(f"{name}-ptxas", of=f"{name} cuda_minor gpu", changes="cuda", purposes=CODE)
+    def check(view: View, version: str, minor: str, gpu: KnownGpu) -> Iterator[Verdict]:
+        """What JAX compiles at run time, it assembles with the toolkit's ptxas, for the GPU's own capability."""
+        toolkit = view.facts.cuda.toolkits[minor]
+        if gpu.sm > max(toolkit.sm):
+            reason = f"{_SHOWN[name]} {version} compiles with ptxas of CUDA {minor}, which does not know sm_{gpu.sm}"
+            yield error(reason, (*toolkit.source_sm, "jax_13570"))
 
     return check
 
@@ -61,6 +76,7 @@ tensorflow_cuda, jax_cuda, jaxlib_cuda = (_library(name, "cuda", "CUDA") for nam
 tensorflow_cudnn, jax_cudnn, jaxlib_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
 tensorflow_gpu, jax_gpu, jaxlib_gpu = map(_gpu, _SHOWN)
 tensorflow_driver, jax_driver, jaxlib_driver = map(_driver, _SHOWN)
+jax_ptxas, jaxlib_ptxas = map(_ptxas, ("jax", "jaxlib"))
 
 
 def _lowest_gpu(name: str) -> CompatRule:
