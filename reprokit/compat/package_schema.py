@@ -108,9 +108,7 @@ class FlashAttention(Needs):
 
 
 class BrokenWheel(Span):
-    """Releases whose prebuilt wheels do not load with a torch; a short `torch` means its whole series.
-    `builds` are the builds of torch that are affected; if it is empty, all are.
-    """
+    """Releases whose prebuilt wheels do not load with a torch, or with its `builds`; a short `torch` is its series."""
 
     torch: str
     builds: Texts = ()
@@ -216,6 +214,7 @@ class TorchBuildFacts(Fact):
     nvrtc: tuple[Needs, ...]
     triton: tuple[TorchTriton, ...]
     lowest_gpu: dict[str, CapabilityMin]
+    elsewhere: tuple[Span, ...]
     cudnn_same: Span
     cudnn_static: Span
 

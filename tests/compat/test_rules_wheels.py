@@ -12,6 +12,8 @@ CASES = [
     ("torch=1.8.0,python=3.8", "", "import", None, {}),
     ("torch=1.8.0,python=3.10", "", "import", None, {"torch-python": "error"}),
     ("torch=1.8,python=3.9.2", "", "import", None, {}),
+    ("torch=1.8.2+cu111", "", "import", None, {"torch-index": "warning"}),
+    ("torch=1.8.1+cu111", "", "import", None, {}),
     ("torch=1.13.0,python=3.11", "", "import", None, {}),
     ("torch=2.15.0,python=3.10", "", "import", None, {"torch-python": "error"}),
     ("torch=1.8.0,python=3", "", "import", None, {"torch-python": "warning"}),

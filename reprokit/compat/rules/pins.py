@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.known import releases
 from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
+from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
 
@@ -25,6 +26,16 @@ def skipped(view: View) -> Iterator[Problem]:
         if (pin := view.pin(name)) and (between := _gap(view, pin)):
             reason = f"there is no {name} {series(pin.text)}: {between[0]} is followed by {between[1]}"
             yield Problem((pin.label,), error(reason, ("pypi_links",)))
+
+
+@rule("torch-index", changes="torch")
+def elsewhere(view: View) -> Iterator[Problem]:
+    """A torch that pip finds on no index without being told."""
+    pin = view.pin("torch")
+    if pin is None or pin.from_base or not parts(pin.text):
+        return
+    for row in rows_for(view.facts.torch_build.elsewhere, public(pin.text)):
+        yield Problem((pin.label,), warning(f"pip does not find torch {public(pin.text)}: {row.text}", row.source))
 
 
 @rule("cudnn-release", changes="cudnn")
