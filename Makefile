@@ -1,13 +1,13 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-builds test-fast fuzz proof lint bench attention clean
+.PHONY: help demo test test-long test-fast fuzz proof lint bench attention clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 SETUP := sh .ci/setup.sh
 PYTHON_ENV := .venv/bin/python
-# By group, in the order of tests/support/suite.py: the longest first.
+# By group, in the order of tests/support/suite.py: what one worker runs alone comes first.
 PYTEST := $(PYTHON_ENV) -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
 help: ## Show these targets
@@ -20,15 +20,15 @@ demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside
 
 test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not builds" $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not long" $(PYTEST_ARGS)
 
-test-builds: ## Run the tests that build whole environments, from the recipe to the measured claim, and the whole extension
+test-long: ## Run the tests that take minutes: whole environments, the whole extension, attacks on memory and time, Ray
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m builds $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m long $(PYTEST_ARGS)
 
 test-fast: ## Run the quick tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
-	$(PYTEST) -n logical $(addprefix --ignore=tests/,workspaces security/fuzz security/limits) \
+	$(PYTEST) -n logical $(addprefix --ignore=tests/,workspaces security/fuzz) \
 	    -m "not (engine or compiler or network or browser or slow or long or kills)" $(PYTEST_ARGS)
 
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')

@@ -24,7 +24,7 @@ from tests.support.verbs import run_verb
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.network,
-    pytest.mark.builds,
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="starts an sshd of its own, which takes root"),
 ]
 

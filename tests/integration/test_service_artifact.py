@@ -14,7 +14,7 @@ from tests.support.forge import Forge
 from tests.support.names import unique
 from tests.support.verbs import run_verb
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 MAKEFILE = "ask: ask.c\n\t$(CC) -o $@ $<\n"
 # The authors had everything on one machine.

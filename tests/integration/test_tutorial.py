@@ -15,7 +15,7 @@ from reprokit.engine import Engine
 from tests.support.names import unique
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 RECIPE = "myfaiss"

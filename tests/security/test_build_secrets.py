@@ -16,7 +16,7 @@ from reprokit.errors import ReprokitError
 from tests.support.names import unique
 from tests.support.verbs import run_verb
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 TOKEN = "hunter2-$(reboot) ' \" \\ `x` ;&|*? of-the-lab"
 KEY = b"-----BEGIN KEY-----\nc2VjcmV0LW9mLXRoZS1sYWI=\n\0\xff\xfe binary-of-the-lab\n-----END KEY-----\n"

@@ -85,14 +85,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(marker)
             if name in GROUPS:
                 item.add_marker(pytest.mark.xdist_group(GROUPS[name]))
-        if _is_long(item) and not item.get_closest_marker("timeout"):
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
-    # The longest begin first, so that no worker is left with one of them at the end.
-    items.sort(key=lambda item: not (_is_long(item) or item.get_closest_marker("xdist_group")))
-
-
-def _is_long(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("long", "builds"))
+    # What one worker runs alone begins first, so that no worker is left with it at the end.
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -8,7 +8,7 @@ from tests.support import logs
 from tests.support.scores import Score, judge
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scores_that_were_reached_stay():
     total = Score()
     for log in logs.corpus():

@@ -21,7 +21,7 @@ from tests.support.privileges import OWN_ENGINE, as_root
 pytestmark = [
     pytest.mark.engine,
     pytest.mark.network,
-    pytest.mark.builds,
+    pytest.mark.long,
     pytest.mark.xdist_group("locked-whole"),
 ]
 

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.engine,
     as_root(OWN_ENGINE),
     pytest.mark.network,
-    pytest.mark.builds,
+    pytest.mark.long,
     pytest.mark.xdist_group("locked-whole"),
 ]
 

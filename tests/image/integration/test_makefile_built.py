@@ -17,7 +17,7 @@ from reprokit.errors import ReprokitError
 from tests.support.forge import Forge
 from tests.support.names import unique
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 MAKEFILE = "all: bin/solver\nbin/solver: solver.c\n\tmkdir -p bin\n\t$(CC) -DROWS=$(ROWS) -o $@ $<\n"
 SOLVER = '#include <stdio.h>\nint main() {\n    printf("rows %d\\n", ROWS + 0);\n}\n'

@@ -24,7 +24,7 @@ from reprokit.recipe.load import load_file
 from tests.support.forge import Forge
 from tests.support.names import unique
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 SETUP = """\
 import os, subprocess

@@ -22,7 +22,7 @@ from reprokit.recipe.find import recipe_file
 from tests.support.forge import Forge
 from tests.support.names import unique
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 TACO = """\
 cmake_minimum_required(VERSION 3.4.0 FATAL_ERROR)

@@ -26,7 +26,7 @@ from tests.support.locked_builds import LockedBuilds
 from tests.support.rendering import target
 from tests.support.wheels import make_wheel
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds, pytest.mark.xdist_group("locked-gateway")]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long, pytest.mark.xdist_group("locked-gateway")]
 
 COMMON = {"pins": {"distro": "debian:12", "python": "3.11", "torch": "2.0"}}
 ONE = {**COMMON, "wheels": ["shared==1.0"], "blocks": ["python", "torch", "wheels"], "env": {"ARCH": "8.0"}}

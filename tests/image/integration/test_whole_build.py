@@ -16,7 +16,7 @@ from tests.support.builds import can_buildkit
 from tests.support.forge import Forge
 from tests.support.names import unique
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.builds]
+pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.long]
 
 RECIPE = """\
 name: {name}

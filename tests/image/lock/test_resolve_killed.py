@@ -16,7 +16,7 @@ from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
 from tests.support.desk import Desk
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 QUIETLY = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
 

@@ -15,6 +15,8 @@ from reprokit.untrusted import limits
 from tests.support.bombs import GIB, entry, frame, refused
 from tests.support.images import tar_of
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 
 

@@ -16,6 +16,8 @@ from reprokit.untrusted import limits
 from tests.support.bombs import GIB, TARS, UNPACK, a_bundle, entry, frame, refused
 from tests.support.made import Made, tar
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 
 

@@ -16,6 +16,8 @@ from reprokit.untrusted import limits
 from tests.support.bombs import GIB, entry, frame, refused
 from tests.support.conda_packages import index, member, new_format, old_format, stated
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 LINKED = """
 from reprokit.supply.kinds.conda.environment import environment

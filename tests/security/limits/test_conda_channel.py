@@ -15,6 +15,8 @@ from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
 from tests.support.file_server import Server, whole
 
+pytestmark = pytest.mark.long
+
 LIMIT = 128 << 20
 COMPRESS = zstandard.ZstdCompressor().compress
 

@@ -26,6 +26,8 @@ from tests.support.rendering import source
 from tests.support.repositories import Repositories
 from tests.support.stores import fetch
 
+pytestmark = pytest.mark.long
+
 COMMIT, BLOB = 1, 3
 
 

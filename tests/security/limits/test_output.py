@@ -11,6 +11,8 @@ import pytest
 from reprokit.untrusted import limits
 from tests.support.bombs import refused
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 MOST = limits.COMMAND_OUTPUT.default
 HEADER = "Time (%),Total Time (ns),Name\n"

@@ -10,6 +10,8 @@ import pytest
 from reprokit.untrusted import limits
 from tests.support.bombs import refused
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 
 

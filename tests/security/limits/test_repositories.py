@@ -11,6 +11,8 @@ from reprokit.errors import UsageError
 from reprokit.importing.collect import collect
 from reprokit.importing.tree import FolderTree
 
+pytestmark = pytest.mark.long
+
 READ = """
 from reprokit.importing.collect import collect
 from reprokit.importing.tree import FolderTree

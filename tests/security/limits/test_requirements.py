@@ -11,6 +11,8 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.kinds.wheels.pip import run_limited
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 MOST = (1 << 20) - 100
 RECIPE = """\

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.records import RECORD
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 
 

@@ -14,6 +14,8 @@ from reprokit.untrusted import limits
 from tests.support.bombs import END, TARS, UNPACK, a_bundle, empty, entry, refused
 from tests.support.made import Made
 
+pytestmark = pytest.mark.long
+
 Run = Callable[..., str]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fused_attention import build, cache, toolchain
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 GOOD = 'extern "C" int answer() { return 42; }\n'
 

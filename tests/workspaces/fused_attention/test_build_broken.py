@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 CODE = """
 import sys

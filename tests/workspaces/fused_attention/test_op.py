@@ -101,7 +101,7 @@ def test_the_kernel_obeys_torchs_thread_count(workspace):
     assert int(done.stdout) == 2
 
 
-@pytest.mark.builds
+@pytest.mark.long
 @pytest.mark.parametrize("capability", LEVELS)
 def test_every_instruction_set(workspace, capability):
     """torch's own switch selects a narrower kernel. A wider one than the CPU's makes torch itself die by SIGILL."""

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from torch.utils import cpp_extension
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 
 # Together they reach every branch. One file for each version: torch's headers take most of the time.

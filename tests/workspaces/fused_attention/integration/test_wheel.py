@@ -16,7 +16,7 @@ import pytest
 
 import reprokit
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler, pytest.mark.xdist_group("extension-wheel")]
+pytestmark = [pytest.mark.long, pytest.mark.compiler, pytest.mark.xdist_group("extension-wheel")]
 
 CALL = """
 import torch, fused_attention

@@ -13,7 +13,7 @@ from fused_attention import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 # The first example may wait for a compile.
 many = settings(max_examples=60)

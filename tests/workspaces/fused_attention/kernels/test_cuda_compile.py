@@ -13,7 +13,7 @@ from torch.utils import cpp_extension
 from tests.support.cuda import disassembler, toolkit
 
 # One worker, so that its compiles are shared.
-pytestmark = [pytest.mark.builds, pytest.mark.compiler, pytest.mark.xdist_group("cuda-compile")]
+pytestmark = [pytest.mark.long, pytest.mark.compiler, pytest.mark.xdist_group("cuda-compile")]
 
 FLAGS = ["-std=c++14", "-O3", "-Werror", "all-warnings"]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.kernel_calls import DTYPES, cuda_numbers
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 
 # Weights are rounded to the inputs' dtype before they meet the values, as in FlashAttention.

@@ -12,7 +12,7 @@ from torch.utils import cpp_extension
 
 from tests.support.cuda import disassembler, toolkit
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler, pytest.mark.xdist_group("hopper-build")]
+pytestmark = [pytest.mark.long, pytest.mark.compiler, pytest.mark.xdist_group("hopper-build")]
 
 HERE = Path(__file__).resolve().parent
 TARGET = "-gencode=arch=compute_90a,code=sm_90a"

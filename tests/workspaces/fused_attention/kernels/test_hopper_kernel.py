@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.kernel_calls import hopper_numbers, pointers
 
-pytestmark = [pytest.mark.builds, pytest.mark.compiler]
+pytestmark = [pytest.mark.long, pytest.mark.compiler]
 
 ROUNDING = {torch.bfloat16: 2**-8, torch.float16: 2**-11}
 HALVES = pytest.mark.parametrize("dtype", ROUNDING, ids=str)
