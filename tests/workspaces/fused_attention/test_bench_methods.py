@@ -209,6 +209,21 @@ def test_flex_attention_is_compiled_or_refused(monkeypatch):
         flex.compiled(inputs)
 
 
+def test_flex_attention_has_buffers_for_every_thread(monkeypatch):
+    """Whatever another workspace in this process has told inductor."""
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "threads", 1)
+    inputs = cases.inputs(cases.Case(2, 2, 150, 16, "float32", "padding"), "cpu")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        found = flex.compiled(inputs)().double()
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found, accuracy.expected(inputs), rtol=0, atol=1e-5)
+
+
 def test_scaling_leaves_the_number_of_threads(monkeypatch):
     before = torch.get_num_threads()
     one, two = measure.scaling(a_case(), SETTINGS)

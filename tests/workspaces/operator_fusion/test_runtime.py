@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from operator_fusion import runtime
+from operator_fusion.shapes import Shape
 
 
 @pytest.mark.parametrize("version", ["1.8.0", "1.13.1+cu117"])
@@ -51,15 +52,22 @@ def test_what_a_killed_linker_left_is_removed(tmp_path: Path):
     assert {path.name for path in (tmp_path / "xy").iterdir()} == {"whole.so", "text.cpp", "fresh.so"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
-def test_code_is_kept_on_disk_by_its_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_segment_is_compiled_for_torchs_threads_and_nothing_else(threads: int, monkeypatch: pytest.MonkeyPatch):
     """Only the CPU time of the calling thread is measured, so a loop of two threads would seem twice as fast."""
     from torch._inductor import config
+    from torch._inductor.utils import run_and_get_code
 
-    monkeypatch.setattr(config.cpp, "threads", -1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    runtime._prepare()
-    assert config.save_config_portable()["cpp.threads"] == threads
+    monkeypatch.setattr(runtime, "_regions", {})
+    monkeypatch.setattr(config, "force_disable_caches", True)
+    before = config.save_config_portable()
+    torch.set_num_threads(threads)
+    segment = runtime.compiled(9, 9, Shape(batch=2, seq=9))(lambda x: x * 2 + 1)
+    torch.set_num_threads(3)
+    _, (code,) = run_and_get_code(segment, torch.ones(512, 512))
+    assert ("num_threads(2)" in code) == (threads == 2) and "num_threads(3)" not in code
+    assert config.save_config_portable() == before
 
 
 def test_a_generated_function_has_a_module_and_source():

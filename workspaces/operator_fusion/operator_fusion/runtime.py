@@ -66,7 +66,10 @@ def compiled(first: int, last: int, shape: Shape) -> Callable[[Function], Functi
             return function
         if key not in _regions:
             _prepare()
-            _regions[key] = torch.compile(function, dynamic=False, fullgraph=True)
+            # Part of the code that torch keeps on disk, which some releases look up without. Not set for the whole
+            # process: flex_attention's buffers for one thread would be too small where there are two.
+            options = {"cpp.threads": torch.get_num_threads()}
+            _regions[key] = torch.compile(function, dynamic=False, fullgraph=True, options=options)
         return _regions[key]
 
     return decorate
@@ -110,15 +113,9 @@ def _is_whole(path: str) -> bool:
 
 
 def _prepare() -> None:
-    """Above dynamo's limits, a region would silently run without having been compiled.
-
-    The number of threads is part of the code that torch keeps on disk, but some releases look it up without.
-    """
+    """Above dynamo's limits, a region would silently run without having been compiled."""
     import torch._dynamo
-    from torch._inductor import config
     from torch._inductor.codecache import cache_dir
-
-    config.cpp.threads = torch.get_num_threads()
 
     if not _regions:
         remove_torn(cache_dir())

@@ -35,7 +35,10 @@ def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
         block = {"BLOCK_SIZE": CPU_BLOCK} if device == "cpu" else {}
         per_batch = batch if inputs.lengths is not None else None
         mask = create_block_mask(inputs.rule, per_batch, None, rows, keys, device=device, **block)
-    function = torch.compile(flex_attention, fullgraph=True, dynamic=False)
+    # Buffers are made for so many threads. Some releases of torch look up code on disk without that number, and what
+    # was compiled for one thread writes beyond its buffers where there are two.
+    threads = {"cpp.threads": torch.get_num_threads()}
+    function = torch.compile(flex_attention, fullgraph=True, dynamic=False, options=threads)
     options: Dict[str, Any] = {"enable_gqa": True} if inputs.k.shape[1] != inputs.q.shape[1] else {}
     run = functools.partial(function, inputs.q, inputs.k, inputs.v, block_mask=mask, **options)
     try:
