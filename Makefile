@@ -22,7 +22,7 @@ test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" nar
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not long" $(PYTEST_ARGS)
 
-test-long: ## Run the tests that take minutes: whole environments, the whole extension, attacks on memory and time, Ray
+test-long: ## Run the tests that take minutes: whole environments, the whole extension, attacks on memory and time
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m long $(PYTEST_ARGS)
 

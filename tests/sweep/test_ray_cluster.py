@@ -23,7 +23,8 @@ from tests.support.ray_nodes import RayNodes
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.long]
+# Alone they take a minute; beside others Ray starts its processes slowly.
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture
