@@ -91,6 +91,7 @@ def test_every_kind_of_input_is_in_it(name):
     assert len(purls[0]) - len(purls[1]) == len(getattr(full, name))
 
 
+@pytest.mark.slow
 def test_what_only_builds_need_is_excluded_from_the_image():
     variant = complete().variants["cpu"]
     (numpy,) = variant.wheels

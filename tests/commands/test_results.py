@@ -151,6 +151,7 @@ def test_missing_results_are_named_with_those_there_are(call, recorded, tmp_path
 HUGE = 10**24 - 1  # the most digits that are read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [(1e150, 5e-324), (-1e150, 1e150), (0.0, 0.0), (5e-324,) * 9, (1e150,) * 9])
 def test_numbers_at_the_end_of_what_floats_hold(call, recorded, tmp_path, recipe, samples):
     recipe("x", "variants: {cpu: {base: 'debian:12'}}\nclaims: [{metric: spmm, value: 1, hardware: h, where: w}]\n")

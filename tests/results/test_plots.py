@@ -22,6 +22,7 @@ def test_a_panel_without_a_number_on_the_axis_is_left_out(record):
     assert len(found) == 4 and not any("graph z" in plot.caption for plot in found)
 
 
+@pytest.mark.slow
 def test_the_caption_counts_what_is_not_in_the_plot(record):
     (plot,) = drawn(record, {"n": 1}, {"n": 2}, {"n": "auto"})
     assert plot.caption.endswith("by n; 2 of 3 cases")
