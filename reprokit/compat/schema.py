@@ -173,7 +173,8 @@ class CudaFacts(Fact):
 class FrameworkBuild(Span):
     """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip.
 
-    A row with `local` is of the builds with that local part, such as cuda11.cudnn86; their PTX needs `driver_min`.
+    A row with `local` is about builds with that local part, such as cuda11.cudnn86. Their PTX needs the driver
+    `driver_min`.
     """
 
     local: str = ""

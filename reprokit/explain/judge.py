@@ -64,7 +64,7 @@ _MEANING = {
     "SystemError": "a fault in Python or in a compiled module",
     "KeyboardInterrupt": "somebody or the batch system stopped it",
 }
-# Classes of faults in code rather than in its data; raised inside a package, they mean that versions do not fit.
+# Faults of code, not of its data. Where a package raises one, its version often does not fit its caller.
 _CODE_FAULT = ("TypeError", "AttributeError", "NameError", "ImportError", "SyntaxError", "UnboundLocalError")
 _PACKAGE = re.compile(r"(?:(?:site|dist)-packages/|^(?=[\w/]+\.pyx$))(?P<name>\w+)/")
 # Classes that say less than the usual words of their message.
@@ -238,7 +238,7 @@ def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:
     package = _PACKAGE.search(value.get("file", ""))
     if package and value["class"] in _CODE_FAULT:
         name = package["name"]
-        cause = f"{cause}, inside of {name}: its version does not fit the code or another package that calls it"
+        cause = f"{cause}, inside of {name}: perhaps its version does not fit the code or package that calls it"
         remedy = f"pip show {name}; install its release of the time of the code, or the one that the project names"
     return Cause("python-exception", hit.line, hit.text, cause, remedy, [], CONFIDENCE["wording"], hit.context)
 

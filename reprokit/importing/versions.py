@@ -115,7 +115,7 @@ class _VersionSearch(DayResolution):
         return [version for version, file in self.fitting(key) if not (self.time and file.uploaded > self.time)]
 
     def _at_least(self, key: str, version: Version) -> dict[str, str]:
-        """The versions with this release of a project, or a newer one. Empty where only pure sdists are not enough."""
+        """The versions if a project has at least this release. Empty if that takes more than building pure sdists."""
         before = dict(self.sdists), dict(self.requirements), dict(self.questions)
         self.requirements[key] = Requirement(f"{with_extras(self.requirements[key])}>={version}")
         for _ in range(_SDISTS):

@@ -158,7 +158,7 @@ def test_a_fault_of_code_inside_a_package_is_one_of_versions():
         "TypeError: zip argument #2 must support iteration\n"
     )
     (cause,) = explain(logs.stream(text)).causes
-    assert "inside of quaint: its version does not fit" in cause.cause
+    assert "inside of quaint: perhaps its version does not fit" in cause.cause
     assert cause.remedy.startswith("pip show quaint")
     outside = explain(logs.stream(text.replace("/opt/lib/python3.9/site-packages/quaint/", "/w/"))).causes[0]
     assert "inside of" not in outside.cause

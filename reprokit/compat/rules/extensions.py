@@ -23,7 +23,7 @@ def apex(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterator[Ve
 
 @combination_rule("bitsandbytes-torch", of="bitsandbytes torch_wheel", changes="bitsandbytes torch", purposes=CODE)
 def bitsandbytes(view: View, version: str, wheel: TorchWheel) -> Iterator[Verdict]:
-    """bitsandbytes loads the library that is named after torch's CUDA, and parts of triton that releases removed."""
+    """bitsandbytes loads a library named after torch's CUDA; some releases import `triton.ops`, which is gone since."""
     table = view.facts.wheels["bitsandbytes"]
     cudas, torch = table.releases[version].cuda, table.releases[version].torch
     if wheel.cuda and not SpecifierSet(torch).contains(wheel.version):

@@ -47,7 +47,7 @@ def _requirements(file: SourceFile, key: str, value: str, scope: Scope | None, e
 
 
 def ini_plugins(file: SourceFile, config: RawConfigParser, section: str) -> Statements:
-    """The plugins that pytest's section of an INI file needs."""
+    """The pytest plugins that a section of an INI file needs."""
     keys = ("required_plugins", "addopts")
     yield from plugin_statements(file, *(config.get(section, key, fallback="") or "" for key in keys))
 

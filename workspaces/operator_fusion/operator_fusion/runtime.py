@@ -113,7 +113,7 @@ def _is_whole(path: str) -> bool:
 
 
 def _prepare() -> None:
-    """Above dynamo's limits, a region would silently run without having been compiled."""
+    """Raise dynamo's limits: beyond them a region runs uncompiled, and nothing says so."""
     import torch._dynamo
     from torch._inductor.codecache import cache_dir
 
