@@ -50,10 +50,8 @@ find_python() {
         "Debian 12 and Ubuntu 22.04 have one; elsewhere install one and set PYTHON=/path/to/python3.x"
 }
 
-venv_works() {
-    fits "$venv/bin/python" &&
-        "$venv/bin/python" -c 'import sys, importlib.util; sys.exit(importlib.util.find_spec("pip") is None)'
-}
+# Interrupted while pip is unpacked, an environment holds half of it.
+venv_works() { [ -e "$venv/.setup-made" ] && fits "$venv/bin/python"; }
 
 # What the environment was made from. The folder is part of it: scripts in a moved environment point at the old place.
 venv_key() {
@@ -303,6 +301,7 @@ make_venv() {
     if ! venv_works; then
         say "making .venv with $("$python" -V)"
         "$python" -m venv "$venv" || die 3 "python could not make a virtual environment ($venv)" "rm -r '$venv', then again"
+        : >"$venv/.setup-made"
     fi
     case $extras in *extension*) install_torch ;; esac
     say "installing the project${extras:+ with [$extras]} into .venv"

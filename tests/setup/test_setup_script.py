@@ -93,6 +93,18 @@ def test_two_at_once_then_again_then_after_a_change(machine: Machine, engine: st
 
 
 @pytest.mark.slow
+def test_an_environment_whose_making_was_interrupted_is_mended(machine: Machine) -> None:
+    venv = machine.checkout / ".venv"
+    subprocess.run([machine.bin / "python3", "-m", "venv", "--without-pip", venv], check=True)
+    half = next(venv.glob("lib/python*/site-packages")) / "pip"
+    half.mkdir()
+    (half / "__main__.py").write_text("from pip._internal.cli.main import main\n")
+    done = machine.setup("lint")
+    assert done.returncode == 0, done.stderr
+    assert machine.setup("lint").stdout == "setup: .venv is up to date\n"
+
+
+@pytest.mark.slow
 def test_failed_project_install_is_a_source_failure_and_leaves_no_stamp(machine: Machine) -> None:
     (machine.checkout / "backend.py").write_text("raise SystemExit('the backend says no')")
     done = machine.setup("lint")
