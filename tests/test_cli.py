@@ -97,6 +97,7 @@ print([m for m in ("docker", "pydantic", "jinja2", "yaml", "requests") if m in s
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.slow
 def test_a_traceback_only_with_debug(tmp_path, monkeypatch):
     broken = tmp_path / "recipes"
     broken.mkdir()

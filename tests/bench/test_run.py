@@ -93,6 +93,7 @@ esac
 """
 
 
+@pytest.mark.slow
 def test_a_gpu_that_slowed_down_only_while_a_run_lasted_is_a_warning(bench, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvidia-smi").write_text(NVIDIA_SMI)
@@ -122,6 +123,7 @@ def test_inputs_are_made_and_named(bench, tmp_path):
     assert set(record.files) == {"n"}
 
 
+@pytest.mark.slow
 def test_data_is_compared_with_the_lock_and_unlocked_data_is_a_doubt(bench, tmp_path):
     (tmp_path / "g").write_text("7")
     spec = benchmark("echo t=$(cat g)", values=[{"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}])
@@ -203,6 +205,7 @@ def test_a_run_that_takes_too_long_has_failed(bench):
     assert error.value.where == "gnn:cpu b"
 
 
+@pytest.mark.slow
 def test_a_matrix_gives_variables_and_parameters(bench, tmp_path):
     values = [{"pattern": "t=(?P<value>\\S+) (?P<kind>.*)", "metric": "t", "unit": "s"}]
     matrix = {"n": [2, 4], "kind": ["$(touch ran); x", "b"], "fast": [True]}

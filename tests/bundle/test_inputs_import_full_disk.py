@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.verify import verify
 from tests.support.disk import Disk
 from tests.support.verbs import run_verb
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_reported_and_the_import_can_be_repeated(archive: Path, disk: Disk):
     home = disk.folder / "home"
 

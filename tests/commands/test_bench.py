@@ -267,6 +267,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(ca
     assert isinstance(error, EngineError) and error.where == "results/x.jsonl" and "read-only" in error.message
 
 
+@pytest.mark.slow
 def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
     nowhere = {"DOCKER_HOST": "unix:///nowhere"}
     for arguments, message in (

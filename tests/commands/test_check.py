@@ -229,6 +229,7 @@ def test_nothing_heavy_is_imported_for_pins() -> None:
     assert done.stdout == "stack: ok\n[]\n"
 
 
+@pytest.mark.slow
 def test_no_template_is_compiled_for_bundled_blocks() -> None:
     code = (
         "import sys\nfrom reprokit import cli\n"

@@ -73,6 +73,7 @@ def test_without_an_engine_it_reports_all_else(call: Any, monkeypatch: pytest.Mo
     assert {"kernel", "memory", "disk"} <= {finding["rule"] for finding in answer["findings"]}
 
 
+@pytest.mark.slow
 def test_engine_and_programs_that_hang(listening: Path, tmp_path: Path) -> None:
     for name in ("nvidia-smi", "docker", "getent", "df", "timedatectl", "ssh-add", "locale", "dmesg", "uname"):
         (tmp_path / name).write_text(HANGS)

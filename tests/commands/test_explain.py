@@ -27,6 +27,7 @@ def test_text_names_cause_line_context_and_remedy(call, tmp_path):
     assert "\n\nalso possible:\n  line 3:" in out
 
 
+@pytest.mark.slow
 def test_json_is_best_first(call, tmp_path):
     (tmp_path / "build.log").write_text(LOG)
     found = json.loads(call("explain", "build.log", "--json").stdout)

@@ -161,6 +161,7 @@ def failed(line: str) -> list[Failure]:
 CURL = "a.c:1:10: fatal error: curl/curl.h: No such file or directory"
 
 
+@pytest.mark.slow
 def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
     result = repaired(failed(CURL), [])
     assert result.exit_code == 0, result.exception
@@ -171,6 +172,7 @@ def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
     assert "smoke commands succeed" in page and "libcurl4-openssl-dev" in page
 
 
+@pytest.mark.slow
 def test_what_still_fails_is_an_error_that_names_the_page(repaired, tmp_path):
     result = repaired(failed(CURL), failed("Segmentation fault"))
     assert isinstance(result.exception, WorkFailed) and result.exception.where == "recipes/tool.md"
@@ -179,6 +181,7 @@ def test_what_still_fails_is_an_error_that_names_the_page(repaired, tmp_path):
     assert "Segmentation fault" in (tmp_path / "recipes/tool.md").read_text().partition("## Still fails")[2]
 
 
+@pytest.mark.slow
 def test_an_interrupted_repair_keeps_what_it_learnt(repaired, tmp_path):
     result = repaired(failed(CURL), KeyboardInterrupt())
     assert result.exit_code != 0
@@ -187,6 +190,7 @@ def test_an_interrupted_repair_keeps_what_it_learnt(repaired, tmp_path):
     assert "The repair was interrupted" in page and "libcurl4-openssl-dev" in page
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_during_a_repair_keeps_the_recipe(repaired, tmp_path, disk):
     def full() -> list[Failure]:
         disk.fill()

@@ -54,6 +54,7 @@ def test_records_of_other_recipes_and_variants_are_not_shown(call, recorded, for
         assert isinstance(failure, UsageError) and failure.message == f"no record of {message}"
 
 
+@pytest.mark.slow
 def test_a_report_has_the_records_of_its_recipe(call, recorded, tmp_path, recipe):
     recipe("x", "variants: {cpu: {base: 'debian:12'}}\n")
     recorded(replace(SPMM, recipe="other"))
@@ -73,6 +74,7 @@ def test_what_a_benchmark_printed_outside_is_shown(call, tmp_path):
     assert "x:hostprinted:spmm[ms]" in shown and "EPYC,2threads,noimage" in shown
 
 
+@pytest.mark.slow
 def test_two_commits_are_compared(call, recorded):
     recorded(replace(SPMM, commit=A, samples=QUICK), replace(SPMM, commit=B, samples=QUICK))
     same = call("results", "compare", "aaaa", "bbbb")
@@ -84,6 +86,7 @@ def test_two_commits_are_compared(call, recorded):
     assert (case["verdict"], case["ratio"]) == ("higher", 2.0) and case["low"] < 2 < case["high"]
 
 
+@pytest.mark.slow
 def test_two_files_are_compared(call, recorded, tmp_path):
     recorded(replace(SPMM, samples=QUICK))
     append(tmp_path, "b.jsonl", [replace(SPMM, samples=QUICK, cpu="Xeon")])
@@ -91,6 +94,7 @@ def test_two_files_are_compared(call, recorded, tmp_path):
     assert answer.exit_code == 0 and "unlike: differ in cpu" in answer.stdout
 
 
+@pytest.mark.slow
 def test_history_and_export(call, recorded, tmp_path):
     recorded(SPMM, replace(SPMM, samples=(4.0,), commit=A, time="2027-01-01T00:00:00Z"))
     assert "▁█" in call("results", "history", "spmm").stdout
@@ -165,6 +169,7 @@ def test_numbers_at_the_end_of_what_floats_hold(call, recorded, tmp_path, recipe
     assert "<svg" in (tmp_path / "out" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_hostile_records_cannot_control_the_terminal(call, recorded):
     recorded(replace(SPMM, metric="\x1b[2Jspmm", params={"\x1b]0;x": "\u202e"}, cpu="a\rb", commit=A), SPMM)
     for verb in (["show", "x"], ["list"], ["history", "spmm"], ["export", "x", "--csv"], ["compare", "cpu", "cpu"]):

@@ -51,6 +51,7 @@ def test_verify_names_what_is_bad_and_repair_removes_it(call, held):
     assert not bad.exists() and call("store", "verify").exit_code == 0
 
 
+@pytest.mark.slow
 def test_gc_keeps_what_is_named_or_young(call, held):
     other = held.path(plain(b"other").sha256)
     assert call("store", "gc").stdout == "freed: 0, 0 B\n" and other.exists()

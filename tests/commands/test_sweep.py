@@ -96,6 +96,7 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(folder, tidie
     assert len(read(file)) == 2
 
 
+@pytest.mark.slow
 def test_failures_are_named_and_tried_again(folder):
     done = sweep("s.yaml", **NOWHERE)
     assert done.returncode == 1 and "this machine gets no more jobs: 3 in a row were lost there" in done.stderr

@@ -104,6 +104,7 @@ def test_a_search_ends_in_a_table_and_records_nothing_twice(folder):
     assert "error: the benchmark failed with exit code 7" in failed.stderr
 
 
+@pytest.mark.slow
 def test_bad_input_is_named_before_an_engine_is_asked(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments, message in (

@@ -111,6 +111,7 @@ def test_versions_beyond_the_facts_are_unknown(name: str, major: int, gpu: objec
     assert {f.severity for f in evaluate(FACTS, stack) if f.rule != "gpu-driver"} == {"unknown"}
 
 
+@pytest.mark.slow
 @QUICK
 @given(stacks())
 def test_import_asks_nothing_of_gpu_and_driver(stack: Stack) -> None:

@@ -85,6 +85,7 @@ def test_a_log_is_put_aside_while_a_command_writes(monkeypatch):
     assert b"".join(log.read("c", tail=1)) == b"%099d\n" % 99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", ["one line", "empty lines"])
 def test_last_lines_take_little_memory(filler: str):
     log.log_path("c").parent.mkdir(parents=True)

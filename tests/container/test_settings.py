@@ -46,6 +46,7 @@ def test_the_other_choices():
     assert merge(want, RunOptions()).root
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         ContainerSettings,

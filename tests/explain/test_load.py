@@ -26,6 +26,7 @@ def written(folder: Path, text: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_users_rule_is_used(tmp_path: Path):
     rules, signs = bundled()
     matcher = compile_rules([*rules, *user_rules(written(tmp_path, GOOD))], signs)
@@ -33,6 +34,7 @@ def test_a_users_rule_is_used(tmp_path: Path):
     assert (cause.rule, cause.cause) == ("site-licence", "the licence server l1 is down")
 
 
+@pytest.mark.slow
 def test_a_users_rule_replaces_one_of_the_same_id(tmp_path: Path):
     rules, signs = bundled()
     own = user_rules(written(tmp_path, GOOD.replace("site-licence", "disk-full")))

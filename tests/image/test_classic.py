@@ -43,6 +43,7 @@ def test_the_classic_builders_stream_becomes_lines():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.from_regex(r"reprokit\.[a-z-]{1,12}", fullmatch=True), st.text(max_size=40), min_size=1))
 def test_labels_are_one_instruction_and_come_back_as_they_were(given_labels: dict[str, str]):
     try:

@@ -65,6 +65,7 @@ def test_the_network_is_the_cause_of_what_follows():
     assert isinstance(error, SourceError) and "cannot reach archive.test: timed out" in error.message
 
 
+@pytest.mark.slow
 def test_much_output_gives_a_short_error():
     error = _error("".join(f"x.c:{number}: error: {'y' * 2000}\n" for number in range(20_000)), Asked())
     assert len(error.message) < 2500 and "x.c:0: error" in error.message

@@ -114,6 +114,7 @@ variants = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(variants)
 def test_no_value_adds_an_instruction(tmp_path, values):

@@ -29,6 +29,7 @@ def test_a_success_changes_nothing():
     assert World([]).run() == []
 
 
+@pytest.mark.slow
 def test_a_failure_without_a_known_change_ends_the_loop():
     world = World([failure("Segmentation fault")])
     (only,) = world.run()

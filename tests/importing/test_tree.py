@@ -4,6 +4,8 @@ import os
 from datetime import datetime, timezone
 from pathlib import Path
 
+import pytest
+
 from reprokit.importing.tree import CommitTree, FolderTree
 from reprokit.supply.kinds.git.store import folder_of
 from tests.support.stores import fetch
@@ -48,6 +50,7 @@ def test_a_folder_without_git_has_no_commit(tmp_path: Path):
     assert (tree.address, tree.commit, tree.date) == ("", "", None) and list(tree.contents.sizes) == ["a.py"]
 
 
+@pytest.mark.slow
 def test_a_pipe_in_place_of_the_commit_is_not_waited_for(repositories, monkeypatch):
     head = repositories.make("team/tool", FILES)
     root = repositories.root / "team/tool.git"

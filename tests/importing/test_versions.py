@@ -235,6 +235,7 @@ def test_jax_follows_a_jaxlib_that_is_newer_than_it(index: Index, resolved):
     assert any(q.text.startswith("jax 0.4.18 is taken") for q in found.questions)
 
 
+@pytest.mark.slow
 def test_a_version_that_is_given_up_is_asked_about_once(index: Index, resolved):
     index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
     index.wheel("b", "1.0", "2021-01-01")

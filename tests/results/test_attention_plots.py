@@ -56,6 +56,7 @@ def test_titles_say_what_was_found():
     assert roof[1].startswith("The fastest alternatives reach 40 % in fp32, 25 % in bf16.")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawing")
 def test_a_panel_a_dtype_with_every_line_named_once():
     figure = plots.speedup(cells(), 1, "")
@@ -68,6 +69,7 @@ def test_a_panel_a_dtype_with_every_line_named_once():
         assert len(drawn) == len(MASKS) and all(value == 2.0 for line in drawn for value in line)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("drawing")
 def test_only_dtypes_with_a_peak_have_a_roof():
     figure = plots.roofline(measured(cells()))

@@ -37,6 +37,7 @@ def test_each_case_of_both_sets_is_compared(compared):
     assert cases[0].effect.ratio == 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -56,6 +56,7 @@ def test_the_order_of_parameters_means_nothing(record):
     assert len(groups([one, other])) == 1
 
 
+@pytest.mark.slow
 @given(st.lists(st.fixed_dictionaries({}, optional={k: st.just(v) for k, v in CHANGES.items()}), min_size=1))
 def test_groups_are_exactly_what_may_be_pooled(record, changes):
     records = [record(**change, samples=(1.0, n + 2.0)) for n, change in enumerate(changes)]

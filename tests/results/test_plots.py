@@ -66,6 +66,7 @@ def test_the_names_of_rows_lack_what_all_have(record):
     assert plot.svg.count(">id x<") == plot.svg.count(">id y<") == 2  # beside the axis and at the point
 
 
+@pytest.mark.slow
 def test_a_history_has_an_axis_for_each_unit_and_names_what_it_lacks(record, tmp_path):
     lines = lines_of(groups([record(unit=unit, params={"n": n}) for unit in ("ms", "s") for n in range(6)]))
     assert draw_history(lines, "m", tmp_path / "h.svg") == 0

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from reprokit.results.record import MachineFacts, MachineState, json_schema
 from tests.support.paths import ROOT
 
 
+@pytest.mark.slow
 def test_the_published_schema_is_current_and_fits(record):
     # Here, because it compiles grammars for a second, in each worker of the suite.
     import jsonschema

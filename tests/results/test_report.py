@@ -152,6 +152,7 @@ def test_what_is_unknown_of_a_machine_is_not_0(sockets, cores, nodes, text):
     assert dict(part.machines[0][1]).get("cores") == text
 
 
+@pytest.mark.slow
 def test_what_has_no_plot_is_counted():
     records = [replace(SPMM, metric=f"m{metric}", params={"n": n}) for metric in range(14) for n in (1, 2)]
     found = page(*records)

@@ -30,6 +30,7 @@ def test_a_slow_down_of_five_percent_is_found_and_its_interval_holds_it():
     assert statistics.median(each.ratio for each in found) == pytest.approx(1.05, abs=0.01)
 
 
+@pytest.mark.slow
 def test_the_same_build_is_seldom_called_different():
     found = [effect(timings(10), timings(10)).judgement for _ in range(200)]
     assert sum(each != "no difference found" for each in found) <= 10

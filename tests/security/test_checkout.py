@@ -64,6 +64,7 @@ def check(folder: Path) -> subprocess.CompletedProcess[str]:
     return run_verb("lock", "--check", "paper", cwd=folder, env={"REPROKIT_HOME": str(folder / "home")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [pipe, endless])
 @pytest.mark.parametrize("name", ["paper.yaml", "paper.lock.yaml"])
 def test_what_never_ends_is_not_waited_for(tmp_path: Path, plant, name):
@@ -132,6 +133,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [pipe, endless])
 def test_a_record_of_a_copy_in_a_checkout_is_not_read(package: Path, tmp_path: Path, plant):
     """Copies are made below the user's own roots, so a record in a checkout is never reprokit's."""

@@ -72,6 +72,7 @@ def ended(connection: socket.socket, seconds: float = 60) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_strangers_connections_are_few_threads_and_keep_no_build_away(gateway: Gateway, connections):
     before = threading.active_count()
     for number in range(300):

@@ -19,6 +19,7 @@ def test_the_page_is_made_of_the_schema(request, name, page):
     assert file.read_text(encoding="utf-8") == page(), "run pytest tests/setup/test_reference.py --update-golden"
 
 
+@pytest.mark.slow
 def test_every_field_pin_and_block_is_there():
     fields = [field.alias or name for model in (Recipe, Variant) for name, field in model.model_fields.items()]
     assert [name for name in (*fields, *PIN_NAMES) if f"`{name}`" not in fields_page()] == []

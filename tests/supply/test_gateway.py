@@ -181,6 +181,7 @@ def commits_of(name: str, commit: str, store: Store) -> tuple[GitCommit, ...]:
     return lock_git(source, local_mirrors(store), lambda line: None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["0", "1", "2"])
 def test_git_fetches_a_commit_and_its_submodules(
     repositories: Repositories, store: Store, tmp_path: Path, protocol: str

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -72,14 +73,19 @@ def target_of(name: str, base: str = "debian:12") -> Target:
     return Target(load_text(RECIPE.format(name=name, base=base), f"{name}.yaml", name), "v", Path(f"{name}.yaml"))
 
 
+@cache
+def _libraries(program: Path) -> list[str]:
+    linked = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(/\S+)", linked)
+
+
 def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
     """A tar with a shell and a few tools of this machine, and the libraries that they load: 4 MB in place of 160."""
     files: dict[str, Path] = {}
     for tool in tools:
         path = Path(shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or "")
         files[f"bin/{tool}"] = path.resolve()
-        linked = subprocess.run(["ldd", str(path)], capture_output=True, text=True, check=True).stdout
-        for library in re.findall(r"(/\S+)", linked):
+        for library in _libraries(path):
             files[library.lstrip("/")] = Path(library).resolve()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:

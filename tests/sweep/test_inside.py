@@ -85,6 +85,7 @@ def test_a_flood_is_ended(monkeypatch):
     assert error.value.hint.endswith("raise the limit: REPROKIT_LIMIT_COMMAND_OUTPUT=131072")
 
 
+@pytest.mark.slow
 def test_a_task_writes_its_answer_in_one_step(measured, tmp_path, monkeypatch):
     job, _ = measured("echo took 2 ms", image="sha256:11")
     (tmp_path / "answers").mkdir()

@@ -24,6 +24,7 @@ def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
             nodes_of(["gpu1", name], "s")
 
 
+@pytest.mark.slow
 def test_a_node_names_no_more_gpus_than_a_machine_has(monkeypatch):
     """Each of them would have a thread and a process here."""
     facts = "reprokit:uid 1\nreprokit:gid 1\nreprokit:cache /c\n" + "reprokit:gpu A, 535.54.03, 8.0\n" * 100_000

@@ -21,6 +21,7 @@ def test_what_explodes_under_backtracking_is_linear(pattern: str):
     assert _seconds(compiled(pattern, multiline=True), "a" * 1_000_000 + "!") < 10  # hours, with `re`
 
 
+@pytest.mark.slow
 def test_it_would_explode_with_re():
     pattern, text = "(a+)+$", "a" * 22 + "!"
     assert _seconds(re.compile(pattern), text) > 100 * _seconds(compiled(pattern), text)

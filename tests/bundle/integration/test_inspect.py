@@ -66,6 +66,7 @@ def test_a_bundle_does_not_differ_from_itself(reprokit, old):
     assert "the same" in reprokit("diff", old, old)
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_bundle_is_named(reprokit, tmp_path):
     (tmp_path / "x").write_bytes(b"x" * 5000)
     assert "not a bundle" in reprokit("inspect", tmp_path / "x", code=2)

@@ -149,6 +149,7 @@ def test_an_error_depends_on_no_pin_that_its_rule_has_no_use_for() -> None:
     assert conflict.pins == {"cmake", "tvm"}
 
 
+@pytest.mark.slow
 def test_remembered_errors_are_those_of_check() -> None:
     for tried in _failing(40):
         for _, pins in islice(_candidates(tried.made, tried.fixed), 0, None, 97):

@@ -44,6 +44,7 @@ def test_none(machine: FakeMachine) -> None:
     assert found.subjects == ("gpus=0",)
 
 
+@pytest.mark.slow
 def test_cards_fall_off_the_bus_as_in_the_notes(four: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """First nvidia-smi hangs, then it finds no devices, while the bus lists four."""
     four.program("nvidia-smi", "trap '' TERM\nsleep 9999")

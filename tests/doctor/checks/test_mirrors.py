@@ -39,6 +39,7 @@ def test_answers(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, answer: 
     assert "hunter2" not in str(machine.find(mirrors))
 
 
+@pytest.mark.slow
 def test_a_mirror_that_hangs_does_not_hide_the_others(
     machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

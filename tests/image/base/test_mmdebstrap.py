@@ -65,6 +65,7 @@ def test_without_mmdebstrap(monkeypatch):
     assert "apt-get install mmdebstrap" in error.value.hint
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_at_once_and_leaves_nothing(short_path: Path):
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed")
@@ -88,6 +89,7 @@ asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
     assert not sleeping(seconds) and not any(scratch.iterdir())
 
 
+@pytest.mark.slow
 def test_output_of_a_script_and_its_failure(monkeypatch):
     if not shutil.which("mmdebstrap"):
         pytest.skip("mmdebstrap is not installed")

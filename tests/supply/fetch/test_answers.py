@@ -109,6 +109,7 @@ behaviours = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(behaviours, min_size=1, max_size=6), st.binary(max_size=20) | st.just(DATA[:150_000]))
 def test_whatever_servers_do_only_the_right_bytes_are_published(told: list[Behaviour], left: bytes):

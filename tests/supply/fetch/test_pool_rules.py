@@ -60,6 +60,7 @@ def test_a_server_that_always_cuts_still_gives_the_file(fetch: Fetch, server: Se
     assert fetch.has(DATA) and len(server.requests["/f"]) == 10
 
 
+@pytest.mark.slow
 def test_a_stalled_server_is_left_and_gone_on_with(fetch: Fetch, server: Server):
     def stall(request: Request) -> Reply:
         return Reply(200, {"Content-Length": str(len(DATA))}, DATA[:HALF], after=server.closing.wait)

@@ -4,6 +4,8 @@ import socket
 from base64 import b64encode
 from pathlib import Path
 
+import pytest
+
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.settings import AptSettings, mirrors_of, proxies_of, read_settings
@@ -49,6 +51,7 @@ def test_a_host_without_apt(tmp_path: Path):
     assert read_settings(tmp_path).mirrors == {}
 
 
+@pytest.mark.slow
 def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: Store, upstream: Upstream):
     upstream.answers |= {
         "/mine/pool/main/a.deb": (200, {}, b"from the user's mirror"),

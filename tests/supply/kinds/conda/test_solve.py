@@ -62,6 +62,7 @@ def test_the_first_channel_that_has_a_package_gives_it(channel: Path, tmp_path: 
     assert [(p.name, p.version, p.channel) for p in found] == [("lib", "2.0", "other"), ("tool", "1.0", "main")]
 
 
+@pytest.mark.slow
 def test_the_next_address_where_one_is_dead(channel: Path, tmp_path: Path):
     assert lock(Places(main=[tmp_path / "nowhere", channel]), "tool==1.0")[1].version == "1.0"
     with pytest.raises(SourceError, match="no address serves the conda channel main"):

@@ -49,6 +49,7 @@ def test_a_file_of_submodules_that_names_none(repositories: Repositories, store:
     assert [commit.commit for commit in lock(source("team/top", top), store)] == [top]
 
 
+@pytest.mark.slow
 def test_only_the_submodules_at_listed_paths(repositories: Repositories, store: Store):
     leaf = repositories.make("lib/leaf", {"l": "1"})
     gone, ssh = ("lib/leaf", "https://forge.test/lib/gone.git"), ("lib/leaf", "git@forge.test:lib/leaf.git")

@@ -94,6 +94,7 @@ def test_a_python_without_pip(monkeypatch: pytest.MonkeyPatch):
         pip.read_settings()
 
 
+@pytest.mark.slow
 def test_a_relative_configuration_file_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pip.conf").write_text("[global]\nproxy = http://proxy.test\n")
     monkeypatch.chdir(tmp_path)

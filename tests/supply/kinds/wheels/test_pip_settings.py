@@ -54,6 +54,7 @@ def test_files_and_variables_in_pips_order(configured: Path, monkeypatch: pytest
     assert "secret" not in repr(found)
 
 
+@pytest.mark.slow
 def test_pips_own_index_is_asked_of_pip(configured: Path):
     configured.write_text("")
     found = read_settings()

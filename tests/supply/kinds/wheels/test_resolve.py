@@ -54,6 +54,7 @@ def test_a_local_build_satisfies_the_public_version(index: Path, lock: Lock):
     assert names(lock(["torch==2.0.1"])) == ["torch==2.0.1+cpu"]
 
 
+@pytest.mark.slow
 def test_a_missing_version_is_named_with_its_neighbours(index: Path, lock: Lock):
     for version in ("1.0", "1.1", "2.0", "3.0", "3.1", "9.0"):
         make_wheel(index, "top", version)

@@ -142,6 +142,7 @@ def test_old_stacks(
     assert all(w.size > 0 for w in found)
 
 
+@pytest.mark.slow
 def test_what_moved(tmp_path: Path, lock: Lock, store: Store, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
     elsewhere = tmp_path / "elsewhere"
     wheels = [make_wheel(elsewhere, name, "1.0") for name in ("same", "newer", "yanked", "gone", "changed")]
