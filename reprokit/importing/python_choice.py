@@ -11,7 +11,7 @@ from datetime import date
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.package_schema import NumpyRelease, TorchRelease
+from reprokit.compat.package_schema import NumpyRelease, TorchRelease, WheelRelease
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
@@ -23,7 +23,7 @@ from reprokit.importing.requirement_lines import valid_requirement
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
-# Files whose exact versions of torch and numpy have wheels for some Pythons only.
+# Files whose exact versions of compiled packages have wheels for some Pythons only.
 _PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
 _MOST_EXACT = 20
 _WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
@@ -39,7 +39,7 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
     pinned = [s for s in statements if s.subject == "package" and s.scope == "run" and s.format in _PINNING]
-    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s.value))))[:_MOST_EXACT]
+    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s.value, facts))))[:_MOST_EXACT]
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]
         allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
@@ -90,23 +90,37 @@ def _meets(python: str, specifier: str) -> bool:
     return any(required.contains(f"{python}.{patch}") for patch in (2, 20))
 
 
-def _exact(text: str) -> tuple[str, str] | None:
-    """The name and the version of `torch==1.7.1+cu110`; None for other projects, and for ranges."""
+def _exact(text: str, facts: Facts) -> tuple[str, str] | None:
+    """The name and the version of `torch==1.7.1+cu110`; None for what has no facts on its wheels, and for ranges."""
     found = valid_requirement(text)
-    version = exact_version(found.specifier) if found and found.name in ("torch", "numpy") else None
-    return (found.name, ".".join(map(str, version.release))) if found and version else None
+    name = found.name.lower().replace("tensorflow-gpu", "tensorflow") if found else ""
+    version = exact_version(found.specifier) if found and _wheels(name, facts) else None
+    return (name, ".".join(map(str, version.release))) if version else None
+
+
+def _wheels(name: str, facts: Facts) -> Mapping[str, TorchRelease | NumpyRelease | WheelRelease]:
+    """The releases whose facts say for which Pythons they have wheels, oldest first."""
+    tables: dict[str, Mapping[str, TorchRelease | NumpyRelease | WheelRelease]] = {
+        "torch": facts.torch.releases,
+        "numpy": facts.numpy.releases,
+        **{name: table.releases for name, table in facts.wheels.items()},
+    }
+    return {version: one for version, one in tables.get(name, {}).items() if one.python}
 
 
 def _steps(python: str, name: str, version: str, facts: Facts) -> int:
     """How many releases away from a version the nearest one with a wheel for a Python is."""
-    releases: Mapping[str, TorchRelease | NumpyRelease] = (
-        facts.torch.releases if name == "torch" else facts.numpy.releases
-    )
+    releases = _wheels(name, facts)
     known = sorted(releases, key=key)
     wanted = max(bisect(known, key_or_zero(version), key=key) - 1, 0)
-    tag = f"cp{python.replace('.', '')}"
-    fitting = [place for place, one in enumerate(known) if tag in releases[one].python]
+    fitting = [place for place, one in enumerate(known) if _fits(releases[one], python)]
     return min((abs(place - wanted) for place in fitting), default=len(known))
+
+
+def _fits(release: TorchRelease | NumpyRelease | WheelRelease, python: str) -> bool:
+    minor = int(python.split(".")[1])
+    abi3 = isinstance(release, WheelRelease) and release.abi3
+    return f"cp3{minor}" in release.python or (abi3 and minor > int(release.python[0][3:]))
 
 
 def _rank(

@@ -15,6 +15,12 @@ import pytest
         ("numpy==1.19.*\n", "debian:11 3.9"),
         ("numpy==1.24.1\ntorch==2.0.1\n", "debian:12 3.11"),
         ("torch==99.1\n", "debian:12 3.11"),
+        ("tensorflow==2.8.0\n", "debian:11 3.9"),
+        ("tensorflow-gpu==2.3.1\n", "debian:11 3.9"),
+        ("tensorflow==2.13.0\n", "debian:12 3.11"),
+        ("tokenizers==0.10.3\n", "debian:11 3.9"),
+        ("jax==0.4.10\n", "debian:12 3.11"),
+        ("apex==0.1\n", "debian:12 3.11"),
         ("torch==1!2.0\n", "debian:12 3.11"),
     ],
 )
