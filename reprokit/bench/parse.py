@@ -95,7 +95,7 @@ def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator
         try:
             read = parsed(line)
         except ValueError:
-            if '"metric"' in line:
+            if '"metric"' in line or '"correctness"' in line:
                 raise _bad(line, "is cut off or no JSON") from None
             continue
         data = {key: value if key == "samples" else _plain(value, line) for key, value in read.items()}
@@ -104,11 +104,21 @@ def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator
             if size > _MOST_ENVIRONMENT:
                 raise _bad(line, f"is one of more than {_MOST_ENVIRONMENT >> 20} MiB about the environment")
             environment.update(data["environment"])
-        for case in data["correctness"] if isinstance(data.get("correctness"), list) else ():
-            if isinstance(case, dict) and case.get("ok") is False:
-                raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)[:1000]}")
+        if "correctness" in data:
+            _require_correct(data["correctness"], line)
         if "metric" in data:
             yield _measurement(data, line)
+
+
+def _require_correct(cases: Any, line: str) -> None:
+    """Raises WorkFailed for a wrong result, and for what does not say whether it is one: 0 is not false."""
+    if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
+        raise _bad(line, "has a correctness that is no list of cases")
+    for case in cases:
+        if case.get("ok") is False:
+            raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)[:1000]}")
+        if case.get("ok") is not True:
+            raise _bad(line, "has a case of correctness whose `ok` is neither true nor false")
 
 
 def _has_key(line: str) -> bool:

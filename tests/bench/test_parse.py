@@ -109,6 +109,13 @@ def test_records_carry_unit_parameters_and_implementation():
         (line(params=[1]), "no mapping"),
         (line()[:-8], "cut off"),
         ('{"correctness": [{"case": "causal", "ok": false}]}\n' + line(), "results are wrong.*causal"),
+        ('{"correctness": {"ok": false}}\n' + line(), "no list of cases"),
+        ('{"correctness": [false]}\n' + line(), "no list of cases"),
+        ('{"correctness": [{"ok": 0}]}\n' + line(), "neither true nor false"),
+        ('{"correctness": [{"ok": "false"}]}\n' + line(), "neither true nor false"),
+        ('{"correctness": [{"case": "causal"}]}\n' + line(), "neither true nor false"),
+        ('{"correctness": [{"ok": False}]}\n' + line(), "no JSON"),
+        ('{"correctness": [{"ok": fal\n' + line(), "cut off"),
         ("", "no measurements"),
     ],
 )
