@@ -11,6 +11,7 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.importing.requirement_facts import is_version
 from reprokit.importing.tree import CommitTree, FolderTree, Tree
 from reprokit.recipe.fields import GitUrl
+from reprokit.redact import redact
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure
@@ -31,7 +32,8 @@ def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
     try:
         address = TypeAdapter(GitUrl).validate_python(source)
     except ValueError:
-        raise UsageError(f"{source!r} is not an https:// address of a git repository", "--from") from None
+        shown = redact(source)
+        raise UsageError(f"{shown!r} is not an https:// address of a git repository", "--from") from None
     found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
     ensure([found], mirrors, notify)
     return CommitTree(folder_of(found, mirrors.store), address, found.commit, _release(commit))

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Protocol
 
 from reprokit.errors import SourceError, UsageError
+from reprokit.redact import redact
 from reprokit.supply.kinds.git.command import GitFailed, git, run_git
 from reprokit.supply.kinds.git.store import borrowing_repository
 from reprokit.untrusted.files import Folder
@@ -100,7 +101,8 @@ class FolderTree:
         owner = address.removeprefix("ssh://").removeprefix("git@")
         if owner != address:
             address = f"https://{owner.replace(':', '/', 1)}"
-        return address.removesuffix(".git") if address.startswith("https://") else ""
+        # CI services and helpers write a password into it.
+        return redact(address).removesuffix(".git") if address.startswith("https://") else ""
 
     def _date(self) -> datetime | None:
         """The commit's date, read by a repository of our own that borrows the objects."""

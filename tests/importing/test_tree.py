@@ -38,6 +38,7 @@ def test_the_address_of_a_clone_is_its_origin(repositories):
     for written, read in (
         ("git@forge.test:team/tool.git", "https://forge.test/team/tool"),
         ("https://forge.test/team/tool", "https://forge.test/team/tool"),
+        ("https://ci-token:hunter2@forge.test/team/tool.git", "https://forge.test/team/tool"),
         ("/srv/tool", ""),
     ):
         repositories.git("team/tool", "config", "remote.origin.url", written)
