@@ -52,7 +52,8 @@ def collect(tree: Tree) -> list[Statement]:
                 seen.add(key)
                 found.append(statement)
                 if len(found) >= MOST:
-                    return found
+                    why = f"what follows after {MOST} statements"
+                    return [*found, replace(statement, subject="unread", value=why)]
         found += _included(tree, found, set(by_path), reader)
     return found
 
@@ -113,7 +114,7 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
             more += stated
             left += [inner for inner in stated if inner.subject == "include"]
             if len(more) > MOST:
-                return more
+                return [*more, replace(chosen[path], subject="unread", value=f"{path}: too many statements")]
     return [*more, *(replace(s, subject="unread", value=f"{_included_path(s)}: included too deep") for s in left[:1])]
 
 

@@ -104,6 +104,7 @@ def _read(file: SourceFile, statements: Statements | None) -> Iterator[Statement
     try:
         for count, statement in enumerate(statements or READERS[file.format].read(file)):
             if count == MOST:
+                yield file.states("unread", f"what follows after {MOST} statements", statement.origin.line)
                 return
             if len(statement.value) > LONGEST_REQUIREMENT or statement.value.count("(") > MOST_PARENTHESES:
                 yield file.states("unread", "a value is too long", statement.origin.line)

@@ -12,7 +12,7 @@ from pip_requirements_parser import InstallRequirement
 from reprokit.importing.model import Scope, SourceFile, Statement, Statements
 from reprokit.recipe.requirements import parsed_lines
 
-_LINES = 5000
+_LINES = 5000  # without checksums
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org")
 
 
@@ -20,7 +20,13 @@ def requirement_statements(
     file: SourceFile, one_line: bool = False, scope: Scope | None = None, constraints: bool = False
 ) -> Statements:
     """The statements of a requirements file. With `one_line` all of it stands in the first line of the part."""
-    parsed = parsed_lines("\n".join(file.text.splitlines()[:_LINES]))
+    # The checksums of a locked file are most of its lines, and nothing is read from them.
+    lines = ["" if line.lstrip().startswith("--hash=") else line for line in file.text.splitlines()]
+    numbers = [number for number, line in enumerate(lines) if line.strip()]
+    if len(numbers) > _LINES:
+        yield file.states("unread", f"what follows after {_LINES} lines", numbers[_LINES] + 1, scope)
+        lines = lines[: numbers[_LINES]]
+    parsed = parsed_lines("\n".join(lines))
     for option in parsed.options:
         line = 1 if one_line else option.line_number
         for name, value in option.options.items():
