@@ -34,7 +34,7 @@ def bench_name(gpus: str | None, on: str | None = None) -> str:
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:
-    """A running container of the target's image for `purpose` only; one of an older image is replaced.
+    """A running container of the target's image for `purpose` only; one of an older image or recipe is replaced.
 
     It has none of the user's changes to their own container, so that results belong to the image's input hash.
     """

@@ -41,8 +41,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
         found = engine.container(name) or _of_earlier_version(engine, target, origin, name, notify)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
-            image = engine.image(image_name(target)) if options.replace_stale else None
-            if image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+            if options.replace_stale and _outdated(engine, target, found, options):
                 _remove(engine, name)
                 found = None
         if stale := staleness(engine, target, found):
@@ -64,6 +63,18 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     return name
 
 
+def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> bool:
+    """Whether a new container would have another image, or other settings that only the recipe and the host give."""
+    image = engine.image(image_name(target))
+    if image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+        return True
+    current = names.settings_of(found["Config"]["Labels"])
+    required = replace(current, shm=options.shm or target.variant.shm, links=mounts.links_of(target, current.mounts))
+    if options.gpus is None:
+        required = replace(required, gpus=_recipe_gpus(engine, target, _quiet))
+    return current != required
+
+
 def _adapt(
     engine: Engine,
     target: Target,
@@ -79,6 +90,7 @@ def _adapt(
     if found["Config"].get("Entrypoint") != list(IDLE):
         current = replace(current, mounts=mounts.without_folders(current.mounts))
         changed, links = [VERSION], mounts.links_of(target, current.mounts)
+        current = replace(current, links=links)
     if not current.recipe_file:
         current = replace(current, workspace=origin.workspace, recipe_file=origin.recipe_file)
         changed = [VERSION]
@@ -235,9 +247,10 @@ def _create(
         recipe_file=origin.recipe_file,
     )
     settings = merge(settings, options)
+    settings = replace(settings, links=mounts.links_of(target, settings.mounts))
     drop_snapshots(engine, name)  # of a container that was removed by hand
     start = Start.of(target, name, image["Id"], target.variant.workdir)
-    start = replace(start, links=mounts.links_of(target, settings.mounts), capabilities=options.capabilities)
+    start = replace(start, links=settings.links, capabilities=options.capabilities)
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, notify)
 
 

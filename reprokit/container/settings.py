@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from pydantic import TypeAdapter
 
@@ -27,8 +27,8 @@ class RunOptions:
     """Options of one command; None or empty keeps the container's setting, or the recipe's for a new container.
 
     `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in bytes. `root`
-    allows root's commands. `replace_stale` removes a container of an older build, with its files. `capabilities` are
-    added to a new container's, for all of its life.
+    allows root's commands. `replace_stale` removes a container of an older build, or of other settings of the recipe,
+    with its files. `capabilities` are added to a new container's, for all of its life.
     """
 
     name: str | None = None
@@ -53,7 +53,7 @@ class ContainerSettings:
     image can forge them: every container of reprokit has this label, which replaces one of its image.
 
     `root`: the container belongs to root, so that root's commands have capabilities. In an ordinary user's container
-    no command can gain any (no-new-privileges).
+    no command can gain any (no-new-privileges). `links` are those of the recipe that it was created with.
     """
 
     gpus: str = "none"
@@ -65,6 +65,7 @@ class ContainerSettings:
     root: bool = False
     workspace: str = ""
     recipe_file: str = ""
+    links: dict[str, str] = field(default_factory=dict)
 
 
 def merge(current: ContainerSettings, options: RunOptions) -> ContainerSettings:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.bench.container import own_container
+from reprokit.container import lifecycle, names
 from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
-from reprokit.container.settings import Port, RunOptions
+from reprokit.container.settings import ContainerSettings, Port, RunOptions, to_label
 from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
@@ -111,6 +113,32 @@ def test_an_image_built_anew_is_told_or_taken(engine, made, base, sh, call, rebu
     assert [r["stale"] for r in rows if r["name"] == name] == [True]
     ensure_running(engine, made, RunOptions(replace_stale=True))
     assert sh(name, "echo $NEW; ls /made") == "1\n"
+
+
+def test_a_container_for_results_has_the_settings_that_the_recipe_has_now(engine, recipe, sh):
+    def measured(more: str) -> str:
+        return own_container(engine, recipe(more), "bench", None, lambda line: None)
+
+    name = measured("    shm: 64MiB\n    mounts: [{source: old, target: /data}]\n")
+    sh(name, "touch /made/work")
+    assert measured("    shm: 64MiB\n    mounts: [{source: old, target: /data}]\n") == name
+    assert sh(name, "ls /made/work; readlink /data") == "/made/work\n/workspace/old\n"
+    assert measured("    shm: 128MiB\n    mounts: [{source: new, target: /data}]\n") == name
+    assert sh(name, "readlink /data; df -m /dev/shm | tail -n 1").split()[:3] == ["/workspace/new", "shm", "128"]
+    assert "work" not in sh(name, "ls /made").split()
+
+
+def test_a_container_for_results_gets_gpus_once_the_host_has_some(engine, recipe, monkeypatch):
+    optional = recipe("    requires: {gpu: optional}\n")
+    settings = ContainerSettings(workspace="/w", recipe_file="/r", shm=optional.variant.shm)
+    found = {"Config": {"Labels": {names.SETTINGS: to_label(settings)}}}
+    monkeypatch.setattr(engine, "image", lambda name: None)
+
+    def outdated(gpus: str | None, present: bool) -> bool:
+        monkeypatch.setattr(engine.host, "has_gpu", lambda info: present)
+        return lifecycle._outdated(engine, optional, found, RunOptions(gpus=gpus, replace_stale=True))
+
+    assert (outdated(None, False), outdated(None, True), outdated("none", True)) == (False, True, False)
 
 
 def test_the_verbs_about_containers(engine, made, call):
