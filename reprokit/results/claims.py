@@ -11,6 +11,7 @@ from typing import Any, Literal
 from reprokit.compat.facts import Facts
 from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
+from reprokit.results.claim_benchmarks import command_of, unmeasured
 from reprokit.results.hardware import other_hardware
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike
 from reprokit.results.stats import ratio_interval
@@ -56,13 +57,14 @@ class JudgedClaim:
 class _Found:
     """A measured value with its 95 % interval, and the groups of records behind it.
 
-    `without` says which cases do not count, and why.
+    `without` says which cases do not count, and why; `missing` which combinations of a matrix were not measured.
     """
 
     value: float
     interval: tuple[float | None, float | None]
     groups: tuple[Group, ...]
     without: str = ""
+    missing: str = ""
 
 
 def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
@@ -88,6 +90,8 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
     if isinstance(found, str):
         reason = "; ".join(filter(None, (found, others)))
         return JudgedClaim(recipe.name, claim, "not comparable", reason, command=command)
+    if claim.over != "case":
+        found = replace(found, missing=unmeasured(recipe, claim, of_one))
     ratio, low, high = (_ratio(value, claim.value) for value in (found.value, *found.interval))
     verdict: Verdict = "not comparable"
     if not fitting:
@@ -102,8 +106,7 @@ def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts)
 
 def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
-    if found.without:
-        yield found.without
+    yield from filter(None, (found.without, found.missing))
     if not claim.gpu:
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
@@ -234,23 +237,6 @@ def _latest(groups: Sequence[Group]) -> list[Group]:
         if key not in found or found[key].last < group.last:
             found[key] = group
     return list(found.values())
-
-
-def command_of(recipe: Recipe, claim: Claim) -> str:
-    """The command that measures a claim, or "" where no benchmark does."""
-    for name, benchmark in recipe.benchmarks.items():
-        if claim.benchmark not in ("", name):
-            continue
-        metrics = [value.metric for value in benchmark.parse.values]
-        if claim.metric in metrics or claim.metric in benchmark.parse.metrics:
-            variant = benchmark.variants[0] if benchmark.variants else recipe.default_variant
-            if benchmark.gpu:
-                fitting = (
-                    v for v in benchmark.variants or recipe.variants if recipe.variants[v].requires.gpu != "none"
-                )
-                variant = next(fitting, variant)
-            return f"reprokit bench {recipe.name}:{variant} {name} --repeat 10"
-    return ""
 
 
 def as_lines(judged: Sequence[JudgedClaim]) -> list[tuple[str, list[str]]]:

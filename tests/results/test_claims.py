@@ -239,3 +239,36 @@ def test_cases_without_a_baseline_are_counted(judged, over):
     found = judged({**claim, "over": over}, *records, {"params": {"impl": "torch", "n": 1}, "samples": THEIRS})
     assert (found.verdict, found.measured) == ("reproduced", 2.0)
     assert found.reason == "2 of 3 cases do not count: its baseline was not measured for the same case"
+
+
+@pytest.mark.parametrize("over", ["mean", "best"])
+def test_a_partly_measured_matrix_is_named(over):
+    recipe = Recipe.model_validate(
+        {
+            "name": "x",
+            "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "none"},
+            "variants": {"cpu": BASE},
+            "benchmarks": {
+                "b": {
+                    "command": "c",
+                    "matrix": {"N": [1, 2.0, 4], "fused": [True, False]},
+                    "parse": {"format": "records", "metrics": ["time"]},
+                }
+            },
+            "claims": [
+                {"metric": "time", "value": 1, "unit": "ms", "over": over, "params": {"fused": True},
+                 "hardware": "H", "gpu": "any", "where": "T"}
+            ],
+        }
+    )  # fmt: skip
+
+    def reason(*params: dict) -> str:
+        changes = {"recipe": "x", "benchmark": "b", "metric": "time", "samples": OURS, **H200}
+        records = [replace(RECORD, **changes, params=each, variables={}) for each in params]
+        (found,) = judge(recipe, groups(records), bundled())
+        assert found.verdict == "reproduced"
+        return found.reason
+
+    whole = [{"N": n, "fused": "true", "case": "a"} for n in (1, 2, 4)]
+    assert reason(*whole) == ""
+    assert reason(*whole[:2]) == "1 of 3 combinations of the matrix of b were not measured"
