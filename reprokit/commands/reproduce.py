@@ -40,7 +40,8 @@ def reproduce(
 ) -> None:
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
-    Continues at the step that failed before. Begins anew where recipe, lock, image, workspace or --repeat have changed.
+    Continues at the step that failed before. Begins anew where recipe, lock, image, workspace, machine or --repeat have
+    changed, or the results are gone.
     What this machine cannot do is skipped with its reason; exit code 3 or 4 where nothing could run in the image. A
     report is written in any case.
     """
@@ -95,25 +96,34 @@ def _run(context: typer.Context, argv: Sequence[str], quiet: bool) -> int:
 
 def _state(target: Target, repeat: int) -> str:
     """All that the steps depend on. If any of it changes, all steps are done again."""
+    import platform
+
+    from reprokit import __version__
     from reprokit.bench.checkout import checkout_of
+    from reprokit.commands.results import results_file
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.host import workspace
     from reprokit.image.labels import image_name
     from reprokit.image.lock.read import variant_lock
     from reprokit.image.render import render
+    from reprokit.untrusted.files import Folder
 
-    parts = [target.recipe.model_dump_json(), str(repeat)]
+    folder = workspace.locate(target.workspace, target.path)
+    # Machines may share the state folder. A user may have removed the results.
+    parts = [target.recipe.model_dump_json(), str(repeat), __version__, platform.node()]
+    parts.append(str(results_file(target.recipe.name).exists()))
     for part in (
         lambda: render(target).digest,
         lambda: str((lock := variant_lock(target)) and lock.hash),
-        lambda: str(checkout_of(workspace.locate(target.workspace, target.path))),
+        lambda: str(checkout_of(folder)),
+        lambda: Folder(folder).stamp() if folder.is_dir() else "",
         lambda: (Engine.connect().image(image_name(target)) or {}).get("Id", ""),
     ):
         try:
             parts.append(part())
-        except ReprokitError as error:
-            parts.append(error.message)
+        except (ReprokitError, OSError) as error:
+            parts.append(str(error))
     return "\n".join(parts)
 
 

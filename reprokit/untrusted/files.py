@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -136,6 +137,15 @@ class Folder:
                     yield here, "file", entry.stat(follow_symlinks=False).st_size
                 elif not _is_folder(entry):
                     yield here, "other", 0
+
+    def stamp(self) -> str:
+        """A text that differs once a file below was added, removed or written: by sizes and times, unread."""
+        digest = hashlib.sha256()
+        for path, entry, _ in _walk(self._handle, self.root, lambda entry: False, ENTRIES):
+            if not _is_folder(entry):
+                info = entry.stat(follow_symlinks=False)
+                digest.update(repr((path, info.st_mode, info.st_size, info.st_mtime_ns)).encode())
+        return digest.hexdigest()
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:

@@ -73,7 +73,7 @@ def test_as_json_it_prints_one_document(call, recipe):
 
 @pytest.mark.usefixtures("home")
 @pytest.mark.slow
-def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path):
+def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path, monkeypatch):
     recipe("x", PLAIN.replace('"debian:12"', '"debian:12", blocks: [mine]'))
     (tmp_path / "recipes" / "blocks").mkdir()
     (tmp_path / "recipes" / "blocks" / "mine.j2").write_text(BLOCK)
@@ -83,6 +83,19 @@ def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path):
     def begins_anew(*options: str) -> bool:
         return "check: done before" not in call("reproduce", "x:cpu", *options).stderr
 
+    assert begins_anew() and not begins_anew()
+    (workspace / "kernel.cu").write_text("1")
+    assert begins_anew() and not begins_anew()
+    (workspace / "kernel.cu").write_text("2")
+    assert begins_anew() and not begins_anew()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("platform.node", lambda: "another-machine")
+        assert begins_anew() and not begins_anew()
+    assert begins_anew() and not begins_anew()
+    results = tmp_path / "results" / "x.jsonl"
+    results.write_text("")
+    assert begins_anew() and not begins_anew()
+    results.unlink()
     assert begins_anew() and not begins_anew()
     assert begins_anew("--repeat", "20") and not begins_anew("--repeat", "20") and begins_anew()
     (tmp_path / "recipes" / "blocks" / "mine.j2").write_text(BLOCK.replace("true", "false"))
