@@ -167,13 +167,17 @@ class PlanSearch:
         return f"mkdir -p {_JOURNALS} && exec {self.command} {shlex.join(words)}"
 
     def new(self, records: Iterable[Record], known: Iterable[Record]) -> list[Record]:
-        """The records that are not among `known`, each with the part of the command on which its samples depend.
+        """The records that are not among `known`, as `named`.
 
         A search that goes on reports its earlier measurements again. Equal samples of the same job are the same
         measurement.
         """
         before = {_key(record) for record in known}
-        return [replace(record, command=self.command) for record in records if _key(record) not in before]
+        return [self.named(record) for record in records if _key(record) not in before]
+
+    def named(self, record: Record) -> Record:
+        """A record with the part of the command on which its samples depend, and with the program's digest."""
+        return replace(record, command=self.command, files={**record.files, RECIPE: self.sources})
 
 
 def _key(record: Record) -> str:

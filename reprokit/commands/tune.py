@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -166,8 +166,7 @@ def _single(found: Bench, search: PlanSearch, folder: str, names: Sequence[str])
         last = tail.strip().rpartition("\n")[2].removeprefix("error: ")
         error.message += f": {last}" if last else ""
         raise
-    program = {tuning.RECIPE: search.sources}
-    return [replace(record, command=search.command, files={**record.files, **program}) for record in records]
+    return list(map(search.named, records))
 
 
 _Found = tuple[tuning.SearchSummary, "Sequence[Record]", "Sequence[Record]"]
@@ -210,7 +209,7 @@ class _Searching:
     def on_ray(self, ray: Any, stale: bool) -> _Found:
         """As `here`, with measurements of a Ray cluster; they are recorded as they come. Raises ReprokitError."""
         from reprokit.sweep import ray_cluster
-        from reprokit.sweep.plan_search import ClusterSearch, by_tune, search_job, stored
+        from reprokit.sweep.plan_search import ClusterSearch, by_tune, of_search, search_job, stored
 
         reader = SearchReader(self.shown.update)
         new: list[Record] = []
@@ -240,8 +239,7 @@ class _Searching:
         except KeyboardInterrupt:
             self.shown.notify(f"interrupted: {len(new)} measurements are recorded; the same command continues")
             raise
-        every = [record for record in (*self.known, *new) if record.command == self.search.command]
-        alike = [record for record in every if machine.items() <= record.params.items()]
+        alike = [record for record in (*self.known, *new) if of_search(record, self.search, job, machine)]
         return self._summary(reader), alike, new
 
     def _record(self, records: Sequence[Record]) -> None:

@@ -193,6 +193,13 @@ def checked(answer: JobAnswer, search: PlanSearch, machine: MachineFields | None
     return records
 
 
+def of_search(record: Record, search: PlanSearch, job: SearchJob, machine: MachineFields) -> bool:
+    """Whether a record of any search is of this one: of the same program, image or lock, shape and machine."""
+    of_image = record.lock_hash == job.lock_hash and (job.lock_hash or record.image_digest == search.image)
+    of_program = record.command == search.command and record.files == {RECIPE: search.sources}
+    return bool(of_image) and of_program and machine.items() <= record.params.items()
+
+
 def machine_of(record: Record) -> MachineFields:
     """The machine that a record of the search names. Raises ValueError."""
     found = {name: record.params[name] for name in _MACHINE}

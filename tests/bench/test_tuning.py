@@ -154,6 +154,8 @@ def test_what_was_recorded_before_is_not_recorded_again():
     (new,) = SEARCH.new([again, fresh], [known])
     assert new.samples == (1.0, 1.2)
     assert new.command == "python3 -m operator_fusion tune --batch=8 --mask=fixed"
+    # The program is no part of the image, and times of two versions of it are not pooled.
+    assert new.files == {**RECORD.files, "operator-fusion": SEARCH.sources}
 
 
 def test_the_lines_of_progress_are_no_measurements():

@@ -13,7 +13,7 @@ import pytest
 from reprokit.errors import WorkFailed
 from reprokit.sweep.bench_process import ProcessResult
 from reprokit.sweep.places import PlaceRunner
-from reprokit.sweep.plan_search import ClusterSearch, by_tune, checked, grouped
+from reprokit.sweep.plan_search import ClusterSearch, by_tune, checked, grouped, of_search
 from reprokit.sweep.runner import JobAnswer, JobPlace
 from tests.support.paths import ROOT
 from tests.support.searches import MACHINE, PROBE, Journal, answer_to, job_of, samples_of, tiny_search
@@ -268,3 +268,19 @@ def test_a_worker_runs_the_verb(monkeypatch):
     (words,) = called
     assert words[5:7] == ["tune", "operator-fusion:cpu"] and words[-1] == "--gpus=device=1"
     assert "--measure=plan 41115" in words and "--head-size=4" in words
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": "another shape"}, {"files": {}}, {"files": {"operator-fusion": "00" * 32}}, {"lock_hash": "2f"},
+        {"lock_hash": ""}, {"params": OTHER},
+    ],
+)  # fmt: skip
+def test_earlier_records_of_another_search_are_not_shown_with_it(change):
+    record = checked(JobAnswer(ASKED, JobPlace("key"), answer_to(ASKED)), SEARCH)[0]
+    assert of_search(record, SEARCH, ASKED, MACHINE)
+    assert not of_search(replace(record, **change), SEARCH, ASKED, MACHINE)
+    unlocked, other = replace(ASKED, lock_hash=""), replace(record, lock_hash="", image_digest="sha256:" + "00" * 32)
+    assert of_search(replace(record, lock_hash=""), SEARCH, unlocked, MACHINE)
+    assert not of_search(other, SEARCH, unlocked, MACHINE)
