@@ -23,7 +23,7 @@ from reprokit.recipe.claim import unit_factor
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.recipe.spelling import nearest
-from reprokit.results.likeness import without_clocks
+from reprokit.results.likeness import has_params, without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
 from reprokit.untrusted.limits import SAMPLES
@@ -175,7 +175,7 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*missing(repeats), *impossible(each), *reasons),
+                warnings=(*missing(repeats), *impossible(each), *contradicted(combination, each.params), *reasons),
                 **vars(self.origin),
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
@@ -254,3 +254,9 @@ def impossible(measured: Measurement) -> list[str]:
         return []
     are = "is" if count == 1 else "are"
     return [f"{count} of {len(measured.samples)} times {are} 0 or less: the clock is too coarse, or was set back"]
+
+
+def contradicted(combination: Mapping[str, Any], printed: Mapping[str, Any]) -> list[str]:
+    """A reason for doubt for each variable of which the program prints another value than it was given."""
+    other = [name for name in combination if name in printed and not has_params(printed, {name: combination[name]})]
+    return [f"{name} was set to {combination[name]}, and the program printed {printed[name]}" for name in other]

@@ -225,6 +225,15 @@ def test_a_matrix_gives_variables_and_parameters(bench, tmp_path):
     assert error.value.where == "gnn:cpu b n=20"
 
 
+@pytest.mark.parametrize(
+    ("printed", "doubted"), [('"2"', True), ("2", True), ('"4"', False), ("4", False), ("4.0", False)]
+)
+def test_a_variable_that_the_program_did_not_take_is_a_doubt(bench, printed, doubted):
+    line = f'{{"metric": "m", "unit": "s", "samples": [1], "params": {{"n": {printed}}}}}'
+    (record,) = bench.measure("m", benchmark(f"echo '{line}'"), ".", combination={"n": 4})
+    assert ("n was set to 4, and the program printed 2" in record.warnings) == doubted
+
+
 def test_what_limits_a_time_is_recorded(bench, tmp_path):
     printed = [
         {"metric": "machine.peak", "unit": "GFLOP/s", "samples": [100], "params": {"dtype": "fp32"}},
