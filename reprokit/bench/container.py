@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from reprokit import paths
 from reprokit.bench.hardware import Execute
 from reprokit.container.execute import Completed
 from reprokit.container.gpu import parse_gpus
-from reprokit.container.lifecycle import ensure_running, usual_name
+from reprokit.container.lifecycle import ensure_running, remove, usual_name
 from reprokit.container.settings import RunOptions
 from reprokit.display import Notify
 from reprokit.engine import Engine
+from reprokit.errors import ReprokitError
 from reprokit.filelocks import file_lock
 from reprokit.recipe.find import Target
 from reprokit.redact import masking, secret_parts
@@ -40,6 +42,23 @@ def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None
     """
     name = f"{usual_name(engine, target)}-{purpose}"
     return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), notify)
+
+
+@contextlib.contextmanager
+def container_of_run(
+    engine: Engine, target: Target, purpose: str, options: RunOptions, notify: Notify
+) -> Iterator[str]:
+    """A new container of the target's image, which is removed at the end.
+
+    Its name is new, too: a process that was killed leaves its container with what it wrote, and others may run.
+    """
+    name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
+    try:
+        yield ensure_running(engine, target, replace(options, name=name), notify)
+    finally:
+        if engine.container(name) is not None:
+            with contextlib.suppress(ReprokitError):  # an error here would hide the first one
+                remove(engine, name)
 
 
 def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:

@@ -99,7 +99,7 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     """The peaks, the processor and the GPU of a recipe's container."""
     from reprokit import paths
     from reprokit.bench import extension
-    from reprokit.bench.container import gpus_for
+    from reprokit.bench.container import container_of_run, gpus_for
     from reprokit.bench.hardware import probe
     from reprokit.commands._shown import notify, status
     from reprokit.container.execute import execute
@@ -107,7 +107,6 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     from reprokit.errors import WorkFailed
     from reprokit.filelocks import file_lock
     from reprokit.profiling.peaks import gpu, processors
-    from reprokit.profiling.run import container_of_run
     from reprokit.recipe.find import target
 
     recipe = target(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -111,16 +111,13 @@ def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
 
 @contextmanager
 def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
-    from reprokit.bench.container import gpus_for, own_container
+    from reprokit.bench.container import container_of_run, gpus_for
     from reprokit.container.execute import execute
-    from reprokit.container.lifecycle import remove
+    from reprokit.container.settings import RunOptions
 
-    name = own_container(engine, target, "smoke", gpus_for(engine, target, None), notify)
-    try:
+    options = RunOptions(gpus=gpus_for(engine, target, None))
+    with container_of_run(engine, target, "smoke", options, notify) as name:
         yield partial(execute, engine, name)
-    finally:
-        with suppress(ReprokitError):  # an error here would hide the first one
-            remove(engine, name)
 
 
 def _write(junit: Path | None, results: Sequence[TrialResult]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,15 +10,15 @@ from pathlib import Path
 from typing import IO
 
 from reprokit import tarfiles
+from reprokit.bench.container import container_of_run
 from reprokit.container.attach import Command
 from reprokit.container.execute import Completed, execute
-from reprokit.container.lifecycle import ensure_running, remove, usual_name
 from reprokit.container.session import numeric_user
 from reprokit.container.settings import RunOptions
 from reprokit.container.user import is_root
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
 from reprokit.profiling.model import Summary
 from reprokit.profiling.tools import FOLDER, HOME, Profiler, choose, python_of
 from reprokit.recipe.find import Target
@@ -92,20 +91,6 @@ def _chosen(engine: Engine, container: str, command: Command, requested: str | N
 
 def _succeeds(ask: Callable[..., Completed], argv: Sequence[str]) -> bool:
     return ask(argv).exit_code == 0
-
-
-@contextlib.contextmanager
-def container_of_run(
-    engine: Engine, target: Target, purpose: str, options: RunOptions, notify: Notify
-) -> Iterator[str]:
-    """A container of the target's image that is removed at the end."""
-    name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
-    try:
-        yield ensure_running(engine, target, replace(options, name=name), notify)
-    finally:
-        if engine.container(name) is not None:
-            with contextlib.suppress(ReprokitError):  # an error here would hide the first one
-                remove(engine, name)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.bench.container import own_container
+from reprokit.commands.smoke import fresh_container
 from reprokit.container import lifecycle, names
 from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
 from reprokit.container.settings import ContainerSettings, Port, RunOptions, to_label
@@ -126,6 +127,15 @@ def test_a_container_for_results_has_the_settings_that_the_recipe_has_now(engine
     assert measured("    shm: 128MiB\n    mounts: [{source: new, target: /data}]\n") == name
     assert sh(name, "readlink /data; df -m /dev/shm | tail -n 1").split()[:3] == ["/workspace/new", "shm", "128"]
     assert "work" not in sh(name, "ls /made").split()
+
+
+def test_a_trial_has_no_files_of_another_one_that_was_killed_or_still_runs(engine, made):
+    with fresh_container(engine, made) as earlier:
+        assert earlier(["touch", "/made/work"]).exit_code == 0
+        with fresh_container(engine, made) as later:
+            assert later(["ls", "/made/work"]).exit_code
+        assert earlier(["ls", "/made/work"]).exit_code == 0
+    assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
 
 
 def test_a_container_for_results_gets_gpus_once_the_host_has_some(engine, recipe, monkeypatch):
