@@ -13,7 +13,7 @@ from typing import Any
 
 from reprokit.bench.run import assignments, benchmarks, with_parameters
 from reprokit.errors import UsageError
-from reprokit.image.lock.read import variant_lock
+from reprokit.image.lock.read import recipe_lock, variant_lock
 from reprokit.image.render import render
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
@@ -128,19 +128,22 @@ def _targets(run: SweepRun) -> list[Target]:
 
 
 def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str, image: str) -> Iterable[Job]:
-    lock = None if image else variant_lock(target)
-    lock_hash = lock.hash if lock else ""
-    inputs = image or key_of({"dockerfile": render(target).digest, "lock": lock_hash})
+    lock_hash, inputs = ("", image) if image else _inputs(target)
+    settings = _settings(target)
+    # The first fetch adds the SHA-256 of a public record's file.
+    sums = {file.name: getattr(file, "md5", file.sha256) for file in recipe_lock(target).data}
     for name, benchmark in benchmarks(target, run.benchmarks).items():
         chosen = with_parameters(benchmark, run.parameters)
         count = chosen.combination_count
         if count > MOST_COMBINATIONS:
             raise too_many(count * sweep.repeats, where)
         measured = benchmark.model_dump(mode="json", exclude={"matrix", "variants", "timeout"})
+        data = {file.data: sums.get(file.data, "") for file in benchmark.inputs if file.data}
+        beside = [part for part in (settings, data) if part]
         gpu = "required" if benchmark.gpu else target.variant.requires.gpu
         for params in chosen.combinations():
             for number in range(sweep.repeats):
-                key = [target.label, name, measured, params, inputs, sweep.warm_up, sweep.seed, number]
+                key = [target.label, name, measured, params, inputs, sweep.warm_up, sweep.seed, number, *beside]
                 yield Job(
                     id=hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:24],
                     recipe=target.recipe.name,
@@ -156,3 +159,19 @@ def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str, image: st
                     timeout=sweep.timeout,
                     image=image,
                 )
+
+
+def _inputs(target: Target) -> tuple[str, str]:
+    """The hash of the lock, "" without one, and that of all inputs of the image."""
+    lock = variant_lock(target)
+    lock_hash = lock.hash if lock else ""
+    return lock_hash, key_of({"dockerfile": render(target).digest, "lock": lock_hash})
+
+
+def _settings(target: Target) -> dict[str, Any]:
+    """What a container and its services have by recipe and lock, and not by the image; without defaults."""
+    fields = target.variant.model_dump(mode="json", include={"shm", "mounts", "services"}, exclude_defaults=True)
+    lock = variant_lock(target)
+    locked = {name: base.model_dump(mode="json") for name, base in (lock.services if lock else {}).items()}
+    recipes = {name: _inputs(service) for name, service in find.service_targets(target).items()}
+    return {**fields, **({"locked": locked} if locked else {}), **({"recipes": recipes} if recipes else {})}
