@@ -10,14 +10,8 @@ from email.parser import HeaderParser
 from urllib.parse import urljoin
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    canonicalize_name,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,6 +23,7 @@ from reprokit.supply.fetch.http import Client
 from reprokit.supply.kinds.wheels.index import ACCEPT
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
 from reprokit.supply.kinds.wheels.uv import Unreachable
+from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import Limit
@@ -55,11 +50,12 @@ class ListedFile(BaseModel):
     @property
     def version(self) -> Version | None:
         """The release of a wheel or sdist; None for other files."""
+        if self.is_wheel:
+            wheel = parsed_wheel(self.filename)
+            return wheel[1] if wheel else None
         try:
-            if self.filename.endswith(".whl"):
-                return parse_wheel_filename(self.filename)[1]
             return parse_sdist_filename(self.filename)[1] if self.filename.endswith(".tar.gz") else None
-        except (InvalidWheelFilename, InvalidSdistFilename):
+        except ValueError:  # besides InvalidSdistFilename: a number of more digits than Python reads
             return None
 
     @property
@@ -71,11 +67,12 @@ class ListedFile(BaseModel):
         try:
             if self.requires_python and not SpecifierSet(self.requires_python).contains(f"{platform.python}.2"):
                 return False
-        except InvalidSpecifier:
+        except ValueError:
             pass
         if not self.is_wheel:
             return True
-        return bool(parse_wheel_filename(self.filename)[3] & supported(platform).keys())
+        wheel = parsed_wheel(self.filename)
+        return bool(wheel and wheel[3] & supported(platform).keys())
 
 
 class Listing:

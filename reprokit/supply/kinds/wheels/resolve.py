@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import Version
 
 from reprokit.display import Notify
@@ -23,6 +23,7 @@ from reprokit.supply.kinds.wheels.listing import ListedFile, Listing, index_requ
 from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, versions
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
 from reprokit.supply.kinds.wheels.projects import with_stubs
+from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.store import key_of
 from reprokit.untrusted.documents import understood
@@ -273,12 +274,9 @@ def _rank(file: str, tags: dict[Tag, int]) -> tuple[int, tuple[int, str] | tuple
     """A rank, higher is better; None if the file does not fit."""
     if not file.endswith(".whl"):
         return -len(tags), ()
-    try:
-        _, _, build, of_file = parse_wheel_filename(file)
-    except InvalidWheelFilename:
-        return None
-    places = [tags[tag] for tag in of_file if tag in tags]
-    return (-min(places), build) if places else None
+    wheel = parsed_wheel(file)
+    places = [tags[tag] for tag in wheel[3] if tag in tags] if wheel else []
+    return (-min(places), wheel[2]) if wheel and places else None
 
 
 def _measured(package: uv.Package, file: uv.IndexFile, measure: Measure) -> Distribution:
