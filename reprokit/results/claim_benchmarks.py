@@ -30,10 +30,15 @@ def command_of(recipe: Recipe, claim: Claim) -> str:
 def unmeasured(recipe: Recipe, claim: Claim, cases: Sequence[Group]) -> str:
     """How many combinations of a benchmark's matrix that the claim is about have no record among `cases`, or ""."""
     for name in dict.fromkeys(group.identity["benchmark"] for group in cases):
-        matrix = recipe.benchmarks[name].combinations() if name in recipe.benchmarks else []
-        wanted = [each for each in matrix if has_params(each, {k: v for k, v in claim.params.items() if k in each})]
+        if (benchmark := recipe.benchmarks.get(name)) is None:
+            continue
+        wanted = [
+            each
+            for each in benchmark.combinations()
+            if has_params(each, {k: v for k, v in claim.params.items() if k in each})
+        ]
         own = [group.identity["params"] for group in cases if group.identity["benchmark"] == name]
-        measured = {_key({k: params[k] for k in recipe.benchmarks[name].matrix if k in params}) for params in own}
+        measured = {_key({k: params[k] for k in benchmark.matrix if k in params}) for params in own}
         if missing := sum(_key(each) not in measured for each in wanted):
             return f"{missing} of {len(wanted)} combinations of the matrix of {name} were not measured"
     return ""
