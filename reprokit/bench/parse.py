@@ -90,7 +90,7 @@ def _from_lines(spec: Parse, lines: Iterable[str]) -> Iterator[Measurement]:
 
 def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator[Measurement]:
     size = 0
-    for number, line in enumerate(line for line in lines if line.lstrip().startswith("{") and _has_key(line)):
+    for number, line in enumerate(filter(_has_key, map(_from_object_on, lines))):
         SAMPLES.check(number, "lines with results")
         try:
             read = parsed(line)
@@ -119,6 +119,18 @@ def _require_correct(cases: Any, line: str) -> None:
             raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)[:1000]}")
         if case.get("ok") is not True:
             raise _bad(line, "has a case of correctness whose `ok` is neither true nor false")
+
+
+def _from_object_on(line: str) -> str:
+    """The line, "" if it is no JSON; a record may stand behind a progress bar that did not end its line."""
+    if line.lstrip().startswith("{"):
+        return line
+    rest = line[line.find("{") :] if '"metric"' in line and '"samples"' in line else ""
+    try:
+        found = parsed(rest)
+    except ValueError:
+        return ""
+    return rest if isinstance(found, dict) and {"metric", "samples"} <= found.keys() else ""
 
 
 def _has_key(line: str) -> bool:

@@ -132,6 +132,12 @@ def test_values_that_no_record_can_have_become_text():
     assert parsed.environment == {"threads": f"{10**30}", "inner": {"nan": "nan", "?": f"{-(10**30)}"}}
 
 
+def test_a_record_behind_a_progress_bar_counts_and_other_text_with_braces_does_not():
+    text = f"{line()}\n 50%|##  | 1/2 [00:01<00:01]{line()}\nset {{x}}: {line()[:-8]}\nconfig: {{'metric': 1}}\n"
+    (found,) = parse(RECORDS, text + 'config: {"metric": "accuracy"}\n').measurements
+    assert len(found.samples) == 2 * len(parse(RECORDS, line()).measurements[0].samples)
+
+
 @pytest.mark.parametrize(("reported", "threads"), [(8, 8), (True, 4), (-1, 4), (10**9, 4), ("8", 4)])
 def test_only_a_number_of_threads_is_believed(reported, threads):
     assert threads_of({"threads": reported}, 4) == threads
