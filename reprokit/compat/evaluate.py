@@ -73,12 +73,17 @@ def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
     """
     found = []
     before = _errors(view)
-    for name in rule.changes:
+    for name in _changing(rule, finding):
         for number, offered in enumerate(options(view, name)):
             best = _best(rule, finding, view, offered, before, clean_only=number > 0)
             if best:
                 found.append(f"{best[0]}={best[1]}")
     return tuple(dict.fromkeys(found))
+
+
+def _changing(rule: CompatRule, finding: Finding) -> tuple[str, ...]:
+    """The pins of which other releases may be offered; `*` stands for those that the finding names."""
+    return tuple(s.partition("=")[0] for s in finding.subjects) if rule.changes == ("*",) else rule.changes
 
 
 def _best(

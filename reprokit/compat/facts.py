@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from reprokit.compat import image_schema, schema
 from reprokit.compat import package_schema as packages
+from reprokit.compat.requires_schema import Clash, PackageFacts
 from reprokit.recipe import yaml
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ class Facts:
     """Each attribute raises pydantic's ValidationError where its file does not follow the schema."""
 
     apis: dict[str, dict[str, schema.Api]]
+    clashes: tuple[Clash, ...]
     cmake: schema.CmakeFacts
     cuda: schema.CudaFacts
     cudnn: packages.CudnnFacts
@@ -64,6 +66,10 @@ class Facts:
         found: T = self._derived[name]
         return found
 
+    def package(self, name: str) -> PackageFacts:
+        """What releases of a package of PyPI require, from `facts/requires/NAME.yaml`; empty without that file."""
+        return self.derived(f"package {name}", lambda _: PackageFacts.model_validate(read(f"requires/{name}", {})))
+
     def cite(self, source: str) -> str:
         """The citation behind an id of sources.yaml; the id itself where it has none."""
         return self.sources.get(source, source)
@@ -74,9 +80,11 @@ def _kinds() -> dict[str, Any]:
     return get_type_hints(Facts)
 
 
-def read(name: str) -> Any:
-    """The content of `facts/NAME.yaml` as plain values."""
+def read(name: str, missing: Any = None) -> Any:
+    """The content of `facts/NAME.yaml` as plain values; `missing`, if given, where there is no such file."""
     file = FOLDER / f"{name}.yaml"
+    if missing is not None and not file.exists():
+        return missing
     return yaml.read(file.read_text(encoding="utf-8"), file.name).data
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from reprokit.compat.facts import Facts
 from reprokit.compat.version import begins, key, key_or_zero, matching, parts, public, series
+from reprokit.recipe.fields import PACKAGES
 
 
 def releases(facts: Facts, name: str) -> tuple[str, ...]:
@@ -23,6 +24,8 @@ def _known(facts: Facts, name: str) -> Iterable[str]:
         return facts.gcc.clang
     if name in facts.wheels:
         return facts.wheels[name].releases
+    if name in PACKAGES:
+        return facts.package(name).versions.split()
     table = getattr(facts, name)
     found: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
     return found
@@ -38,7 +41,7 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()
     known = releases(facts, name)
-    if name in facts.wheels and public(pin) in known:
+    if (name in facts.wheels or name in PACKAGES) and public(pin) in known:
         return (public(pin),)  # not its post-releases, which are made for other torch
     if name == "gcc" and re.fullmatch(r"([5-9]|\d\d)(\.0)+", pin):
         pin = series(pin, 1)  # there is no gcc 9.0, the first is 9.1: what is meant is 9

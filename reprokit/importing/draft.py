@@ -13,7 +13,7 @@ from reprokit.compat.facts import Facts
 from reprokit.importing.decision import Choice, Decision, Versions
 from reprokit.importing.edits import comment, text_of
 from reprokit.importing.torch_build import torch_block, torch_build
-from reprokit.recipe.fields import PIN_NAMES, HttpUrl
+from reprokit.recipe.fields import PACKAGES, PIN_NAMES, HttpUrl
 from reprokit.untrusted.text import escaped
 
 _LONGEST = 200
@@ -130,7 +130,7 @@ class Writer:
                 self._explain(pins, name, choice, 6)
         for name, version in self.versions.pins.items():
             pin = name.replace("-", "_")
-            if pin in PIN_NAMES and pin not in pins and pin != "cmake":
+            if pin in PIN_NAMES and pin not in (*pins, *PACKAGES, "cmake"):  # pip has matched PACKAGES
                 pins[pin] = Quoted(self.torch if pin == "torch" else version)
                 if pin == "torch":
                     self._explain(pins, pin, self.build.choice, 6, self._unlocked(pin))

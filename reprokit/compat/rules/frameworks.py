@@ -1,4 +1,4 @@
-"""TensorFlow, JAX and jaxlib with what they load, the GPU and the driver; triton and vLLM with the GPU."""
+"""TensorFlow, JAX and ONNX Runtime with what they load, the GPU and the driver; triton and vLLM with the GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reprokit.compat.rules.cuda import judge_driver
 from reprokit.compat.schema import FrameworkBuild, rows_for
 from reprokit.compat.view import View
 
-_SHOWN = {"tensorflow": "TensorFlow", "jax": "JAX", "jaxlib": "jaxlib"}
+_SHOWN = {"tensorflow": "TensorFlow", "jax": "JAX", "jaxlib": "jaxlib", "onnxruntime_gpu": "ONNX Runtime"}
 
 
 def _builds(view: View, name: str, version: str) -> Iterator[FrameworkBuild]:
@@ -72,10 +72,10 @@ def _ptxas(name: str) -> CompatRule:
     return check
 
 
-tensorflow_cuda, jax_cuda, jaxlib_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
-tensorflow_cudnn, jax_cudnn, jaxlib_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
-tensorflow_gpu, jax_gpu, jaxlib_gpu = map(_gpu, _SHOWN)
-tensorflow_driver, jax_driver, jaxlib_driver = map(_driver, _SHOWN)
+tensorflow_cuda, jax_cuda, jaxlib_cuda, onnxruntime_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
+tensorflow_cudnn, jax_cudnn, jaxlib_cudnn, onnxruntime_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
+tensorflow_gpu, jax_gpu, jaxlib_gpu, onnxruntime_gpu = map(_gpu, _SHOWN)
+tensorflow_driver, jax_driver, jaxlib_driver, onnxruntime_driver = map(_driver, _SHOWN)
 jax_ptxas, jaxlib_ptxas = map(_ptxas, ("jax", "jaxlib"))
 
 

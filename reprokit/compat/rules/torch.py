@@ -139,6 +139,10 @@ def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
 def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
+    yield from judge_gpu(view, wheel, gpu)
+
+
+def judge_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
     if not wheel.cuda:
         return
     built = view.facts.cuda.toolkits.get(wheel.cuda)
